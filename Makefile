@@ -1,77 +1,116 @@
-# Every target does its own set-up: a machine with Python 3.11+, make and git is enough.
+# Every target sets up its own environment: a machine with Python 3.11+, make and git is enough.
 SHELL := /bin/bash -eu -o pipefail
 .DEFAULT_GOAL := help
 
-# aws-cdk's modules are megabytes of Python: without byte code every synth parses them again.
+# aws-cdk's modules are megabytes of Python: without byte code every synthesis parses them again.
 unexport PYTHONDONTWRITEBYTECODE
-# onnxruntime, which faster-whisper brings along, tells its maker about itself.
+# onnxruntime, a dependency of faster-whisper, otherwise sends telemetry to its vendor.
 export ORT_DISABLE_TELEMETRY := 1
-export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
+# Debian's users have no sbin in their PATH, where its nginx, dnsmasq and ethtool are.
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH):/usr/sbin:/sbin
 
 UV_VERSION := 0.13.8
 UV := .tools/bin/uv
+# Dependencies of `voice`; packages of the checks and tests; packages that few tests need.
 SETUP := .venv/.ready
+DEV := .venv/.dev
+FUZZ := .venv/.fuzz
+MUTANTS := .venv/.mutants
+VOICE_PATH := .venv/.voice-path
 COMPILED := .venv/.compiled
 CHECKOV := .tools/checkov/.ready
+AZURITE := .tools/azurite/.ready
 BENCH_VAD := .tools/bench/.ready
 FRAMEWORKS := .tools/frameworks/.ready
 AGENT := .tools/agent/.ready
+ENGINES_SETUP := .tools/engines/.ready
 INSTALL := images/vad-dataplane/tests/install.sh
-# Fifty calls at once need a machine's cores for themselves; the other tests mostly wait for people to speak.
+# Fifty simultaneous calls need all cores of a machine; the other tests mostly wait for speech.
 DRAIN := tests/voice/test_drain.py
-# How the data plane is tested (images/vad-dataplane/tests/run.sh).
+# Engine tests of each change: every rendered command line, and one engine.
+ENGINES := whole
+# One pod for all files of the cell; it uses the ports of its manifest.
+ENGINES_POD := tests/engines/test_cell.py tests/engines/test_cell_scaling.py tests/engines/test_cell_stops.py
+ENGINES_TESTS_short := tests/engines/test_commands.py tests/engines/test_one_engine.py
+ENGINES_TESTS_whole := tests/engines $(ENGINES_POD:%=--ignore=%)
+# Tests that need additional packages, even to be collected, have separate targets.
+OWN_TOOLS := tests/voice tests/engines
+# Build variants in which the data plane is tested (images/vad-dataplane/tests/run.sh).
 TESTED := program address,undefined
 
-.PHONY: help setup demo demo-page demo-agent test linters types pytest test-machines test-nightly test-native test-arm64 test-mutants test-voice images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate diagram baseline schema reference docs lint format lock clean
+.PHONY: help setup dev demo demo-page demo-agent test linters types pytest test-machines test-nightly test-search test-native test-arm64 test-mutants test-voice test-engines images refresh-engines refresh-azure-types sandbox rehearse-hosts bench-cli bench-dataplane bench-vad bench-voice bench-gateway bench-simulate baseline generate docs lint format lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 21
 
-setup: $(SETUP) ## Install Python packages, Node and the CDK CLI into this folder
+setup: $(SETUP) ## Install what `voice` needs into this folder
+
+dev: $(DEV) ## Install the packages of the checks and tests as well
 
 $(UV):
 	python3 -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(SETUP): $(UV) pyproject.toml uv.lock package.json package-lock.json
-	$(UV) sync --frozen --all-extras --quiet
+	$(UV) sync --frozen --all-extras --no-default-groups --inexact --quiet
 	npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-# Byte code of what the tests import: processes that start beside each other would each make it.
-$(COMPILED): $(SETUP)
-	pytest --collect-only --quiet --quiet | tail -n 3
+$(DEV): $(SETUP)
+	$(UV) sync --frozen --all-extras --inexact --quiet
 	touch $@
 
-# checkov pins libraries that the project has outgrown: an environment of its own.
+$(FUZZ) $(MUTANTS) $(VOICE_PATH): .venv/.%: $(DEV)
+	$(UV) sync --frozen --all-extras --inexact --quiet --group $*
+	touch $@
+
+# Byte code of the tests' imports: parallel processes would each compile it.
+$(COMPILED): $(DEV)
+	pytest --collect-only --quiet --quiet $(OWN_TOOLS:%=--ignore=%) | tail -n 3
+	touch $@
+
+# checkov pins libraries that conflict with the project's, so it has a separate environment. Azure Storage's emulator is
+# 365 MB: only the nightly test of the archive needs it.
+$(AZURITE): images/gateway/tests/azurite/package-lock.json
+	mkdir -p .tools/azurite
+	cp images/gateway/tests/azurite/package*.json .tools/azurite
+	npm ci --prefix .tools/azurite --ignore-scripts --no-audit --no-fund
+	touch $@
+
 $(CHECKOV): $(UV) tests/checkov/requirements.txt
 	$(UV) venv --quiet --clear .tools/checkov
 	$(UV) pip sync --quiet --require-hashes --python .tools/checkov/bin/python tests/checkov/requirements.txt
 	touch $@
 
-# Frameworks of voice agents, for tests of what they hear: their versions need not agree with ours.
+# Voice agent frameworks, to test their speech recognition: their versions need not match ours.
 $(FRAMEWORKS): $(UV) tests/voice/frameworks/requirements.txt
 	$(UV) venv --quiet --clear .tools/frameworks
 	$(UV) pip sync --quiet --require-hashes --python .tools/frameworks/bin/python tests/voice/frameworks/requirements.txt
 	touch $@
 
-# The demo's engines and weights, 0.45 GB, are nobody else's, and its voice is GPL: an environment of its own.
-$(AGENT): $(UV) ops/demo/agent/requirements.txt ops/demo/agent/weights.txt
+# Only the demo uses its engines and weights (0.45 GB), and its voice is under the GPL: a separate environment.
+$(AGENT): $(UV) voice_ops/demo/agent/requirements.txt voice_ops/demo/agent/weights.txt
 	$(UV) venv --quiet --clear .tools/agent
 	$(UV) pip sync --quiet --require-hashes --python .tools/agent/bin/python $(filter %.txt,$^)
 	touch $@
 
-# The rivals' packages are nobody else's: an environment of its own. Silero asks for torch, and its ONNX model does not.
+# The deployed engines, built for CPUs, take 3 GB with torch: a separate environment.
+$(ENGINES_SETUP): $(UV) voice_sandbox/engines/install.sh voice_sandbox/engines/requirements.txt
+	UV=$(UV) voice_sandbox/engines/install.sh $(@D)
+
+# Only this benchmark uses the competitors' packages: a separate environment. Silero requires torch, which its ONNX
+# model does not use.
 $(BENCH_VAD): $(UV) bench/vad/requirements.txt bench/vad/silero.txt
 	$(UV) venv --quiet --clear .tools/bench
 	$(UV) pip sync --quiet --require-hashes --python .tools/bench/bin/python bench/vad/requirements.txt bench/vad/silero.txt
 	touch $@
 
-test: $(SETUP) ## Run every check and test
-	$(INSTALL) tests/packages.txt
-	$(MAKE) --jobs=2 linters types pytest
+test: $(DEV) ## Run every check and test
+	missing=$$($(INSTALL) --if-possible tests/packages.txt); export VOICE_MISSING_PACKAGES="$$missing"; \
+	$(MAKE) --jobs=2 linters types pytest; \
+	test -z "$$missing" || echo "passed without the tests that need $$missing: they are listed as skipped above"
 
-linters: $(SETUP)
+linters: $(DEV)
 	ruff check .
 	ruff format --check .
 	yamllint --strict .
@@ -80,122 +119,134 @@ linters: $(SETUP)
 	actionlint
 	zizmor --offline --quiet .github
 
-# Beside each other: much of the tests' time is spent waiting, for programs that start
-# and for time to pass; without its cache mypy keeps one core busy for minutes. CI, which has none, leaves none.
-types: $(SETUP)
+# In parallel, because the tests mostly wait for processes and timers; without its cache mypy keeps one core busy for
+# minutes. CI has no cache and saves none.
+types: $(DEV)
 	mypy $(if $(CI),--cache-dir=/dev/null)
 
-# Four on two cores: programs that start and time that passes are a third of what the tests take.
+# Four on two cores: a third of the tests' time is spent waiting for programs and timers.
 pytest: $(COMPILED)
-	pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/voice
+	pytest -n 4 --dist loadfile --no-loadscope-reorder $(OWN_TOOLS:%=--ignore=%)
 
-test-nightly: $(SETUP) $(CHECKOV) ## The tests that are too long for every change
-	$(INSTALL) tests/packages.txt sandbox/hosts/packages.txt
-	pytest -m nightly --ignore tests/voice
+test-nightly: $(DEV) $(FUZZ) $(CHECKOV) $(AZURITE) ## Run the tests that are too long for every change
+	$(INSTALL) tests/packages.txt voice_sandbox/hosts/packages.txt
+	pytest -m nightly $(OWN_TOOLS:%=--ignore=%)
 
-test-machines: $(SETUP) ## Run the Python tests (TESTS=...) as an older CPU, a single core and busy cores would
+test-search: $(DEV) ## Look for new examples that break a property
+	VOICE_SEARCH=1 pytest -n 4 --dist loadfile --no-loadscope-reorder $$(git grep -lE '^from hypothesis' 'tests/*test_*.py' 'images/*test_*.py')
+
+test-machines: $(DEV) ## Run TESTS as an older CPU, a single core or a busy machine
 	$(INSTALL) tests/packages.txt
-	tests/machines.sh --ignore tests/voice $(TESTS)
+	tests/machines.sh $(OWN_TOOLS:%=--ignore=%) $(TESTS)
 
-test-native: $(SETUP) ## Build the data plane and test it: units, sanitizers, end to end (as root)
+test-native: $(DEV) ## Build the data plane and test it (as root)
 	images/vad-dataplane/tests/run.sh $(TESTED)
 
-test-arm64: ## Cross-compile the data plane for arm64 and test it under emulation
+test-arm64: ## Cross-compile the data plane for arm64; test it emulated
 	images/vad-dataplane/cross/run.sh
 
-test-mutants: $(SETUP) ## Change the sources one place at a time and see that a test fails; ARGS as `python -m tests.mutants --help`
+test-mutants: $(MUTANTS) ## Change the sources and see that a test fails; ARGS=--help
 	python -m tests.mutants $(ARGS)
 
-test-voice: $(SETUP) $(if $(ARGS),$(FRAMEWORKS) $(AGENT)) ## The whole voice path with real processes: faults, a drain, the page in a browser
+test-voice: $(VOICE_PATH) $(if $(ARGS),$(FRAMEWORKS) $(AGENT)) ## Test the voice path: real processes, faults, a browser
 	$(INSTALL) tests/voice/packages.txt
 	pytest -n 2 --dist loadfile --no-loadscope-reorder tests/voice --ignore $(DRAIN) $(ARGS)
 	pytest $(DRAIN) $(ARGS)
 
-demo: $(SETUP) ## Speech in, transcript out on this machine: store, gateway, VAD, Whisper
-	$(INSTALL) tests/packages.txt
-	python -m ops.demo
+# In parallel: half of an engine's start is imports, on one core.
+test-engines: $(DEV) $(ENGINES_SETUP) ## Test the deployed engines on this CPU; ENGINES=short
+	$(INSTALL) tests/engines/packages.txt
+	pytest -n 2 --dist loadfile --no-loadscope-reorder $(or $(ENGINES_TESTS_$(ENGINES)),$(error ENGINES is short or whole)) $(ARGS)
+	$(if $(filter whole,$(ENGINES)),pytest $(ENGINES_POD) $(ARGS))
 
-demo-page: $(SETUP) ## The same, with a page to speak into
+demo: $(DEV) ## Speak a sample through gateway, VAD and Whisper here
 	$(INSTALL) tests/packages.txt
-	python -m ops.demo --page
+	python -m voice_ops.demo
 
-demo-agent: $(SETUP) $(AGENT) ## A spoken conversation on this machine, with small real models; ARGS=--page to talk to it
+demo-page: $(DEV) ## The same, with a page to speak into
 	$(INSTALL) tests/packages.txt
-	python -m ops.demo.agent $(ARGS)
+	python -m voice_ops.demo --page
 
-sandbox: $(SETUP) ## Rehearse both clouds: deploy to a local AWS, drill it, tear it down; run the Pulumi programs
+demo-agent: $(DEV) $(AGENT) $(if $(findstring --engines,$(ARGS)),$(ENGINES_SETUP)) ## Hold a spoken conversation here; ARGS=--page for a page
+	$(INSTALL) tests/packages.txt
+	python -m voice_ops.demo.agent $(ARGS)
+
+sandbox: $(SETUP) ## Rehearse both clouds on this machine, without an account
 	voice sandbox deployments/sandbox.yaml
 	voice sandbox deployments/production-azure.yaml
 
-rehearse-hosts: $(SETUP) ## Boot a VAD host in an emulated machine, call through it, drain it (as root, on Debian)
-	$(INSTALL) sandbox/hosts/packages.txt
+rehearse-hosts: $(DEV) ## Boot VAD hosts in virtual machines (as root, on Debian)
+	$(INSTALL) voice_sandbox/hosts/packages.txt
 	voice sandbox --hosts deployments/hosts.yaml
 
-images: $(SETUP) ## Build and run the images that need no registry, on a Debian made here (as root)
+images: $(DEV) ## Build and run the images that need no registry (as root)
 	voice images rehearse $(IMAGES)
 
-bench-cli: $(SETUP) ## What the commands take, beside python, pydantic and an empty CDK app
+bench-cli: $(DEV) ## Time the commands beside python and an empty CDK app
 	python -m bench.cli
 
-bench-dataplane: $(SETUP) ## Time the data plane's stages beside their rivals
-	python -m bench.dataplane
+bench-dataplane: $(DEV) ## Time the data plane beside rivals and goals; ARGS=--goals
+	python -m bench.dataplane $(ARGS)
 
-bench-vad: $(BENCH_VAD) ## Cost of the VAD, and its quality beside Silero and webrtcvad
+bench-vad: $(BENCH_VAD) ## Measure the VAD's cost, and its quality beside rivals
 	$(INSTALL) bench/vad/packages.txt
 	.tools/bench/bin/python -m bench.vad
 
-bench-voice: $(SETUP) ## The voice path's goals beside the commit before, then its layouts; ARGS=--quick for the goals alone
+bench-voice: $(DEV) ## Measure the voice path beside the last commit; ARGS=--quick
 	$(INSTALL) tests/packages.txt
 	python -m bench.voice $(ARGS)
 
-bench-gateway: $(SETUP) ## What one gateway process takes for a call
+bench-gateway: $(DEV) ## Measure what a call costs a gateway process
 	python -m bench.gateway
 
-bench-simulate: $(SETUP) ## Simulate a day of a million calls, in bulk beside one by one
+bench-simulate: $(DEV) ## Time the simulation of a million calls
 	python -m bench.simulate
 
-diagram: $(SETUP) ## Draw docs/architecture.svg anew, from the templates
-	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+baseline: $(DEV) ## Record what upgrades can replace, as release VERSION
+	python -m tests.releases.record $(VERSION)
 
-baseline: $(SETUP) ## Record what the shipped files make, as the release VERSION that later ones are compared with
-	tests/releases/record.sh $(VERSION)
-
-schema: $(SETUP) ## Write deployments/schema.json and docs/deployment-file.md anew, from the model
+# Files determined by the code, the templates and the shipped files. A test of each fails while it is outdated.
+generate: $(DEV) ## Write everything that is generated
 	voice schema > deployments/schema.json
-	voice schema --markdown > docs/deployment-file.md
+	python -m voice_ops.reference
+	voice diagram deployments/production-us-east-1.yaml --output docs/architecture.svg
+	UPDATE_GOLDEN=1 pytest --quiet tests/blueprint/launch tests/blueprint/checks -k "golden or table"
+	VOICE_WRITE_SCREENS=1 pytest --quiet tests/ops/test_screens.py
+	VOICE_WRITE_SCREENS=1 pytest --quiet tests/test_docs.py -k sample_output
 
-reference: $(SETUP) ## Write docs/reference anew, from the commands, the checks and the session API
-	python -m ops.reference
-
-docs: $(SETUP) ## Build the documentation as a site into build/site; a broken link is an error
+docs: $(DEV) ## Build the documentation as a site into build/site
 	zensical build --clean --strict
+	cp node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js build/site/assets/javascripts/
 
-refresh-engines: $(SETUP) ## Read the engines' published releases again, into blueprint/engines/published/tables
-	python -m ops.engine_tables
+refresh-engines: $(DEV) ## Read the engines' published releases again
+	python -m tools.engine_tables
 
-refresh-azure-types: $(SETUP) ## Read Azure's definitions of what is deployed there again, into sandbox/azure/definitions.json
+refresh-azure-types: $(SETUP) ## Read Azure's definitions again
 	test -d build/bicep-types-az || git clone --filter=blob:none --no-checkout https://github.com/Azure/bicep-types-az build/bicep-types-az
-	python -m ops.azure_types build/bicep-types-az
+	python -m tools.azure_types build/bicep-types-az
 
-lint: $(SETUP) ## Run the static checks alone
-	pre-commit run --all-files
+lint: linters types ## Run the static checks alone
 
-format: $(SETUP) ## Format the code
+format: $(DEV) ## Format the code
 	ruff check --fix .
 	ruff format .
 
-lock: $(SETUP) ## Refresh the lock files after a change of a pinned version
+lock: $(DEV) ## Refresh the lock files after a change of a pinned version
 	$(UV) lock
 	npm install --package-lock-only
 	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/checkov/requirements.in \
 		--output-file tests/checkov/requirements.txt
 	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 tests/voice/frameworks/requirements.in \
 		--output-file tests/voice/frameworks/requirements.txt
-	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 ops/demo/agent/requirements.in \
-		--output-file ops/demo/agent/requirements.txt
-	$(UV) pip compile --quiet --no-deps --generate-hashes --python-version 3.11 ops/demo/agent/weights.in \
-		--output-file ops/demo/agent/weights.txt
-	python -m ops.images.locks
+	$(UV) pip compile --quiet --generate-hashes --python-version 3.11 voice_ops/demo/agent/requirements.in \
+		--output-file voice_ops/demo/agent/requirements.txt
+	$(UV) pip compile --quiet --no-deps --generate-hashes --python-version 3.11 voice_ops/demo/agent/weights.in \
+		--output-file voice_ops/demo/agent/weights.txt
+	$(UV) pip compile --quiet --no-deps --generate-hashes --python-version 3.11 voice_sandbox/engines/requirements.in \
+		--output-file voice_sandbox/engines/requirements.txt
+	python -m voice_ops.images.locks
+	python -m voice_ops.images.snapshots
+	python -m voice_ops.images.licenses
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .tools node_modules cdk.out build dist

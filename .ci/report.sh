@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What the deploy scripts share: a report for people, and the way back.
+# Functions shared by the deploy scripts: a report for reviewers, and the rollback.
 set -euo pipefail
 
-# report TO FILE COMMAND...: writes what each command says, and ends with 1 when one of them fails.
+# report TO FILE COMMAND...: write the output of each command, and return 1 if one of them fails.
 report() {
   local to=$1 file=$2 command failed=0
   shift 2
   printf '## %s at %s\n' "$file" "$(git rev-parse --short HEAD)" >"$to"
   for command in "$@"; do
     printf '\n<details><summary><code>%s</code></summary>\n\n```\n' "$command" >>"$to"
-    # A word never has a space here: the file is a path in the repository.
+    # No word contains a space: the file is a path in the repository.
     # shellcheck disable=SC2086
     NO_COLOR=1 $command >>"$to" 2>&1 || failed=1
     printf '```\n\n</details>\n' >>"$to"
@@ -17,7 +17,8 @@ report() {
   return "$failed"
 }
 
-# roll_back REVISION COMMAND...: runs the command in a copy of the revision; ends with 1, as what was wanted has failed.
+# roll_back REVISION COMMAND...: run the command in a checkout of the revision; always exit with 1, because the intended
+# deploy failed.
 roll_back() {
   local revision=$1
   shift

@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
-# Runs steps one after another, and says at the end what each took. Sourced by `run` and `nightly`.
+# Run steps one after another, and report the duration of each. `run` and `nightly` source this file; their argument
+# selects one of their jobs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 rows=()
 failed=0
+only=${1:-}
+selected=0
 
-# step NAME COMMAND...: the steps behind one that fails run too, so that one run says all that is wrong.
+# job NAME: return 0 if the steps of this job are selected.
+job() {
+  [[ -z $only || $only == "$1" ]] || return 1
+  selected=1
+}
+
+# step NAME COMMAND...: run a step. Steps after a failed one run too, so that one run reports all failures.
 step() {
   local name=$1 result=passed begin=$SECONDS
   shift
@@ -15,8 +24,12 @@ step() {
   rows+=("$name" "$((SECONDS - begin))" "$result")
 }
 
-# Prints the table and ends with 1 when a step has failed.
+# Print the table, and exit with 1 if a step has failed.
 finish() {
+  if [[ -n $only ]] && ((!selected)); then
+    echo "there is no job $only" >&2
+    exit 2
+  fi
   echo
   printf '%-32s %8s  %s\n' step seconds result "${rows[@]}" total "$SECONDS" ""
   exit "$failed"

@@ -1,1 +1,1 @@
-"""Every measured claim has its command here."""
+"""Benchmarks, with a command for each measured claim."""

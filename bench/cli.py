@@ -1,11 +1,12 @@
-"""What the commands cost to start, and a synth of the whole suite: `python -m bench.cli [RUNS]`.
+"""Start-up cost of the commands, and of a synth of the whole suite: `python -m bench.cli [RUNS]`.
 
-CPU seconds, user and system, of each command and all its processes depend on the machine but little on what else runs
-there. Commands take turns, and medians are compared with what nobody can go below: the interpreter, an import of
-pydantic, and for the cloud assembly an empty CDK app.
+CPU seconds, user and system, of each command and its processes depend on the machine but little on its load. Commands
+run in turn, and medians are compared with lower bounds: the interpreter, an import of pydantic, and for the cloud
+assembly an empty CDK app.
 """
 
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -15,13 +16,14 @@ from tempfile import TemporaryDirectory
 
 from rich.progress import track
 
-from ops.output import empty_table, out
+from bench.goals import Goal, judge
+from voice_ops.output import empty_table, out
 
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
-VOICE = [*PYTHON, "from ops.cli import main; main()"]
+VOICE = [*PYTHON, "from voice_ops.main import main; main()"]
 FOLDER = "{folder}"
-"""Stands in a command for a folder that is made for each run."""
+"""Placeholder in a command for a folder that is created for each run."""
 CDK = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER]
 AWS, AZURE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
 
@@ -33,14 +35,22 @@ COMMANDS = {
     "voice plan, AWS": [*VOICE, "plan", AWS],
     "voice plan, Azure": [*VOICE, "plan", AZURE],
     "voice preview azure": [*VOICE, "preview", "azure", AZURE, "--state", FOLDER],
-    SYNTH_FLOOR: [*CDK, "--app", f"{sys.executable} -m bench.empty_app"],
+    SYNTH_FLOOR: [*CDK, "--app", shlex.join([sys.executable, "-m", "bench.empty_app"])],
     "cdk synth, whole suite": [*CDK, "--context", f"deployment={AWS}"],
     "cdk synth, whole suite, validated": [*CDK, "--context", f"deployment={AWS}", "--context", "validate=true"],
 }
 
+GOALS = (
+    ("voice --help", PYDANTIC_FLOOR, 4.0),
+    ("voice plan, AWS", PYDANTIC_FLOOR, 8.0),
+    ("voice plan, Azure", PYDANTIC_FLOOR, 8.0),
+    ("cdk synth, whole suite", SYNTH_FLOOR, 2.5),
+)
+"""A command, its reference, and the maximum ratio of their CPU seconds: the measured one plus a fifth."""
+
 
 def measure(command: list[str]) -> tuple[float, float]:
-    """Return the CPU and the wall seconds of one run, with every process that it started and waited for."""
+    """Return the CPU and wall-clock seconds of one run, including its child processes."""
     with TemporaryDirectory() as folder:
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         written = [part.replace(FOLDER, folder) for part in command]
@@ -71,6 +81,7 @@ def main() -> None:
         cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
         table.add_row(name, *(f"{cell:.2f}" for cell in cells))
     out.print(table)
+    judge(Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], most, f" x {floor}") for name, floor, most in GOALS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `cdk init` makes, less its comments: what bench/cli.py compares a synth with."""
+"""The output of `cdk init` without comments, with which bench/cli.py compares a synth."""
 
 from aws_cdk import App, Stack
 

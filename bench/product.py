@@ -1,4 +1,4 @@
-"""The data plane as its image has it, built for the benches."""
+"""The data plane as in its image, built for the benchmarks."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ PRODUCT = ROOT / "build/vad-dataplane/release"
 
 
 def build(*targets: str) -> None:
-    """Compile some of it in release mode; what that needs from Debian is installed when missing.
+    """Compile some targets in release mode; missing Debian packages are installed.
 
     Raises:
         subprocess.CalledProcessError: It does not compile.

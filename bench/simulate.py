@@ -1,59 +1,81 @@
-"""A day of a million calls, simulated: `python -m bench.simulate`.
+"""Simulation of a million concurrent calls over cells: `python -m bench.simulate`.
 
-The deployment is the shipped production file with its bounds and steps multiplied until a million calls have places.
+A cell is the shipped production file, which serves 12,000 calls. The simulated events are a day of all cells, and the
+loss of an account.
 """
 
 import resource
 import time
-from dataclasses import replace
 from pathlib import Path
 
-import blueprint
-from ops.output import err, out
-from ops.simulate.capacity import FleetPlan, fleet_plans
-from ops.simulate.policies import own
-from ops.simulate.run import Settings, Simulation
-from ops.simulate.traces import diurnal
+import voice_blueprint
+from bench.goals import Goal, judge
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.day import designed_load
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import Cells
+from voice_ops.output import err, out
+from voice_ops.simulate.capacity import fleet_plans, store_calls
+from voice_ops.simulate.cells import Whole, loss, lost_cells, sample, whole
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Settings
+from voice_ops.simulate.traces import Trace, designed
 
 FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
 PEAK = 1_000_000
-CALL_S = 180.0
-TARGET_S, TARGET_MIB = 60, 1024
+MAX_S, MAX_MIB = 30, 200
+MAX_MISSED_PERCENT = 1.0
+"""Maximum percentage of callers who are refused or cut off on the day."""
+MIN_CARRIED_PERCENT = 99.0
+"""Minimum percentage of the peak that is served concurrently."""
 
 
-def scaled(peak: float) -> tuple[FleetPlan, ...]:
-    """Return the production file's fleets, with as many more hosts as the peak needs, and steps as much larger."""
-    plans = fleet_plans(blueprint.load(FILE), {})
-    factor = max(1, round(1.25 * peak / sum(plan.max_hosts * plan.places for plan in plans[1:])))
-    return tuple(_times(plan, factor) for plan in plans)
+def deployed(peak: int) -> Deployment:
+    """Return the cell of a production file whose load has this peak."""
+    deployment = voice_blueprint.load(FILE)
+    load = designed_load(deployment)
+    cells = Cells(calls=peak_calls(load))
+    total = load.model_copy(update={"calls": round(peak / load.peak_factor)})
+    (cell,) = deployment.model_copy(update={"load": total, "cells": cells}).in_regions()
+    return cell
 
 
-def _times(plan: FleetPlan, factor: int) -> FleetPlan:
-    groups = tuple(
-        replace(group, min_hosts=group.min_hosts * factor, max_hosts=group.max_hosts * factor) for group in plan.groups
+def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> Whole:
+    """Simulate some cells of the deployment with the file's own rules."""
+    plans, total = fleet_plans(cell, {}), cell.whole
+    assert total is not None  # noqa: S101  it is a cell
+    settings = Settings(
+        zones=cell.aws.availability_zones,
+        call_s=60 * designed_load(cell).minutes_each,
+        cross_zone=cell.aws.edge.cross_zone,
+        seed=1,
+        store_calls=store_calls(cell),
     )
-    larger = [
-        tuple(step.model_copy(update={"adjustment": step.adjustment * factor}) for step in rule.steps)
-        for rule in plan.rules
-    ]
-    rules = (rule.model_copy(update={"steps": steps}) for rule, steps in zip(plan.rules, larger, strict=True))
-    return replace(plan, groups=groups, rules=tuple(rules))
+    return whole(sample(plans, own(plans), trace, settings), total.cell_count, trace, lost)
 
 
 def main() -> None:
-    """Simulate with the file's own policy, and print what it cost."""
-    plans = scaled(PEAK)
-    settings = Settings(zones=plans[1].groups[0].zones, call_s=CALL_S, cross_zone=False, seed=1, lead_in_s=0)
-    with err.status("a day of a million calls"):
-        start = time.perf_counter()
-        result = Simulation(plans, own(plans), diurnal(PEAK), settings).run()
-        seconds = time.perf_counter() - start
+    """Simulate both, and compare results and cost with the goals."""
+    cell = deployed(PEAK)
+    lost = lost_cells(cell, "account-loss")
+    with err.status("a day of a million calls, and the loss of an account"):
+        start = time.process_time()
+        day = simulated(cell, designed(cell))
+        total = cell.whole
+        assert total is not None  # noqa: S101  it is a cell
+        outage = simulated(cell, loss(peak_calls(designed_load(cell)), total.cell_count, lost, "account-loss"), lost)
+        seconds = time.process_time() - start
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    out.print(
-        f"{result.ledger.offered:,} calls, at most {int(result.course.carried.max()):,} at a time, "
-        f"{result.ledger.refused:,} refused: {seconds:.1f} s, target at most {TARGET_S}; {peak_mib:.0f} MiB, "
-        f"target at most {TARGET_MIB}",
-        soft_wrap=True,
+    out.print(f"a day: {day}", soft_wrap=True)
+    out.print(f"an account is lost: {outage}", soft_wrap=True)
+    judge(
+        (
+            Goal("CPU", seconds, MAX_S, " s"),
+            Goal("memory", peak_mib, MAX_MIB, " MiB"),
+            Goal("missed on the day", 100 * day.missed_share, MAX_MISSED_PERCENT, " %"),
+            Goal("carried at the peak", 100 * day.most / PEAK, MIN_CARRIED_PERCENT, " %", at_least=True),
+            Goal("calls that are cut with their account", outage.cut, 1.05 * PEAK * lost / total.cell_count),
+        )
     )
 
 

@@ -1,11 +1,11 @@
-"""What a shorter window costs and what it does to the words, on recorded speech.
+"""Cost of a shorter window and its effect on the words, on recorded speech.
 
-Needs Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
+It needs Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
 
     python -m bench.windows
 
-There are no texts of the recordings: words are compared with those of the 30 s window that faster-whisper would use.
-A loop is a text that compresses by more than 2.4, Whisper's own threshold.
+The recordings have no reference texts, so words are compared with those of the 30 s window that faster-whisper would
+use. A loop is a text that compresses by more than 2.4, Whisper's own threshold.
 """
 
 import random
@@ -46,7 +46,7 @@ def recordings() -> list[Sound]:
 
 
 def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.Random) -> Rows:
-    """Return the features of recordings put together until they are as long as asked for."""
+    """Return the features of recordings that are concatenated to the requested length."""
     while True:
         sound = np.empty(0, np.float32)
         while len(sound) < shortest_s * SAMPLE_RATE:
@@ -58,14 +58,14 @@ def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.
 
 
 def padded(rows: Rows, window_s: int) -> NDArray[np.float32]:
-    """Return the model's input: one window with zeros behind the features."""
+    """Return the model's input: one window padded with zeros."""
     window = np.zeros((1, rows.shape[1], window_s * ROWS_PER_S), np.float32)
     window[0, :, : len(rows)] = ((np.maximum(rows, rows.max() - 8) + 4) / 4).T
     return window
 
 
 def plain(text: str) -> str:
-    """Return the words alone."""
+    """Return the words without punctuation."""
     return " ".join("".join(c for c in text.lower() if c.isalnum() or c == " ").split()) or "-"
 
 

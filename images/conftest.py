@@ -1,4 +1,4 @@
-"""A real server for the tests of the images: Valkey where it is packaged, Redis where it is not."""
+"""A state store for the tests of the images: Valkey if it is packaged, otherwise Redis."""
 
 import os
 import shutil
@@ -11,30 +11,27 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+import tests.hypothesis_profiles  # noqa: F401  Hypothesis reads them
+from tests.left_out import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  pytest calls them
 from voice_runtime.store import StoreSettings, connect
+from voice_sandbox.loopback import bypass_loopback, free_port
 
-# onnxruntime, which faster-whisper brings along, tells its maker about itself; its own call to stop that does not.
+bypass_loopback(os.environ, [f"127.0.0.{host}" for host in range(2, 10)])
+
+# onnxruntime, a dependency of faster-whisper, sends telemetry; its own function to disable it is not sufficient.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 SERVERS = ("valkey-server", "redis-server")
 PATIENCE_S = 60
-"""Longest that a test waits for what takes a second on an idle machine: a busy one with one core is no failure."""
+"""Timeout for operations that take a second on an idle machine, so that a busy one does not fail."""
 
 _INHERITED = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
 INHERITED = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-"""All that programs under test get of this machine's environment."""
-
-
-def free_port() -> int:
-    """Return a TCP port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+"""The only variables that programs under test inherit from this machine."""
 
 
 class StoreServer:
-    """A server that can be stopped and started again with what it had."""
+    """A server that can be stopped and restarted with its data."""
 
     def __init__(self, folder: Path) -> None:
         program = next(filter(None, map(shutil.which, SERVERS)), None)
@@ -47,7 +44,7 @@ class StoreServer:
 
     def start(self) -> None:
         options = ["--port", str(self.port), "--dir", str(self._folder), "--save", "", "--appendonly", "yes"]
-        options += ["--appendfsync", "no"]  # a busy disk would hold up every write, and heartbeats with them
+        options += ["--appendfsync", "no"]  # a busy disk would delay every write, including heartbeats
         self._process = subprocess.Popen(
             [self._program, *options, "--bind", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )

@@ -6,25 +6,28 @@ import os
 
 import botocore.loaders
 import pytest
-from hypothesis import settings
 
-# On CI the same examples every time: a change is judged by what it changes. Everywhere else new ones each run.
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("developer", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "developer")
+import tests.hypothesis_profiles  # noqa: F401  Hypothesis reads them
+from tests.left_out import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  pytest calls them
+from voice_sandbox.loopback import bypass_loopback
+from voice_stacks.node import guard_package_cache
 
-# onnxruntime, which faster-whisper brings along, tells its maker about itself; its own call to stop that does not.
+# onnxruntime, a dependency of faster-whisper, sends telemetry to its vendor unless this is set.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-# Each session of boto3 parses the files of the services that it calls: a third of what a test with moto takes.
+# Each boto3 session parses its service definitions, which takes a third of the time of a test with moto.
 botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
-# rich asks these how a terminal looks; what commands print is judged as a pipe gets it.
+guard_package_cache(os.environ)
+# Hosts of these tests have an address each: 127.0.0.2 and following, and replicas of engines 127.0.1.0 and following.
+bypass_loopback(os.environ, [f"127.0.{network}.{host}" for network in (0, 1) for host in range(10)])
+
+# rich reads the terminal from these; the tests compare the output to a pipe.
 for name in ("FORCE_COLOR", "COLUMNS"):
     os.environ.pop(name, None)
 
 
-# What is imported and collected stays until the end: looking through it for garbage is a quarter of the time.
+# Imported and collected objects are never freed; excluding them from garbage collection saves a quarter of the time.
 gc.disable()
 
 
@@ -33,8 +36,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to run where the tests could only fail in a way that nobody understands."""
+    """Write a JUnit report of each process into the folder ``VOICE_JUNIT``; refuse a tree in which no test can pass."""
+    if (folder := os.environ.get("VOICE_JUNIT")) and not config.option.xmlpath:
+        config.option.xmlpath = f"{folder}/{os.getpid()}.xml"
     if (config.rootpath / "constructs" / "__init__.py").exists():
         raise pytest.UsageError(
             "constructs/__init__.py exists: it makes constructs/ a package that hides the PyPI package `constructs`, "

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests as three other machines would: one with an older CPU, one with a single core, one whose cores are busy.
+# Runs tests as on three other machines: one with an older CPU, one with a single core, one with busy cores.
 #   machines.sh [PYTEST ARGUMENT...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-"""The templates of a deployment with values in place of what only a deploy knows, and what IAM would say to a call."""
+"""Templates of a deployment with simulated deploy-time values, and evaluation of IAM policies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any
 
 from policy_sentry.shared.iam_data import get_service_prefix_data
 
-from sandbox.aws.adapters.table import KINDS
-from sandbox.aws.cloudformation.functions import Evaluator
 from tests.synthesized import Stacks
+from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.cloudformation.functions import Evaluator
+from voice_userdata import unpacked
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-_PLACE = {"account": ACCOUNT, "region": REGION}
+_ACCOUNT_AND_REGION = {"account": ACCOUNT, "region": REGION}
 _ARNS = {
     "AWS::EC2::VPC": "arn:aws:ec2:{region}:{account}:vpc/{id}",
     "AWS::ElasticLoadBalancingV2::TargetGroup": "arn:aws:elasticloadbalancing:{region}:{account}:targetgroup/{id}/0",
@@ -31,13 +32,13 @@ Statement = Mapping[str, Any]
 
 
 class Cloud:
-    """All stacks of a deployment as they would stand in an account."""
+    """The stacks of a deployment with simulated ARNs and ids."""
 
     def __init__(self, stacks: Stacks) -> None:
         self._templates = {tier: stack.template for tier, stack in stacks.items()}
         self._evaluators = {tier: self._evaluator(tier) for tier in stacks}
 
-    def of_type(self, kind: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def resources_by_type(self, kind: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield stack, logical id and properties of each resource of a type such as ``IAM::Role``."""
         for tier, template in self._templates.items():
             for name, body in template["Resources"].items():
@@ -45,16 +46,18 @@ class Cloud:
                     yield tier, name, self._evaluators[tier].value(body.get("Properties", {}))
 
     def roles(self) -> dict[str, list[Statement]]:
-        """Return what each role may do, by the role's ARN: by its own policies, and by those of keys that name it."""
-        found: dict[str, list[Statement]] = {self.arn(tier, name): [] for tier, name, _ in self.of_type("IAM::Role")}
-        for _, _, policy in self.of_type("IAM::Policy"):
+        """Return the permissions of each role by its ARN, from its policies and from key policies."""
+        found: dict[str, list[Statement]] = {
+            self.arn(tier, name): [] for tier, name, _ in self.resources_by_type("IAM::Role")
+        }
+        for _, _, policy in self.resources_by_type("IAM::Policy"):
             for role in policy["Roles"]:
-                arn = _ARNS["AWS::IAM::Role"].format(id=role, **_PLACE)
-                found[arn] += _listed(policy["PolicyDocument"]["Statement"])
-        for tier, name, role in self.of_type("IAM::Role"):
+                arn = _ARNS["AWS::IAM::Role"].format(id=role, **_ACCOUNT_AND_REGION)
+                found[arn] += _as_list(policy["PolicyDocument"]["Statement"])
+        for tier, name, role in self.resources_by_type("IAM::Role"):
             for policy in role.get("Policies", []):
-                found[self.arn(tier, name)] += _listed(policy["PolicyDocument"]["Statement"])
-        for tier, name, key in self.of_type("KMS::Key"):
+                found[self.arn(tier, name)] += _as_list(policy["PolicyDocument"]["Statement"])
+        for tier, name, key in self.resources_by_type("KMS::Key"):
             for statement in key["KeyPolicy"]["Statement"]:
                 principal = statement["Principal"]
                 role = principal.get("AWS") if isinstance(principal, dict) else None
@@ -63,29 +66,34 @@ class Cloud:
         return found
 
     def hosts(self) -> Iterator[tuple[str, str, list[Statement]]]:
-        """Yield name, user data and statements of the role of each launch template."""
+        """Yield name, user data and the role's statements of each launch template."""
         profiles = {
-            self.arn(tier, name): profile["Roles"][0] for tier, name, profile in self.of_type("IAM::InstanceProfile")
+            self.arn(tier, name): profile["Roles"][0]
+            for tier, name, profile in self.resources_by_type("IAM::InstanceProfile")
         }
-        for tier, name, template in self.of_type("EC2::LaunchTemplate"):
+        for tier, name, template in self.resources_by_type("EC2::LaunchTemplate"):
             data = template["LaunchTemplateData"]
             role = profiles[data["IamInstanceProfile"]["Arn"]]
-            script = base64.b64decode(data["UserData"]).decode()
+            script = unpacked(base64.b64decode(data["UserData"]).decode())
             yield (
                 template.get("LaunchTemplateName", f"{tier}-{name}"),
                 script,
-                self.roles()[_ARNS["AWS::IAM::Role"].format(id=role, **_PLACE)],
+                self.roles()[_ARNS["AWS::IAM::Role"].format(id=role, **_ACCOUNT_AND_REGION)],
             )
 
-    def key_of_secret(self, arn: str) -> str:
-        """Return the ARN of the key that a secret is encrypted with."""
+    def secret_key_arn(self, arn: str) -> str:
+        """Return the ARN of the key that encrypts a secret."""
         return str(
-            next(body["KmsKeyId"] for t, n, body in self.of_type("SecretsManager::Secret") if self.arn(t, n) == arn)
+            next(
+                body["KmsKeyId"]
+                for t, n, body in self.resources_by_type("SecretsManager::Secret")
+                if self.arn(t, n) == arn
+            )
         )
 
-    def key_of_bucket(self, bucket: str) -> str:
-        """Return the ARN of the key that a bucket is encrypted with."""
-        for tier, name, body in self.of_type("S3::Bucket"):
+    def bucket_key_arn(self, bucket: str) -> str:
+        """Return the ARN of the key that encrypts a bucket."""
+        for tier, name, body in self.resources_by_type("S3::Bucket"):
             if self._id(tier, name) == bucket:
                 (rule,) = body["BucketEncryption"]["ServerSideEncryptionConfiguration"]
                 return str(rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"])
@@ -93,7 +101,7 @@ class Cloud:
 
     def arn(self, tier: str, name: str) -> str:
         kind = self._templates[tier]["Resources"][name]["Type"]
-        return (_ARNS.get(kind) or KINDS[kind].arn).format(id=self._id(tier, name), **_PLACE)
+        return (_ARNS.get(kind) or KINDS[kind].arn).format(id=self._id(tier, name), **_ACCOUNT_AND_REGION)
 
     def _id(self, tier: str, name: str) -> str:
         body = self._templates[tier]["Resources"][name]
@@ -116,18 +124,18 @@ class Cloud:
             if what == "Arn" and (not text or "[" in text):
                 return self.arn(tier, name)
             known = "[" not in text and set(re.findall(r"{(\w+)}", text)) <= {"id", "region", "account"}
-            return text.format(id=self._id(tier, name), **_PLACE) if text and known else f"{name}.{what}"
+            return text.format(id=self._id(tier, name), **_ACCOUNT_AND_REGION) if text and known else f"{name}.{what}"
 
         return Evaluator(
             template=template,
             parameters={f"AWS::{name}": value for name, value in pseudo.items()} | given,
             resource=resource,
             attribute=attribute,
-            imported=self._imported,
+            imported=self._import_value,
             zones=lambda region: [f"{region}{letter}" for letter in "abc"],
         )
 
-    def _imported(self, export: str) -> object:
+    def _import_value(self, export: str) -> object:
         for tier, template in self._templates.items():
             for output in template.get("Outputs", {}).values():
                 if output.get("Export", {}).get("Name") == export:
@@ -137,38 +145,42 @@ class Cloud:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an AWS API: what IAM asks the caller's policies about."""
+    """A call of an AWS API, for the evaluation of the caller's policies."""
 
     action: str
     resource: str
     context: Mapping[str, str] = field(default_factory=dict)
 
-    def allowed_by(self, statements: list[Statement]) -> bool:
-        """Say what IAM would: an Allow that fits, and no Deny that does."""
+    def is_allowed(self, statements: list[Statement]) -> bool:
+        """Return IAM's decision: a matching Allow, and no matching Deny."""
         fitting = {each["Effect"] for each in statements if self._fits(each)}
         return fitting == {"Allow"}
 
     def _fits(self, statement: Statement) -> bool:
         return (
-            any(_like(pattern.lower(), self.action.lower()) for pattern in _listed(statement["Action"]))
-            and any(_like(pattern, self.resource) for pattern in _listed(statement["Resource"]))
+            any(_matches_wildcard(pattern.lower(), self.action.lower()) for pattern in _as_list(statement["Action"]))
+            and any(_matches_wildcard(pattern, self.resource) for pattern in _as_list(statement["Resource"]))
             and all(
-                any(_OPERATORS[operator](wanted, self.context.get(key)) for wanted in _listed(values))
+                any(_OPERATORS[operator](wanted, self.context.get(key)) for wanted in _as_list(values))
                 for operator, condition in statement.get("Condition", {}).items()
                 for key, values in condition.items()
             )
         )
 
 
-def _like(pattern: str, text: str | None) -> bool:
-    """Match as IAM does: ``*`` and ``?`` alone are special."""
+def _matches_wildcard(pattern: str, text: str | None) -> bool:
+    """Match like IAM: only ``*`` and ``?`` are special."""
     return text is not None and re.fullmatch(translate(pattern.replace("[", "[[]")), text) is not None
 
 
-_OPERATORS = {"StringEquals": lambda wanted, found: wanted == found, "StringLike": _like, "ArnLike": _like}
+_OPERATORS = {
+    "StringEquals": lambda wanted, found: wanted == found,
+    "StringLike": _matches_wildcard,
+    "ArnLike": _matches_wildcard,
+}
 
 
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401
     return value if isinstance(value, list) else [value]
 
 
@@ -178,8 +190,12 @@ def _service(prefix: str) -> dict[str, Any]:
     return found
 
 
+KEY_USES = ("kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
+"""KMS actions that allow a role to decrypt the objects and secrets that it can read."""
+
+
 def findings(statement: Statement, *, of_resource: bool = False) -> list[str]:
-    """Hold a statement against AWS's service authorization reference.
+    """Compare a statement with AWS's service authorization reference.
 
     Args:
         statement: A statement with concrete values.
@@ -188,8 +204,8 @@ def findings(statement: Statement, *, of_resource: bool = False) -> list[str]:
     if "NotAction" in statement or "NotResource" in statement:
         return ["says what is not meant, and so allows what comes to AWS later"]
     found, formats = [], set()
-    resources = _listed(statement.get("Resource", "*"))
-    for pattern in _listed(statement["Action"]):
+    resources = _as_list(statement.get("Resource", "*"))
+    for pattern in _as_list(statement["Action"]):
         actions = _actions(pattern)
         if not actions or pattern.endswith(":*") or pattern == "*":
             found.append(f"{pattern} is {'too much' if actions or pattern == '*' else 'no action'}")
@@ -207,6 +223,10 @@ def findings(statement: Statement, *, of_resource: bool = False) -> list[str]:
             ]
             if of_resource or not arns:
                 continue
+            if name in KEY_USES and not any(
+                "kms:ViaService" in each for each in statement.get("Condition", {}).values()
+            ):
+                found.append(f"{name} outside of the service whose data it is")
             if "*" in resources:
                 found.append(f"{name} on everything, though it knows resources")
             elif not any(_is(arn, each) for arn in arns for each in resources):
@@ -220,7 +240,9 @@ def findings(statement: Statement, *, of_resource: bool = False) -> list[str]:
 def _actions(pattern: str) -> dict[str, dict[str, Any]]:
     prefix, _, name = pattern.partition(":")
     privileges = _service(prefix).get("privileges", {})
-    return {f"{prefix}:{each}": about for each, about in privileges.items() if _like(name.lower(), each.lower())}
+    return {
+        f"{prefix}:{each}": about for each, about in privileges.items() if _matches_wildcard(name.lower(), each.lower())
+    }
 
 
 def _formats(action: str, resource_type: str) -> list[str]:
@@ -229,7 +251,7 @@ def _formats(action: str, resource_type: str) -> list[str]:
 
 
 def _is(template: str, pattern: str) -> bool:
-    """Say whether a pattern can mean something of a form such as ``arn:${Partition}:s3:::${BucketName}``."""
+    """Return whether a pattern can match a form such as ``arn:${Partition}:s3:::${BucketName}``."""
     form = re.sub(r"\$\{[^}]+\}|<[^>]+>", "*", template)
     if form.startswith("arn:"):
         parts = zip(form.split(":", 5), pattern.split(":", 5), strict=False)
@@ -239,7 +261,7 @@ def _is(template: str, pattern: str) -> bool:
 
 @cache
 def _meet(one: str, other: str) -> bool:
-    """Say whether a text exists that two patterns match."""
+    """Return whether a text exists that two patterns match."""
     if not one or not other:
         return not (one + other).strip("*")
     if one[0] == "*" or other[0] == "*":

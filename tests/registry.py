@@ -1,4 +1,4 @@
-"""A registry over TLS with ECR's user, images in it, and signatures beside them."""
+"""Local container registry over TLS with ECR's user name, images and signatures."""
 
 import base64
 import gzip
@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import socket
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -15,54 +14,60 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sandbox.hosts.certificates import Authority
-from sandbox.hosts.servers import Server
+from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.servers import Server
+from voice_sandbox.loopback import free_port
 
 PASSWORD = "an-ecr-password"
-_HASHED = "AWS:$2b$05$JgxU4CgiNh03t6cnQON8wehVmQjit12T1hQ6TQV4IhPeMTaDiKPAa"  # the password above, by bcrypt
-_CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_SIGNED = "application/vnd.dev.cosign.simplesigning.v1+json"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_PASSWORD_HASH = "AWS:$2b$05$JgxU4CgiNh03t6cnQON8wehVmQjit12T1hQ6TQV4IhPeMTaDiKPAa"  # bcrypt hash of the password above
+_CONFIG_MEDIA_TYPE = "application/vnd.oci.image.config.v1+json"
+_LAYER_MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
+_SIGNATURE_MEDIA_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
+_MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 
 class SigningKey:
-    """A pipeline's key pair."""
+    """A pipeline's key pair, stored in a folder by name."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._file = folder / f"{name}.pem"
-        _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(self._file))
+        if not self._file.exists():
+            _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(self._file))
         self.public = _openssl("ec", "-in", str(self._file), "-pubout").decode()
 
-    def sign(self, what: bytes) -> str:
-        """Return a signature as `cosign sign-blob` prints it."""
-        return _base64(_openssl("dgst", "-sha256", "-sign", str(self._file), given=what))
+    def sign(self, content: bytes) -> str:
+        """Return a signature in the format of `cosign sign-blob`."""
+        return _base64(_openssl("dgst", "-sha256", "-sign", str(self._file), given=content))
 
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry that runs.
+    """A running registry.
 
     Attributes:
         host: Its name and port.
-        environment: What clients need: they trust its certificate, and skopeo signs in.
+        environment: Variables for clients: they trust its certificate, and skopeo signs in.
     """
 
     host: str
     environment: dict[str, str]
     _folder: Path
 
-    def push(self, image: str, content: str, *, key: SigningKey | None = None) -> str:
-        """Push an image of one file, and the key's signature of it; return its digest."""
-        digest = self._push(_image(content), image, content)
+    def push(self, image: str, content: str, *, key: SigningKey | None = None, tag: str | None = None) -> str:
+        """Push an image of one file, tagged with its name by default, and optionally a signature.
+
+        Returns:
+            Digest of the image.
+        """
+        digest = self._push(_image(content), image, tag or content)
         if key:
             self.sign(image, digest, key)
         return digest
 
     def sign(self, image: str, digest: str, key: SigningKey, *, names: str | None = None) -> None:
-        """Put a signature beside an image, which names another digest where one is given.
+        """Add a signature to an image; it may contain another digest.
 
-        Written after cosign's specification of signatures (specs/SIGNATURE_SPEC.md of sigstore/cosign).
+        Follows cosign's specification of signatures (specs/SIGNATURE_SPEC.md of sigstore/cosign).
         """
         text = {
             "critical": {
@@ -85,19 +90,17 @@ class Registry:
             return digest.read_text()
 
     def blobs(self) -> list[Path]:
-        """Return the files of what it holds."""
+        """Return the stored blobs."""
         return list((self._folder / "storage").rglob("data"))
 
 
 @contextmanager
 def registry(folder: Path) -> Iterator[Registry]:
-    """Run Debian's registry on this machine, with nothing in it."""
+    """Run Debian's registry on this machine, initially empty."""
     authority = Authority(folder / "authority")
     certificate, key = authority.issue("localhost", folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (folder / "users").write_text(_HASHED + "\n")
+    port = free_port()
+    (folder / "users").write_text(_PASSWORD_HASH + "\n")
     settings = {
         "version": 0.1,
         "log": {"level": "error"},
@@ -123,7 +126,7 @@ def registry(folder: Path) -> Iterator[Registry]:
 
 
 class Blobs:
-    """What an OCI layout holds: blobs by digest, and one manifest."""
+    """Content of an OCI layout: blobs by digest and one manifest."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -139,7 +142,7 @@ class Blobs:
         files = folder / "blobs/sha256"
         files.mkdir(parents=True)
         *_, manifest = self._blobs.values()
-        index = {"schemaVersion": 2, "manifests": [self.add(_MANIFEST, manifest)]}
+        index = {"schemaVersion": 2, "manifests": [self.add(_MANIFEST_MEDIA_TYPE, manifest)]}
         for digest, data in self._blobs.items():
             (files / digest).write_bytes(data)
         (folder / "index.json").write_text(json.dumps(index))
@@ -147,15 +150,15 @@ class Blobs:
 
 
 def _image(content: str) -> Blobs:
-    """Make an image whose one layer has one empty file."""
+    """Create an image whose one layer has one empty file."""
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
         archive.addfile(tarfile.TarInfo(content))
-    return _blobs(_LAYER, gzip.compress(tar.getvalue(), mtime=0), tar.getvalue())
+    return _blobs(_LAYER_MEDIA_TYPE, gzip.compress(tar.getvalue(), mtime=0), tar.getvalue())
 
 
 def _signature(payload: bytes, signature: str) -> Blobs:
-    return _blobs(_SIGNED, payload, payload, **{"dev.cosignproject.cosign/signature": signature})
+    return _blobs(_SIGNATURE_MEDIA_TYPE, payload, payload, **{"dev.cosignproject.cosign/signature": signature})
 
 
 def _blobs(kind: str, layer: bytes, unpacked: bytes, **annotations: str) -> Blobs:
@@ -164,11 +167,11 @@ def _blobs(kind: str, layer: bytes, unpacked: bytes, **annotations: str) -> Blob
     config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": [diff]}}
     manifest = {
         "schemaVersion": 2,
-        "mediaType": _MANIFEST,
-        "config": blobs.add(_CONFIG, json.dumps(config).encode()),
+        "mediaType": _MANIFEST_MEDIA_TYPE,
+        "config": blobs.add(_CONFIG_MEDIA_TYPE, json.dumps(config).encode()),
         "layers": [blobs.add(kind, layer, **annotations)],
     }
-    blobs.add(_MANIFEST, json.dumps(manifest).encode())
+    blobs.add(_MANIFEST_MEDIA_TYPE, json.dumps(manifest).encode())
     return blobs
 
 

@@ -1,4 +1,7 @@
-"""Imports point one way: blueprint <- constructs <- stacks <- app.py, and userdata knows only the contract."""
+"""Imports have one direction: voice_blueprint <- constructs <- stacks <- app.py.
+
+User data imports only the contract.
+"""
 
 import ast
 import graphlib
@@ -11,13 +14,18 @@ from typing import cast
 
 import pytest
 
-from ops.cli import COMMANDS
 from tests.conftest import pytest_configure
+from tests.nonempty import nonempty
+from voice_ops.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-CLOUD_SDKS = {"aws_cdk", "boto3", "botocore", "cdk_monitoring_constructs", "cdk_nag", "constructs", "moto", "pulumi"}
-ABOVE_BLUEPRINT = {"app", "bench", "constructs", "ops", "sandbox", "stacks", "tests", "userdata", "voice_constructs"}
-BLUEPRINT_DEPENDENCIES = {"cryptography", "blueprint", "pydantic", "pydantic_core", "yaml"}
+ABOVE_BLUEPRINT = {
+    *("app", "bench", "tests", "tools"),
+    *("voice_constructs", "voice_ops", "voice_sandbox", "voice_stacks", "voice_userdata"),
+}
+SOURCE_ROOTS = ("constructs", "stacks", "userdata")
+"""Top-level folders that contain the project's packages, since their names are too general for packages."""
+BLUEPRINT_DEPENDENCIES = {"cryptography", "voice_blueprint", "pydantic", "pydantic_core", "yaml"}
 
 
 def python_files(folder: str) -> list[Path]:
@@ -26,11 +34,12 @@ def python_files(folder: str) -> list[Path]:
 
 def module_name(file: Path) -> str:
     parts = file.relative_to(ROOT).with_suffix("").parts
+    parts = parts[1:] if parts[0] in SOURCE_ROOTS else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports(source: str, package: str) -> Iterator[str]:
-    """Yield every module or name that a source imports, in full; inside functions and TYPE_CHECKING too."""
+    """Yield the full name of every imported module or name, including those in functions and TYPE_CHECKING."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -39,7 +48,7 @@ def imports(source: str, package: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def imports_of(file: Path) -> set[str]:
+def imports_in_file(file: Path) -> set[str]:
     name = module_name(file)
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     return set(imports(file.read_text(encoding="utf-8"), package))
@@ -49,7 +58,7 @@ def top_levels(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_are_detected_at_any_nesting_level() -> None:
     source = (
         "import os.path\nfrom . import a\nfrom ..b import c as d\n"
         "def f():\n    import boto3\nif TYPE_CHECKING:\n    from aws_cdk import aws_ec2\n"
@@ -57,41 +66,43 @@ def test_imports_are_found_wherever_they_stand() -> None:
     assert set(imports(source, "x.y")) == {"os.path", "x.y.a", "x.b.c", "boto3", "aws_cdk.aws_ec2"}
 
 
-@pytest.mark.parametrize("folder", ["blueprint", "userdata"])
-def test_there_is_something_to_look_at(folder: str) -> None:
-    assert len(python_files(folder)) > 2
+def test_blueprint_imports_no_cloud_sdk_and_no_higher_layer() -> None:
+    for file in nonempty(python_files("voice_blueprint")):
+        assert top_levels(imports_in_file(file)) <= sys.stdlib_module_names | BLUEPRINT_DEPENDENCIES, file
 
 
-@pytest.mark.parametrize("file", python_files("blueprint"), ids=module_name)
-def test_blueprint_knows_no_cloud_sdk_and_nothing_above_it(file: Path) -> None:
-    tops = top_levels(imports_of(file))
-    assert not tops & CLOUD_SDKS
-    assert not tops & ABOVE_BLUEPRINT
-    assert tops <= sys.stdlib_module_names | BLUEPRINT_DEPENDENCIES
+def test_userdata_imports_only_the_contract() -> None:
+    allowed = ("voice_userdata.", "voice_blueprint.contract.")
+    for file in nonempty(python_files("userdata")):
+        outside = {name for name in imports_in_file(file) if name.partition(".")[0] not in sys.stdlib_module_names}
+        assert {name for name in outside if not f"{name}.".startswith(allowed)} == set(), file
 
 
-@pytest.mark.parametrize("file", python_files("userdata"), ids=module_name)
-def test_userdata_knows_only_the_contract(file: Path) -> None:
-    outside = {name for name in imports_of(file) if name.partition(".")[0] not in sys.stdlib_module_names}
-    allowed = ("userdata.", "blueprint.contract.")
-    assert {name for name in outside if not f"{name}.".startswith(allowed)} == set()
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_a_local_cloud_imports_no_product_code(cloud: str) -> None:
+    own = ("voice_sandbox." + cloud, "voice_sandbox.changes.", "voice_sandbox.loopback.")
+    product = ABOVE_BLUEPRINT | {"voice_blueprint", *(file.name for file in (ROOT / "images").glob("*/src/*"))}
+    files = python_files(f"voice_sandbox/{cloud}")
+    imported = {file: {name for name in imports_in_file(file) if name.partition(".")[0] in product} for file in files}
+    assert any(imported.values())
+    assert {file: bad for file, names in imported.items() if (bad := {n for n in names if not n.startswith(own)})} == {}
 
 
 def unit(name: str) -> str | None:
-    """``model`` of ``blueprint.file.model.aws.Aws``: the modules and packages right below ``blueprint``."""
+    """Return the subpackage of a name, such as ``file`` for ``voice_blueprint.file.model.aws.Aws``."""
     parts = name.split(".")
-    if parts[0] != "blueprint" or len(parts) < 2:
+    if parts[0] != "voice_blueprint" or len(parts) < 2:
         return None
-    below = ROOT / "blueprint" / parts[1]
+    below = ROOT / "voice_blueprint" / parts[1]
     return parts[1] if below.is_dir() or below.with_suffix(".py").is_file() else "__init__"
 
 
 def blueprint_graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
-    for file in python_files("blueprint"):
+    for file in python_files("voice_blueprint"):
         here = unit(module_name(file)) or "__init__"
         graph.setdefault(here, set()).update(
-            there for name in imports_of(file) if (there := unit(name)) is not None and there != here
+            there for name in imports_in_file(file) if (there := unit(name)) is not None and there != here
         )
     return graph
 
@@ -103,32 +114,44 @@ def test_blueprint_has_no_import_cycle_between_packages() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
-def test_the_import_graph_is_seen() -> None:
+def test_an_import_cycle_is_detected() -> None:
     graph = blueprint_graph()
     assert {"file", "catalog", "engines"} <= graph["checks"]
     assert "file" in graph["__init__"]
-    assert "__init__" not in set().union(*graph.values())  # the front door is for others
+    assert "__init__" not in set().union(*graph.values())  # the package's top level is for others
     assert not graph["contract"]
 
 
-def test_contract_needs_nothing_but_the_standard_library() -> None:
-    imported = set().union(*(imports_of(file) for file in python_files("blueprint/contract")))
-    outside = {name for name in imported if not name.startswith("blueprint.contract.")}
+def test_contract_only_imports_the_standard_library() -> None:
+    imported = set().union(*(imports_in_file(file) for file in python_files("voice_blueprint/contract")))
+    outside = {name for name in imported if not name.startswith("voice_blueprint.contract.")}
     assert top_levels(outside) <= sys.stdlib_module_names
 
 
 def modules(folder: Path) -> set[str]:
-    """Names of the modules and packages right in a folder."""
+    """Return the names of the modules and packages directly in a folder."""
     return {file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")}
 
 
 def test_blueprint_has_one_folder_for_each_subject() -> None:
-    subjects = {"file", "contract", "catalog", "checks", "aws", "azure", "engines", "observability"}
-    assert modules(ROOT / "blueprint") == subjects | {"__init__", "base", "capacity", "hosts", "images", "signing"}
+    subjects = {"file", "contract", "catalog", "capacity", "checks", "aws", "azure", "engines", "observability"}
+    single = {
+        "__init__",
+        "base",
+        "day",
+        "environment",
+        "hosts",
+        "huge_pages",
+        "images",
+        "limits",
+        "shipped",
+        "signing",
+    }
+    assert modules(ROOT / "voice_blueprint") == subjects | single
 
 
 def test_each_command_has_a_folder_with_its_command() -> None:
-    assert {file.parent.name for file in (ROOT / "ops").glob("*/command.py")} - {"demo"} == set(COMMANDS)
+    assert {file.parent.name for file in (ROOT / "voice_ops").glob("*/command.py")} - {"demo"} == set(COMMANDS)
 
 
 def test_constructs_is_a_source_root_and_not_a_package() -> None:
@@ -139,7 +162,7 @@ def test_constructs_is_a_source_root_and_not_a_package() -> None:
     assert ROOT / "constructs" not in Path(spec.origin).parents
 
 
-def test_guard_says_what_is_wrong_with_constructs_as_a_package(tmp_path: Path) -> None:
+def test_importing_constructs_as_a_package_raises_an_explanation(tmp_path: Path) -> None:
     config = cast("pytest.Config", SimpleNamespace(rootpath=tmp_path))
     pytest_configure(config)
     (tmp_path / "constructs").mkdir()

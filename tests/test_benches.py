@@ -1,19 +1,37 @@
-"""What the benches build from: they run by hand or at night, and a path that has moved would show there only."""
+"""Benches run manually or nightly; these tests detect moved paths on every change."""
 
-from bench.product import PROJECT, SCRIPT
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+
+from bench.goals import Goal, judge
+from bench.product import PROJECT, ROOT, SCRIPT
+from bench.record import DOCUMENT, record
 from bench.vad.native import HERE
+from bench.voice import goals
 from bench.voice.shown import shown
-from ops.call.session import Heard, Word
+from bench.voice.step import Step
+from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, steady, vad
+from voice_ops.call.session import Heard, Word
+from voice_ops.simulate.capacity import GroupPlan
+from voice_ops.simulate.fleet import Host, Members
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Simulation
 
 
-def test_what_benches_compile_lies_where_they_look() -> None:
+def test_sources_of_benches_exist() -> None:
     sources = [HERE / f"{name}.cpp" for name in ("decide", "frame_cost")]
     lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", HERE / "packages.txt"]
     assert all(file.is_file() for file in (SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
 
 
-def test_a_transcript_that_grows_is_judged_by_what_its_reader_saw() -> None:
-    def heard(kind: str, text: str, certain: int, start_ms: int = 0, **more: bool) -> Heard:
+def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
+    def transcript_event(kind: str, text: str, certain: int, start_ms: int = 0, **more: bool) -> Heard:
         said = text.split()
         words = [Word(text=word, end_ms=start_ms + 100 * place) for place, word in enumerate(said, start=1)]
         committed = " ".join(said[:certain])
@@ -23,13 +41,127 @@ def test_a_transcript_that_grows_is_judged_by_what_its_reader_saw() -> None:
         )
 
     events = [
-        (0.5, heard("partial", "We can sea", 0)),
-        (1.0, heard("partial", "We can see the answer", 2)),  # `sea` is withdrawn
-        (1.5, heard("final", "We can see", 3, speech_final=False)),  # the rest is only moved
-        (2.0, heard("partial", "the answer on", 2, start_ms=300)),
-        (2.5, heard("final", "a answer on it", 4, start_ms=300)),  # `the` was committed
+        (0.5, transcript_event("partial", "We can sea", 0)),
+        (1.0, transcript_event("partial", "We can see the answer", 2)),  # `sea` is retracted
+        (1.5, transcript_event("final", "We can see", 3, speech_final=False)),  # the rest only moves
+        (2.0, transcript_event("partial", "the answer on", 2, start_ms=300)),
+        (2.5, transcript_event("final", "a answer on it", 4, start_ms=300)),  # `the` was committed
     ]
     screen = shown(events)
     assert (screen.withdrawn, screen.broken, screen.words) == (2, 1, 7)
     assert screen.commits_s == [0.9, 0.8, 1.2, 1.6, 1.5, 1.9, 1.8]
     assert screen.withdrawn_share == 2 / 9
+
+
+PASSING_STEP = Step(
+    contestant="now",
+    streams=8,
+    real_time_factor=0.1,
+    failed=(),
+    lost=0,
+    sentences=24,
+    first_text_s=(1.0, 2.0, 3.0),
+    final_s=(0.25, 1.0, 2.0),
+    cpu_s={"asr": 6.0},
+    word_error_rate=0.1,
+    committed_s=(1.0, 4.0, 5.0),
+    withdrawn=0.2,
+    broken=0,
+    shed=0.0,
+    callers_share=0.1,
+    others_share=0.0,
+)
+REGRESSIONS = (
+    {"cpu_s": {"asr": 6.1}},
+    {"first_text_s": (1.1, 1.1, 1.1)},
+    {"first_text_s": ()},
+    {"committed_s": (1.0, 4.1, 5.0)},
+    {"final_s": (0.26, 0.3, 0.3)},
+    {"withdrawn": 0.21},
+    {"broken": 1},
+    {"failed": ("no complete transcript",)},
+    {"lost": 1},
+)
+
+
+def test_the_voice_bench_reports_each_missed_goal() -> None:
+    assert goals.missed({"sentences": PASSING_STEP, "monologue": PASSING_STEP}) == []
+    for worse in REGRESSIONS:
+        [missed] = goals.missed({"sentences": PASSING_STEP, "monologue": replace(PASSING_STEP, **worse)})
+        assert missed.startswith("monologue: "), worse
+
+
+def test_a_result_is_recorded_with_commit_machine_and_date(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a\n\n<!-- bench: echo: echo '4.2  ms' -->\nold\n<!-- end -->\n\nb\n", encoding="utf-8")
+    record("echo", page)
+    text = page.read_text(encoding="utf-8")
+    assert "old" not in text
+    assert "```\n4.2  ms\n```" in text
+    assert re.search(
+        r"^\*`echo '4\.2  ms'` · commit `[0-9a-f]{8}( with changes)?` · \d{4}-\d\d-\d\d · \d+ x .+\*$", text, re.M
+    )
+    assert text.startswith("a\n\n<!-- bench")
+    assert text.endswith("<!-- end -->\n\nb\n")
+
+
+@pytest.mark.parametrize(("name", "command"), [("other", "true"), ("fails", "false")])
+def test_a_nonexistent_or_failed_bench_records_nothing(tmp_path: Path, name: str, command: str) -> None:
+    page = tmp_path / "page.md"
+    text = f"<!-- bench: fails: {command} -->\nold\n<!-- end -->\n"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(typer.Exit):
+        record(name, page)
+    assert page.read_text(encoding="utf-8") == text
+
+
+def test_every_section_of_measurements_is_computed_or_dated() -> None:
+    """Without commit and date an outdated figure cannot be recognized."""
+    sections = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.M)[1:]
+    assert sections
+    for section in sections:
+        title, _, body = section.partition("\n")
+        assert "<!-- table: " in body or re.search(r"^\*.+ · commit `[0-9a-f]{8}` · \d{4}-\d\d-\d\d", body, re.M), title
+
+
+def test_a_bench_that_misses_a_goal_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    judge([Goal("seconds", 29.9, 30), Goal("streams", 4000, 4000, at_least=True)])
+    assert "MISSED" not in capsys.readouterr().out
+    for missed in (Goal("seconds", 30.1, 30), Goal("streams", 3999, 4000, at_least=True), Goal("none", math.nan, 1)):
+        with pytest.raises(SystemExit) as ended:
+            judge([Goal("seconds", 1, 30), missed])
+        assert ended.value.code == 1
+        assert f"MISSED  {missed.name}: " in capsys.readouterr().out
+    with pytest.raises(ValueError, match="cannot fail"):
+        judge([])
+
+
+def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
+    makefile, nightly = ((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/nightly"))
+    benches = re.findall(r"^(bench-\w+):.*\n(?:\t.*\n)*?\t\S*python -m (\S+)", makefile, re.MULTILINE)
+    assert len(benches) == 6
+    for target, module in benches:
+        assert f" {target}" in nightly
+        file = ROOT / module.replace(".", "/")
+        source = (file / "__main__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
+        assert re.search(r"^    ((goals\.)?judge|conclude)\(|raise stop\(\"missed", source, re.MULTILINE), module
+
+
+def test_resizing_a_group_does_not_iterate_over_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    each = Members.__iter__
+
+    def counted_hosts(members: Members) -> Iterator[Host]:
+        nonlocal looked
+        for host in each(members):
+            looked += 1
+            yield host
+
+    monkeypatch.setattr(Members, "__iter__", counted_hosts)
+    plan = replace(vad(), groups=(GroupPlan("one", ZONES, 0, 4_000),))
+    simulation = Simulation((plan, asr()), own((plan, asr())), steady(1), SETTINGS)
+    group = simulation.fleets[0].groups[0]
+    group.resize(4_000)
+    simulation.env.run(until=300)
+    group.resize(0)
+    assert (len(group.hosts), looked) == (0, 0)

@@ -1,11 +1,13 @@
-"""CI ends with a table of its steps and fails when one of them has; what a file of tests sets up, it sets up once."""
+"""CI prints a table of its steps and fails if a step has failed; tests of a file run in one process."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 STEPS = ROOT / ".ci/steps.sh"
@@ -26,8 +28,8 @@ def test_every_step_runs_and_is_in_the_table(second: str, result: str, code: int
 
 
 def test_tests_of_a_file_run_in_one_process(tmp_path: Path) -> None:
-    """Two processes would deploy what the tests of a file look at twice."""
-    (options,) = re.findall(r"pytest (-n 4 .*) --ignore", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    """Otherwise two processes would repeat the deployment of a test file."""
+    (options,) = re.findall(r"pytest (-n 4 [a-z -]+[a-z]) \$\(OWN", (ROOT / "Makefile").read_text(encoding="utf-8"))
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(
             "import os, pathlib, time, pytest\n"
@@ -39,3 +41,50 @@ def test_tests_of_a_file_run_in_one_process(tmp_path: Path) -> None:
         )
     subprocess.run([sys.executable, "-m", "pytest", *options.split()], cwd=tmp_path, check=True)  # noqa: S603
     assert len(list(tmp_path.glob("one-*"))) == len(list(tmp_path.glob("two-*"))) == 1
+
+
+def test_setup_installs_the_command_lines_of_both_clouds() -> None:
+    """Versions are locked with hashes, and packages run no installation scripts, so set-up only needs the registry."""
+    wanted = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    locked = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    del locked[""]
+    assert {"aws-cdk", "pulumi"} <= wanted.keys()
+    assert {f"node_modules/{name}": version for name, version in wanted.items()} == {
+        path: package["version"] for path, package in locked.items()
+    }
+    assert all(package["integrity"].startswith("sha512-") for package in locked.values())
+    assert [path for path, package in locked.items() if package.get("hasInstallScript")] == []
+    assert locked["node_modules/pulumi"]["bin"] == {"pulumi": "run.js"}
+    assert (ROOT / "node_modules/.bin/pulumi").exists()
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".ci/run", ".ci/nightly", ".ci/steps.sh"])
+def test_no_target_and_no_step_of_ci_runs_the_pulumi_launcher(name: str) -> None:
+    """The launcher downloads the CLI on its first run, which only users and deployment pipelines may do."""
+    assert not re.search(r"\bpulumi\b", (ROOT / name).read_text(encoding="utf-8"))
+
+
+def nightly_jobs() -> dict[str, list[int]]:
+    """Return the budgets of each nightly job in minutes."""
+    text = (ROOT / ".ci/nightly").read_text(encoding="utf-8")
+    blocks = re.findall(r"^if job ([a-z-]+); then\n(.*?)^fi$", text, re.MULTILINE | re.DOTALL)
+    return {name: [int(minutes) for minutes in re.findall(r"within (\d+)", block)] for name, block in blocks}
+
+
+def test_each_nightly_job_takes_at_most_an_hour_and_each_step_has_a_budget() -> None:
+    text = (ROOT / ".ci/nightly").read_text(encoding="utf-8")
+    jobs = nightly_jobs()
+    assert {name: sum(budgets) for name, budgets in jobs.items() if not 0 < sum(budgets) <= 60} == {}
+    assert len(re.findall(r"^ +step ", text, re.MULTILINE)) == sum(map(len, jobs.values())), "a step has no budget"
+
+
+def test_both_kinds_of_pipeline_run_every_nightly_job() -> None:
+    github = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))["jobs"]["nightly"]
+    gitlab = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text(encoding="utf-8").replace("!reference", ""))["nightly"]
+    assert github["strategy"]["matrix"]["job"] == gitlab["parallel"]["matrix"][0]["PART"] == list(nightly_jobs())
+
+
+def test_an_unknown_nightly_job_is_refused() -> None:
+    done = subprocess.run([ROOT / ".ci/nightly", "nothing"], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 2
+    assert "there is no job nothing" in done.stderr

@@ -1,1 +1,1 @@
-"""The data plane's stages beside their rivals: `python -m bench.dataplane`."""
+"""The data plane's stages compared with alternatives: `python -m bench.dataplane`."""

@@ -1,29 +1,30 @@
-"""Prints what the data plane's stages do, each beside its rivals of the same run.
+"""Prints the performance of the data plane's stages, each with its alternatives in the same run, and the goals.
 
-Contestants take turns within one process, and the best round of each is compared: whatever else the machine does can
-make a round worse, never better. Never a test: figures of a shared machine prove nothing about the next one.
+Contestants run in turn within one process, and the best round of each is compared, since other load on the machine can
+only make a round worse. It is not a test, since figures of a shared machine do not apply to another one.
 """
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.table import Table
 
-from bench.dataplane import native, plot, relay, streams
+from bench.dataplane import goals, native, plot, relay, streams
 from bench.dataplane.audio import conversation
 from bench.dataplane.native import OURS, Measurement
-from ops.output import empty_table, out
+from voice_ops.output import empty_table, out
 
 OUTPUT = Path("build/bench-dataplane")
 
 
 def best_rival(group: list[Measurement]) -> Measurement:
-    """Return the rival that did best."""
+    """Return the best alternative."""
     rivals = [one for one in group if not one.name.startswith(OURS)]
     return max(rivals, key=lambda one: one.best if one.higher_is_better else -one.best)
 
@@ -46,18 +47,23 @@ def groups(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 def main(
     rounds: Annotated[int, typer.Option(help="How often each contestant has its turn.", min=1)] = 15,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+    only_goals: Annotated[bool, typer.Option("--goals", help="Only what the goals need.")] = False,
 ) -> None:
-    """Build the native benches, run them, print what they gave."""
+    """Build and run the native benchmarks, and print the results; exit with 1 if a goal is missed."""
     output.mkdir(parents=True, exist_ok=True)
     native.build()
     audio = conversation()
-    file = output / "audio.pcm16be"
+    file = (output / "audio.pcm16be").resolve()
     file.write_bytes(audio.astype(">i2").tobytes())
-    stages = list(groups(chain.from_iterable(native.all_measurements(rounds, output, audio))))
     ceiling = streams.ceiling(rounds, file)
-    batches = streams.batches(rounds, file)
-    live = streams.live(3, file)
+    live, live_before = streams.live(3, file), streams.live(3, file, streams.baseline())
     baseline = streams.against_baseline(rounds, file)
+    reached = [*goals.of_streams(ceiling, baseline), goals.of_af_xdp(live_before, live)]
+    if only_goals:
+        out.print(streams.baseline_table(baseline))
+        conclude(reached)
+    stages = list(groups(chain.from_iterable(native.all_measurements(rounds, output, audio))))
+    batches = streams.batches(rounds, file)
     relayed = relay.rtpengine(3)
     for drawn in (
         *map(table, stages),
@@ -85,9 +91,17 @@ def main(
         "rtpengine": [asdict(one) | {"median": one.median} for one in relayed],
         "live": [asdict(one) for one in live],
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
+        "goals": [asdict(one) | {"holds": one.holds} for one in reached],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
+    conclude(reached)
+
+
+def conclude(reached: list[goals.Goal]) -> NoReturn:
+    """Print the goals and exit, with 1 if one is missed."""
+    out.print(goals.table(reached))
+    sys.exit(1 if any(goal.was_measured and not goal.holds for goal in reached) else 0)
 
 
 if __name__ == "__main__":

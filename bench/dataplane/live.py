@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-not-found"
 """Streams through a veth and AF_XDP: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`, as root.
 
-The program itself runs in a network namespace with a real Redis, as in its end-to-end tests, whose folder is on
-PYTHONPATH. Prints a JSON object a round. The kernel's half of receiving runs on the sender's core, since a veth has no
+The program runs in a network namespace with an actual Redis, as in its end-to-end tests, whose folder is on PYTHONPATH.
+It prints a JSON object per round. The kernel's part of receiving runs on the sender's core, since a veth has no
 interrupts.
 """
 
@@ -30,15 +30,16 @@ for i = 0, ARGV[2] - 1 do
 end
 """
 RX_RING = 4096
-"""Wider than the fleet's: the poller shares its core here, and is away for some milliseconds at a time."""
+"""Larger than the fleet's, since the poller shares its core here, and is suspended for some milliseconds at a time."""
 URGENT = -20
-"""What the kernel takes the cores for as seldom as it can: the fleet's hosts are the program's alone."""
+"""Niceness with which the kernel rarely suspends the program, since the cores of the fleet's hosts are exclusive to
+it."""
 GENTLY = 0.25
-"""Speed, relative to real time, at which sessions are let in and the VAD learns their noise."""
+"""Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
 
 class DeafHost:
-    """An ASR host that lives and reads nothing: the kernel drops what its port gets."""
+    """An ASR host that is registered but reads nothing: the kernel drops its packets."""
 
     def __init__(self, store: Store, port: int) -> None:
         with store.network.near():
@@ -66,7 +67,7 @@ class DeafHost:
 
 
 class Sender:
-    """The sending program, where callers are, beside the poller's core."""
+    """The sending program, on another core than the poller."""
 
     def __init__(self, plane: DataPlane, audio: str, streams: int) -> None:
         cores = sorted(os.sched_getaffinity(0))
@@ -74,22 +75,22 @@ class Sender:
         command = [sys.executable, "-m", "bench.dataplane.sender", *address, audio, str(streams)]
         with plane.network.far():
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-        self._process: Any = process  # its pipes are there: they were asked for
+        self._process: Any = process  # its pipes were requested, so they are not None
         os.sched_setaffinity(self._process.pid, set(cores[:-1]) or set(cores))
 
     def send(self, streams: int, seconds: float, speed: float = 1) -> dict[str, float]:
-        """Send so much audio, and return what was sent."""
+        """Send this amount of audio, and return the statistics."""
         print(streams, seconds, speed, file=self._process.stdin, flush=True)
         sent: dict[str, float] = json.loads(self._process.stdout.readline())
         return sent
 
     def stop(self) -> None:
-        """End the program."""
+        """Stop the program."""
         self._process.communicate(timeout=30)
 
 
 def _settled(plane: DataPlane) -> dict[str, Any]:
-    """Return the counters when all that is on its way has been worked on."""
+    """Return the counters after all packets in flight have been processed."""
     before: dict[str, Any] = plane.ask("counters")
     while True:
         time.sleep(0.3)
@@ -100,7 +101,7 @@ def _settled(plane: DataPlane) -> dict[str, Any]:
 
 
 def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
-    """Send for a while and say what came of it."""
+    """Send for a while and return the results."""
     before = _settled(plane)
     sent = sender.send(streams, seconds)
     peak = plane.ask("counters")["rx_ring_percent"]
@@ -124,7 +125,10 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
 
 
 def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
-    """Start everything, let all sessions in, measure a round: few streams first, as lost packets leave their mark."""
+    """Start everything, admit all sessions, and measure a round.
+
+    Small numbers of streams are first, since lost packets have lasting effects.
+    """
     most = max(streams)
     with contextlib.ExitStack() as stack:
         network = Veth(queues=1)
@@ -136,7 +140,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
             "VOICE_ADMISSIONS_PER_S": "1000000",
             "VOICE_RX_QUEUES": "1",
             "VOICE_RX_RING_SIZE": str(RX_RING),
-            "RUNTIME_DIRECTORY": str(folder),  # DPDK's: another one may run
+            "RUNTIME_DIRECTORY": str(folder),  # for DPDK, since another instance may be running
         }
         plane = DataPlane(folder, store, "af_xdp", settings)
         host = DeafHost(store, plane.port("VOICE_CHUNK_PORT"))
@@ -158,10 +162,10 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
 
 
 def main() -> None:
-    """Measure what the command line says."""
+    """Measure according to the command line."""
     audio, rounds, seconds, *streams = sys.argv[1:]
     os.setpriority(os.PRIO_PROCESS, 0, URGENT)
-    with contextlib.suppress(OSError):  # where the kernel ranks sessions first
+    with contextlib.suppress(OSError):  # if the kernel ranks sessions first
         Path("/proc/self/autogroup").write_text(str(URGENT))
     for _ in range(int(rounds)):
         with TemporaryDirectory() as folder:

@@ -33,17 +33,17 @@ PRODUCT_TARGETS = (
 OURS = "voice"
 
 REDIS = Path("/usr/bin/redis-check-rdb")
-"""Redis' server is this program under another name; Debian's package of that name would start it on port 6379."""
+"""Redis's server is this program under another name; Debian's package of that name would start it on port 6379."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one contestant gave, round after round; rounds of contestants took turns.
+    """Results of a contestant, round by round; rounds of contestants alternate.
 
     Attributes:
-        group: What was measured; only measurements of one group compare.
-        name: The contestant: ``voice``, or a rival.
-        unit: rates and shares are better when higher, times when lower.
+        group: Subject of the measurement; only measurements of one group can be compared.
+        name: Contestant: ``voice``, or an alternative.
+        unit: Unit; rates and shares are better if higher, times if lower.
     """
 
     group: str
@@ -53,26 +53,26 @@ class Measurement:
 
     @property
     def best(self) -> float:
-        """The round that was disturbed least."""
+        """The best round."""
         return max(self.rounds) if self.higher_is_better else min(self.rounds)
 
     @property
     def median(self) -> float:
-        """The round in the middle."""
+        """The median round."""
         return median(self.rounds)
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether this is no time."""
+        """Whether the unit is not a time."""
         return self.unit not in ("ns", "us")
 
     def times_better_than(self, other: "Measurement") -> float:
-        """Return how many times better the best round is: over 1 is better."""
+        """Return the ratio by which the best round is better: above 1 is better."""
         return self.best / other.best if self.higher_is_better else other.best / self.best
 
 
 def build() -> None:
-    """Compile the data plane and the benches in release mode; what they need from Debian is installed when missing."""
+    """Compile the data plane and the benchmarks in release mode; missing Debian packages are installed."""
     subprocess.run([PROJECT / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
     product.build(*PRODUCT_TARGETS)
     if not (BUILD / "build.ninja").exists():
@@ -82,7 +82,7 @@ def build() -> None:
 
 
 def parse(output: str) -> list[Measurement]:
-    """Read what a bench printed: one JSON object a line."""
+    """Parse the output of a benchmark: one JSON object per line."""
     lines = map(json.loads, output.splitlines())
     return [Measurement(one["group"], one["name"], one["unit"], tuple(one["rounds"])) for one in lines]
 
@@ -92,15 +92,16 @@ def joined(measurements: Sequence[Measurement]) -> Measurement:
     return replace(measurements[0], rounds=tuple(chain.from_iterable(one.rounds for one in measurements)))
 
 
-def at_commit(commit: str) -> Path:
-    """Return a checkout of a commit, with its benches built by its own code.
+def at_commit(commit: str, patch: Path) -> Path:
+    """Return a checkout of a commit with a patch, and with its benchmarks built from its own code.
 
     Raises:
-        subprocess.CalledProcessError: This is no checkout with the commit in its history, or it does not compile.
+        subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
     """
     folder = ROOT / "build/bench-dataplane" / commit
     if not folder.exists():
         subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, check=True)  # noqa: S603, S607
+        subprocess.run(["git", "apply", str(patch)], cwd=folder, check=True)  # noqa: S603, S607
     code = "from bench.dataplane import native; native.build()"
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(folder)})  # noqa: S603
     return folder
@@ -113,7 +114,7 @@ def run(bench: str, *arguments: str, build: Path = BUILD) -> list[Measurement]:
 
 @contextmanager
 def redis() -> Iterator[str]:
-    """Start Redis on a socket of its own, in memory alone, and yield the socket's path."""
+    """Start Redis in memory on a socket of its own, and yield the socket's path."""
     with TemporaryDirectory() as folder:
         socket = Path(folder, "redis.sock")
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", folder]
@@ -131,7 +132,7 @@ def redis() -> Iterator[str]:
 
 
 def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
-    """Time the VAD's module in WebAssembly and as machine code."""
+    """Measure the VAD's module in WebAssembly and as machine code."""
     cost = Build(folder).cost(audio, folder)
     group = "VAD of a frame, 2,000 streams in turn"
     return [
@@ -141,9 +142,11 @@ def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
 
 
 def all_measurements(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
-    """Run every bench of a stage; rounds of a bench take a few seconds together."""
+    """Run every benchmark of a stage; the rounds of a benchmark take a few seconds together."""
     yield run("time_ring", str(rounds))
     yield vad(folder, audio)
     yield run("time_log_mel", str(rounds))
+    if os.geteuid() == 0:
+        yield run("time_sending", str(rounds))
     with redis() as socket:
         yield run("time_state", str(rounds), socket)

@@ -1,4 +1,4 @@
-"""Two pictures in one: streams against loss, and where a packet's time goes."""
+"""Plots of streams against loss, and of a packet's processing time by stage."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 NS_OF_STREAMS = 1e9 / 50
-"""Of a core, for each of a stream's packets a second."""
+"""CPU time of a core for each packet per second of a stream."""
 FLOOR = 1e-6
-"""No loss, on a logarithmic axis."""
+"""Represents no loss on a logarithmic axis."""
 
 
 def _loss(axis: Axes, found: Sequence[Live]) -> None:
@@ -58,7 +58,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
 
 
 def draw(ceiling: Sequence[Measurement], live: Sequence[Live], path: Path) -> None:
-    """Write the picture."""
+    """Write the plot."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
     _stages(axes[0][0], ceiling)
     if live:

@@ -1,8 +1,8 @@
-"""What a packet costs rtpengine in user space, which relays where the data plane listens: a rival that others know.
+"""The cost of a packet in rtpengine, a well-known relay in user space, for comparison with the data plane.
 
-Each stream is a call of rtpengine's `ng` protocol: the caller sends RTP or SRTP, the callee takes plain RTP. What
-counts is the processor time of its process, neither the sender's nor an idle machine's. It receives and sends by the
-kernel's sockets; the data plane's packets come from memory, and it decides, computes and ships instead.
+Each stream is a call of rtpengine's `ng` protocol: the caller sends RTP or SRTP, the callee receives plain RTP. The
+measured value is the CPU time of its process, without the sender's. It receives and sends through kernel sockets,
+whereas the data plane's packets come from memory, and are classified, processed and sent as chunks.
 """
 
 import base64
@@ -19,7 +19,7 @@ from rich.table import Table
 
 from bench.dataplane.native import Measurement
 from bench.dataplane.streams import BATCH_STREAMS
-from ops.output import empty_table
+from voice_ops.output import empty_table
 
 NG_PORT = 22_222
 LOOPBACK = "127.0.0.1"
@@ -43,7 +43,7 @@ def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
 
 
 def _ask(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
-    """Send a command about a call, and return the port of the description that comes back."""
+    """Send a command about a call, and return the port in the resulting description."""
     said = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
     control.send(b"%d-%s " % (call, command.encode()) + _bencoded(said))
     answer = control.recv(65_536).decode()
@@ -133,10 +133,10 @@ def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> 
 
 
 def rtpengine(rounds: int) -> list[Measurement]:
-    """Measure it with plain RTP and with SRTP of either suite.
+    """Measure rtpengine with plain RTP and with SRTP of either suite.
 
     Raises:
-        RuntimeError: It takes no call, or relays no packets.
+        RuntimeError: It accepts no call, or relays no packets.
     """
     found: dict[str, list[float]] = {suite: [] for suite in SUITES}
     with _running() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -151,7 +151,7 @@ def rtpengine(rounds: int) -> list[Measurement]:
 
 
 def table(found: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
-    """Draw packets a core, and the data plane's of the same run."""
+    """Draw packets per core, and the data plane's of the same run."""
     drawn = empty_table(
         f"{GROUP}, {len(found[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )

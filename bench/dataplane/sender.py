@@ -1,8 +1,8 @@
-"""Sends RTP of many streams at once: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
+"""Sends RTP of many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
 
-Reads lines `STREAMS SECONDS SPEED`, of audio and relative to real time, and answers each with what it has sent. The
-kernel cuts one large datagram into packets (UDP segmentation offload), so that this program is not what limits a
-measurement; where it is, its answer says so.
+It reads lines `STREAMS SECONDS SPEED`, in seconds of audio and relative to real time, and responds to each with
+statistics. The kernel splits one large datagram into packets (UDP segmentation offload), so that this program does not
+limit a measurement; if it does, its response shows it.
 """
 
 import json
@@ -26,7 +26,7 @@ def ssrc_of(stream: int) -> int:
 
 
 class Sender:
-    """The streams and where each of them is."""
+    """The streams with their positions."""
 
     def __init__(self, address: tuple[str, int], audio: bytes, streams: int) -> None:
         self._frames = np.frombuffer(audio, "V640")
@@ -49,7 +49,7 @@ class Sender:
         return packets.tobytes()
 
     def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
-        """Send so much audio of so many streams, evenly; return what was sent and how far behind it was at worst."""
+        """Send audio of a number of streams, evenly; return the sent packets and the maximum delay."""
         size = BATCH * PACKET.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):
@@ -65,7 +65,7 @@ class Sender:
 
 
 def main() -> None:
-    """Do what the lines say."""
+    """Process the lines."""
     address, port, audio, streams = sys.argv[1:]
     with open(audio, "rb") as file:  # noqa: PTH123
         sender = Sender((address, int(port)), file.read(), int(streams))

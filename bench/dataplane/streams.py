@@ -1,4 +1,4 @@
-"""How many streams one core carries: at most, from memory, and without loss, through a veth and AF_XDP."""
+"""Streams per core: the maximum from memory, and without loss through a veth and AF_XDP."""
 
 import json
 import os
@@ -17,32 +17,35 @@ from rich.table import Table
 from bench.dataplane import native
 from bench.dataplane.native import Measurement
 from bench.product import PRODUCT, PROJECT, ROOT
-from ops.output import empty_table
+from voice_ops.output import empty_table
 
 CEILING_STREAMS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
-"""Whose streams a core from memory ours are compared with: the last before the VAD computed eight numbers at a time."""
-LIVE_STREAMS = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000)
+"""Commit whose streams per core from memory are the baseline: the last before the VAD computed eight numbers at a
+time."""
+BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
+"""It writes the packets on the other CPU, as ours are, so that neither finds them in its caches."""
+LIVE_STREAMS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
-"""Fewer lost packets than this are none: one in 100,000 is a flaw of a line, not of a host."""
+"""Maximum loss that counts as none: one packet in 100,000 is a property of a line, not of a host."""
 E2E = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
 class Live:
-    """Rounds with so many streams through the program itself."""
+    """Rounds with a number of streams through the program itself."""
 
     streams: int
     lost: tuple[float, ...]
-    """Share of the packets that were sent, each round."""
+    """Share of lost packets in each round."""
     late: float
-    """How much longer than asked the sender took, the best round's share."""
+    """Relative delay of the sender in the best round."""
     cycles_per_packet: dict[str, float]
     ring_percent: int
-    """Of the receive ring at most, in the worst round."""
+    """Maximum occupancy of the receive ring in the worst round."""
     speech: float
     drops: dict[str, int]
 
@@ -53,20 +56,18 @@ class Live:
 
 
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure what a packet costs from memory: plain, and of SRTP with either suite."""
+    """Measure the cost of a packet from memory: plain RTP, and SRTP with either suite."""
     streams = [*map(str, CEILING_STREAMS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
     return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
 
 def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measurement]]:
-    """Measure the streams of a core in turn with the baseline commit's, each with its own VAD: pairs of before and now.
-
-    The first run checks the commit out and builds it, which takes some minutes.
+    """Measure streams per core alternately with the baseline commit, each with its own VAD: pairs of before and now.
 
     Raises:
-        subprocess.CalledProcessError: This is no checkout with the commit in its history, or it does not compile.
+        subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
     """
-    before = native.at_commit(BASELINE)
+    before = baseline()
     programs = [(before / native.BUILD.relative_to(ROOT), before / native.VAD_MODULE.relative_to(ROOT))]
     programs.append((native.BUILD, native.VAD_MODULE))
     runs: dict[tuple[int, str], list[Measurement]] = {}
@@ -78,22 +79,36 @@ def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measur
 
 
 def batches(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure what a core carries when the poller takes fewer packets at a time than it does."""
+    """Measure streams per core with smaller batches of the poller."""
     sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
     found = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
     return [one for one in found if one.name == "poller alone"]
 
 
-def live(rounds: int, audio: Path) -> list[Live]:
-    """Run the program behind a veth; nothing where this process may not."""
+def baseline() -> Path:
+    """Return a checkout of the baseline commit with its benchmarks.
+
+    The first call builds them, which takes some minutes.
+
+    Raises:
+        subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
+    """
+    return native.at_commit(BASELINE, BASELINE_PATCH)
+
+
+def live(rounds: int, audio: Path, root: Path = ROOT) -> list[Live]:
+    """Run the program of a checkout behind a veth; empty without permission."""
     if os.geteuid() != 0:
         return []
-    path = os.pathsep.join([str(E2E), str(ROOT)])
-    environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(PRODUCT / "src")}
+    path = os.pathsep.join([str(root / E2E.relative_to(ROOT)), str(root), str(root / "images/runtime/src")])
+    build = root / PRODUCT.relative_to(ROOT)
+    environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(build / "src")}
+    # Not every checkout's benchmarks build the XDP program, which the program reads from a file.
+    subprocess.run(["ninja", "--quiet", "-C", str(build), "src/steer.bpf.o"], check=True)  # noqa: S603, S607
     command = [sys.executable, "-m", "bench.dataplane.live", str(audio), str(rounds), str(LIVE_SECONDS)]
     command += map(str, LIVE_STREAMS)
     output = subprocess.run(  # noqa: S603
-        command, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
     ).stdout
     found = sorted(map(json.loads, output.splitlines()), key=lambda one: one["streams"])
     return [_summary(streams, list(each)) for streams, each in groupby(found, key=lambda one: one["streams"])]
@@ -116,7 +131,7 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
 
 
 def loss_free(found: Sequence[Live], of: str = "best") -> int:
-    """Return the most streams that no smaller number spoils, in the best or the median round."""
+    """Return the maximum number of streams up to which all are free of loss, in the best or the median round."""
     most = 0
     for one in found:
         lost = min(one.lost) if of == "best" else median(one.lost)
@@ -127,7 +142,7 @@ def loss_free(found: Sequence[Live], of: str = "best") -> int:
 
 
 def ceiling_table(group: list[Measurement]) -> Table:
-    """Draw the stages of a packet, and what they allow."""
+    """Draw the stages of a packet, and the resulting streams."""
     times = [one for one in group if one.unit == "ns"]
     whole = sum(one.median for one in times)
     drawn = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
@@ -138,7 +153,7 @@ def ceiling_table(group: list[Measurement]) -> Table:
 
 
 def batch_table(found: Sequence[Measurement]) -> Table:
-    """Draw the streams of a core by the packets that are taken at a time; the last is the product's."""
+    """Draw the streams per core by batch size; the last is the product's."""
     title = f"{BATCH_STREAMS} streams, by batch, {len(found[0].rounds)} rounds in turn"
     drawn = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
     for one in found:
@@ -149,7 +164,7 @@ def batch_table(found: Sequence[Measurement]) -> Table:
 
 
 def baseline_table(found: Sequence[tuple[Measurement, Measurement]]) -> Table:
-    """Draw the streams of a core beside those of the baseline commit."""
+    """Draw the streams per core with those of the baseline commit."""
     title = f"{found[0][0].group}, beside commit {BASELINE[:7]}, {len(found[0][0].rounds)} rounds"
     drawn = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
     for before, now in found:
@@ -159,7 +174,7 @@ def baseline_table(found: Sequence[tuple[Measurement, Measurement]]) -> Table:
 
 
 def live_table(found: Sequence[Live]) -> Table:
-    """Draw what was lost at which number of streams."""
+    """Draw the loss by number of streams."""
     title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(found[0].lost)} rounds"
     drawn = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
     for one in found:

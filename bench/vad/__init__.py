@@ -1,1 +1,1 @@
-"""The VAD: what a frame costs, and how well it decides beside its rivals."""
+"""The VAD: cost of a frame, and quality of its decisions compared with alternatives."""

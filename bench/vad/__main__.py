@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from bench import goals
 from bench.vad import corpus
 from bench.vad.corpus import CONDITIONS, Flags, Track
 from bench.vad.learn import rates, with_pre_roll
@@ -23,7 +25,7 @@ from bench.vad.rivals import Silero, Webrtc
 
 OURS, WITH = "ours (wasm)", " + pre-roll"
 PRE_ROLL = 3
-"""What the module asks for, given to the rivals as well."""
+"""Pre-roll of the module, which the alternatives get as well."""
 RECALL, DROPPED, COST_NS = 0.98, 0.80, 2000
 COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
@@ -33,7 +35,7 @@ Rates: TypeAlias = tuple[float, float, float]
 Results: TypeAlias = dict[str, list[Rates]]
 KINDS = (*corpus.SPEAKERS, "espeak")
 SETTLES = 2 * corpus.RATE // corpus.FRAME
-"""Frames in which a detector may still take for speech what has begun."""
+"""Frames in which a detector may still classify new noise as speech."""
 
 
 def _judges(build: Build) -> dict[str, Judge]:
@@ -50,7 +52,7 @@ def _rates(sent: Flags, speech: Flags) -> Rates:
 
 
 def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]]:
-    """Return every judge's rates, a condition each, and the tracks that the cost is measured on."""
+    """Return the rates of every detector by condition, and the tracks for measuring the cost."""
     judges = _judges(build)
     results: Results = {}
     kept = []
@@ -84,7 +86,7 @@ def _table(kind: str, results: Results) -> str:
 
 
 def _settled(sent: Flags, track: Track) -> str:
-    """Say how much of a track without speech is sent after two seconds, and when the last of it."""
+    """Return the share of a track without speech that is sent after two seconds, and when the last of it is."""
     heard = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(heard)[-1] / 50 if heard.any() else 0.0
     return f"{heard[SETTLES:].mean():.1%} / {last:.1f} s"
@@ -104,18 +106,20 @@ def _without_speech(build: Build) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cost(tracks: list[Track], build: Build, folder: Path) -> str:
+def _cost(tracks: list[Track], build: Build, folder: Path) -> tuple[str, float]:
+    """Return the table, and the median of the most expensive kind of audio, ns."""
     lines = [
         "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
         "",
         "| audio | wasm ns | native ns | gated | decisions that differ |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| {track.name} | {build.cost(track.samples, folder)} |" for track in tracks]
+    costs = {track.name: build.cost(track.samples, folder) for track in tracks}
+    lines += [f"| {name} | {cost} |" for name, cost in costs.items()]
     silero = Silero()
     silero(tracks[0].samples)
     lines += ["", f"Silero, one thread, one stream at a time: {silero.microseconds_a_chunk:.0f} us per 32 ms."]
-    return "\n".join(lines) + f"\n\nTarget of ours: under {COST_NS} ns in wasm.\n"
+    return "\n".join(lines) + "\n", max(median(cost.wasm_ns) for cost in costs.values())
 
 
 def main() -> None:
@@ -128,19 +132,23 @@ def main() -> None:
         quiet = pool.submit(_without_speech, build)
         done = {kind: task.result() for kind, task in tasks.items()}
     found = {kind: results for kind, (results, _) in done.items()}
-    report = [_cost(done["real"][1], build, folder)]
+    costs, dearest_ns = _cost(done["real"][1], build, folder)
+    report = [costs]
     for kind, results in found.items():
         report.append(_table(kind, results))
     report.append(quiet.result())
     learned = ("real", "espeak")
     ours = np.mean([pair for kind in learned for pair in found[kind][OURS][1:]], axis=0)
-    report.append(
-        f"Ours over all noises, of the voices that it learned from: recall {ours[0]:.4f} (target {RECALL}),"
-        f" silence dropped {ours[1]:.4f} (target {DROPPED}).\n"
-    )
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
+    goals.judge(
+        (
+            goals.Goal("recall over all noises, voices that it learned from", float(ours[0]), RECALL, at_least=True),
+            goals.Goal("silence dropped, of the same", float(ours[1]), DROPPED, at_least=True),
+            goals.Goal("a frame in wasm, the dearest audio", dearest_ns, COST_NS, " ns"),
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found"
-"""Recordings, noises and their mixtures: always the same ones, from Debian's packages and from fixed seeds.
+"""Recordings, noises and their mixtures, which are deterministic: from Debian's packages and fixed seeds.
 
-Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0), and the network learned from Allison Smith's alone. Hold
-music is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A recording belongs to one of three sets for good, by
-a hash of its name; espeak's by a hash of the voice, so that held-out voices were never heard before, nor were the
-sentences that they say.
+Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's. Hold music
+is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A hash of its name assigns a recording permanently to one of
+three sets; for espeak it is a hash of the voice, so that neither held-out voices nor their sentences were used for
+training.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ SPEAKERS = {
     "Carlo": "it_IT_m_Carlo",
     "Ivrvoice": "ru_RU_f_IvrvoiceRU",
 }
-MOST_OF_OTHERS = 60
-"""Recordings of each speaker that the network did not learn from."""
+MAX_OF_OTHERS = 60
+"""Number of recordings of each speaker outside of the training data."""
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICANS = (*(f"f{n}" for n in range(1, 6)), *(f"m{n}" for n in range(1, 9)), "steph", "anika", "linda", "adam", "max")
 BRITONS = (
@@ -61,12 +61,12 @@ HELD_OUT_TEXTS = (
 NOISES = ("white", "pink", "babble", "click")
 SNRS_DB = (20, 10, 5, 0)
 CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
-"""Every noise at every level, and speech alone (over a faint hiss, as every line has one)."""
+"""Every noise at every level, and speech alone (with a faint hiss, as on every line)."""
 
 LABEL_BELOW_PEAK_DB = 30
-"""A clean frame is speech when it is at most so far below the recording's 95th percentile."""
+"""A clean frame is speech if it is at most this far below the recording's 95th percentile."""
 LABEL_GAP_FRAMES = 5
-"""Pauses of up to 100 ms belong to the speech around them."""
+"""Pauses of up to 100 ms are part of the surrounding speech."""
 TALKERS = 6
 
 
@@ -77,11 +77,11 @@ class Track:
     name: str
     samples: npt.NDArray[np.int16]
     speech: Flags
-    """One per frame, from the clean signal."""
+    """One per frame, derived from the clean signal."""
 
 
 def part_of(name: str) -> str:
-    """Return the set of a recording: half to learn from, a tenth to choose thresholds on, the rest held out."""
+    """Return the set of a recording: half for training, a tenth for selecting thresholds, the rest held out."""
     bucket = hashlib.sha256(name.encode()).digest()[0] % 10
     return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
 
@@ -100,7 +100,7 @@ def _spoken(voice: str, text: str) -> Samples:
 
 
 def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
-    """Return the recordings of a set; `kind` is a speaker or "espeak". Decoded ones are kept in `cache`."""
+    """Return the recordings of a set; `kind` is a speaker or "espeak". Decoded ones are cached in `cache`."""
     kept = cache / f"{kind}-{part}.npz"
     if not kept.exists():
         if kind in SPEAKERS:
@@ -108,7 +108,7 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
             paths = [
                 one for one in files if part_of(one.name) == part and not any(word in one.name for word in NO_SPEECH)
             ]
-            most = len(paths) if kind == "real" else MOST_OF_OTHERS
+            most = len(paths) if kind == "real" else MAX_OF_OTHERS
             found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:most]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
@@ -120,7 +120,7 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
 
 
 def label(clean: Samples) -> Flags:
-    """Return which frames of one clean recording are speech."""
+    """Return the speech frames of a clean recording."""
     frames = clean[: len(clean) // FRAME * FRAME].reshape(-1, FRAME)
     level = 10 * np.log10(frames.var(axis=1) + 1)
     speech: Flags = level > np.percentile(level, 95) - LABEL_BELOW_PEAK_DB
@@ -132,7 +132,7 @@ def label(clean: Samples) -> Flags:
 
 
 def _joined(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
-    """All recordings in random order at random levels, pauses of 0.2 to 2 s between them."""
+    """Return all recordings in random order at random levels, with pauses of 0.2 to 2 s."""
     pieces: list[Samples] = []
     labels: list[Flags] = []
     for index in random.permutation(len(sources)):
@@ -154,7 +154,7 @@ def noise(kind: str, count: int, voices: list[Samples], random: np.random.Genera
             sound += np.roll(np.resize(talk, count), int(random.integers(count)))
     elif kind == "click":
         sound = np.zeros(count + RATE)
-        for at in random.integers(0, count, count * 4 // RATE):  # four a second
+        for at in random.integers(0, count, count * 4 // RATE):  # four per second
             length = int(random.integers(32, 320))
             burst = random.standard_normal(length) * np.exp(-np.arange(length) * 5 / length)
             sound[at : at + length] += burst * random.uniform(0.3, 1)
@@ -179,7 +179,7 @@ def _steps(count: int, random: np.random.Generator) -> Samples:
 
 
 def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterator[Track]:
-    """Yield one track a condition; with `steps` it is another one, whose noise gets louder and quieter suddenly."""
+    """Yield one track per condition; with `steps`, the level of its noise changes abruptly."""
     sources = recordings(kind, part, cache)
     for number, (condition, snr) in enumerate(CONDITIONS):
         seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
@@ -189,7 +189,7 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
         if steps:
             hiss *= _steps(len(clean), random)
         line = random.standard_normal(len(clean)) * 1e-3
-        # Telephone levels: -32 to -20 dBFS while there is speech.
+        # Telephone levels: -32 to -20 dBFS during speech.
         gain = 32768 * 10 ** ((-26 + 6 * np.cos(number * 2.4)) / 20)
         mixed = gain * (clean + hiss * 10 ** (-snr / 20) + line)
         samples = np.clip(np.rint(mixed), -32768, 32767).astype(np.int16)
@@ -197,7 +197,7 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
 
 
 def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
-    """Yield a minute of each noise in which nobody speaks, steady and in steps, from faint to loud."""
+    """Yield a minute of each noise without speech, steady and in steps, from faint to loud."""
     sources = recordings(kind, part, cache)
     for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
         seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
@@ -210,9 +210,9 @@ def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
 
 
 def without_speech() -> Iterator[Track]:
-    """Yield a minute each of what is no speech: a room, after mute too; what telephones sound like; hold music.
+    """Yield a minute each of audio without speech: a room, also after mute; sounds of telephones; hold music.
 
-    Their ``speech`` says which frames come before that begins.
+    Their ``speech`` marks the frames before it starts.
     """
     count, mute = 60 * RATE, 20 * RATE
     random = np.random.default_rng(1)

@@ -1,5 +1,5 @@
-// Runs a module over audio: `decide MODULE.so < AUDIO.s16`. Prints two bytes a frame: bit 0 speech, bit 1 decided by energy
-// alone; and how many frames before this one are to be sent.
+// Runs a module over audio: `decide MODULE.so < AUDIO.s16`. Prints two bytes per frame: bit 0 speech, bit 1 decided by
+// energy alone; and the number of earlier frames to send.
 #include <cstdio>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// What a frame costs: `frame_cost MODULE.so AUDIO.s16`, the module through the host against the same source
-// built for this machine, in turn, many streams at a time as in the data plane. Prints JSON.
+// Cost of a frame: `frame_cost MODULE.so AUDIO.s16` alternates between the module in its host and the same source built
+// natively, with many interleaved streams as in the data plane. Prints JSON.
 #include <time.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::uint32_t kStreams = 2000;
 
-// Of this thread alone: what others do on the machine is left out, but for what they do to the caches.
+// CPU time of this thread: other processes count only through their effect on the caches.
 double now_ns() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-// Every stream hears the same audio from another place on.
+// Every stream starts at a different position of the same audio.
 template <typename Process>
 double round_ns(const std::vector<std::int16_t>& audio, std::size_t at, Process process) {
     const std::size_t frames = audio.size() / voice::vad::kFrameSamples;
@@ -79,12 +79,12 @@ int main(int argc, char** argv) {
     std::vector<double> wasm_ns;
     std::vector<double> native_ns;
     for (std::size_t at = 0; at < 1000; at += 2) {
-        // Two frames: the spectrum is looked at every second time.
+        // Two frames: the spectrum is computed for every second one.
         const double one = round_ns(audio, at, run_wasm);
         const double other = round_ns(audio, at, run_native);
         const double one_more = round_ns(audio, at + 1, run_wasm);
         const double other_more = round_ns(audio, at + 1, run_native);
-        if (at >= 50) {  // the streams have learnt their noise
+        if (at >= 50) {  // the streams have learned their noise
             wasm_ns.push_back((one + one_more) / 2);
             native_ns.push_back((other + other_more) / 2);
         }

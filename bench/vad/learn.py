@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-not-found"
-"""Makes the module's `learned.h`: `python -m bench.vad.learn CACHE_FOLDER`.
+"""Generates the module's `learned.h`: `python -m bench.vad.learn CACHE_FOLDER`.
 
-The network learns from the recordings of one set; hysteresis, hangover and pre-roll are chosen on another. The held-out
-set is not opened here.
+The network is trained on the recordings of one set; hysteresis, hangover and pre-roll are selected on another. The
+held-out set is not used here.
 """
 
 import itertools
@@ -19,18 +19,19 @@ from bench.vad.network import Array, Network, train
 
 HEADER = module.SOURCE / "module/learned.h"
 LOOK_BACK = 1
-"""The network says what was so many frames ago: it is asked every second frame, and the pre-roll makes up for it."""
+"""Delay of the network's output in frames: it runs every second frame, and the pre-roll compensates for it."""
 GATED_ODDS = -6.0
 LEARNING_LEVEL = 10.0
-"""log2 of the energy (-60 dBFS) above which a stream that is not known yet is speech."""
+"""log2 of the energy (-60 dBFS) above which a new stream is classified as speech."""
 RECALL = 0.987
-"""On the set for choosing: a little above what is promised (0.98), as new recordings do a little worse."""
+"""Recall on the selection set, slightly above the documented one (0.98), since it is slightly lower for new
+recordings."""
 EPOCHS = 20
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What turns odds into decisions, in the module's decide()."""
+    """Parameters that convert odds to decisions, in the module's decide()."""
 
     smoothing: float
     start: float
@@ -48,7 +49,7 @@ POLICIES = tuple(
 
 
 def decide(odds: npt.NDArray[np.float64], policy: Policy) -> Flags:
-    """Decide as the module does, for many tracks at once (a column each); return the frames that are sent."""
+    """Decide as the module does, for many tracks at once (one per column); return the frames that are sent."""
     score = np.zeros(odds.shape[1])
     speech = np.zeros(odds.shape[1], bool)
     hangover = np.zeros(odds.shape[1], int)
@@ -63,7 +64,7 @@ def decide(odds: npt.NDArray[np.float64], policy: Policy) -> Flags:
 
 
 def with_pre_roll(sent: Flags, frames: int) -> Flags:
-    """Send also so many frames before each one that is sent."""
+    """Add the preceding frames of each frame that is sent."""
     result = sent.copy()
     for back in range(1, frames + 1):
         result[:-back] |= sent[back:]
@@ -80,7 +81,7 @@ def _traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
     traces, speech = [], []
     for kind in ("real", "espeak"):
         tracks = [corpus.tracks(kind, part, cache)]
-        if part == "learn":  # what the mixtures lack: a fan that comes on, and calls in which nobody speaks
+        if part == "learn":  # conditions that the mixtures lack: a fan that starts, and calls without speech
             tracks += [corpus.tracks(kind, part, cache, steps=True), corpus.callers_on_mute(kind, part, cache)]
         for track in itertools.chain.from_iterable(tracks):
             traces.append(module.trace(library, track.samples))
@@ -161,7 +162,7 @@ def header(network: Network, policy: Policy) -> str:
 
 
 def main() -> None:
-    """Learn, choose, write."""
+    """Train, select, write."""
     cache = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
     network = _learn(cache)
     policy, recall, dropped = _choose(network, cache)

@@ -19,7 +19,7 @@ FRAME = 320
 
 
 def build_trace(folder: Path) -> ctypes.CDLL:
-    """Build the module for this machine with trace.c around it."""
+    """Build the module for this machine with trace.c."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "trace.so"
     flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", f"-I{SOURCE}"]
@@ -32,16 +32,16 @@ def build_trace(folder: Path) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Trace:
-    """What the network saw of a track, a row a frame."""
+    """The network's input for a track, one row per frame."""
 
     inputs: npt.NDArray[np.float32]
     gated: npt.NDArray[np.bool_]
-    """Decided by energy alone."""
+    """Decided by energy only."""
     looked: npt.NDArray[np.bool_]
-    """The network was asked; the inputs of other frames are stale."""
+    """Whether the network ran; the inputs of other frames are stale."""
 
     def odds(self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float) -> Odds:
-        """Return the odds of each frame: the network's, those of the last frame that it saw, or the gate's."""
+        """Return the odds of each frame: the network's, those of its last frame, or the gate's."""
         odds = np.full(len(self.inputs), np.nan)
         odds[self.looked] = network(self.inputs[self.looked])
         odds[self.gated] = gated_odds

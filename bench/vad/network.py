@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""The module's network, trained with numpy alone: two small layers of rectifiers, Adam, cross-entropy."""
+"""The module's network, trained with numpy only: two small layers of rectifiers, Adam, cross-entropy."""
 
 import itertools
 from typing import TypeAlias
@@ -14,7 +14,7 @@ BATCH = 2048
 
 
 class Network:
-    """Weights, how to apply them and how to improve them."""
+    """Weights with inference and training."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         sizes = (width, *HIDDEN, 1)
@@ -30,14 +30,14 @@ class Network:
         self._steps = 0
 
     def odds(self, rows: Array) -> Array:
-        """Return the log-odds that each row is speech."""
+        """Return the log-odds of speech for each row."""
         w1, b1, w2, b2, w3, b3 = self.weights
         hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
         odds: Array = (hidden @ w3 + b3)[:, 0]
         return odds
 
     def step(self, rows: Array, target: Array, rate: float) -> None:
-        """Improve on one batch."""
+        """Train on one batch."""
         w1, b1, w2, b2, w3, b3 = self.weights
         first = np.maximum(rows @ w1 + b1, 0)
         second = np.maximum(first @ w2 + b2, 0)
@@ -56,7 +56,7 @@ class Network:
 
 
 def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
-    """Return a network trained on all rows, the step size falling to nothing."""
+    """Return a network trained on all rows, with a step size that decreases to zero."""
     random = np.random.default_rng(seed)
     network = Network(rows.shape[1], random)
     batches = len(rows) // BATCH

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""Silero and webrtcvad as their packages ship them. They are measured here and used nowhere else."""
+"""Silero and webrtcvad as in their packages. They are only used for this comparison."""
 
 import importlib.util
 import time
@@ -17,7 +17,7 @@ CONTEXT = 64
 
 
 class Silero:
-    """Silero's 16 kHz model on one thread. It judges 32 ms at a time; a frame takes the chunk under its middle."""
+    """Silero's 16 kHz model on one thread. It classifies 32 ms at a time; a frame uses the chunk at its centre."""
 
     def __init__(self, threshold: float = 0.5) -> None:
         package = importlib.util.find_spec("silero_vad")
@@ -31,7 +31,7 @@ class Silero:
         self.microseconds_a_chunk = 0.0
 
     def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
-        """Return which 20 ms frames are speech."""
+        """Return the 20 ms frames with speech."""
         audio = (samples / 32768).astype(np.float32)
         chunks = len(audio) // CHUNK
         state = np.zeros((2, 1, 128), np.float32)
@@ -56,7 +56,7 @@ class Webrtc:
         self._mode = mode
 
     def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
-        """Return which 20 ms frames are speech."""
+        """Return the 20 ms frames with speech."""
         vad = webrtcvad.Vad(self._mode)
         raw = samples.tobytes()
         frames = range(0, len(raw) // (2 * FRAME) * 2 * FRAME, 2 * FRAME)

@@ -1,1 +1,1 @@
-"""Real-time streams through the voice path of this machine, by its layouts: `python -m bench.voice`."""
+"""Real-time streams through the voice path on this machine, by layout: `python -m bench.voice`."""

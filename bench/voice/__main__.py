@@ -1,10 +1,10 @@
-"""Streams through the voice path of this machine: how many it sustains, how late text comes, what a stream costs.
+"""Streams through the voice path on this machine: sustained number, delay of the text, and cost of a stream.
 
-Contestants take turns on the same cores, each with its own store, gateway, VAD stage and engine, so that whatever else
-the machine does falls on all of them. Callers run on the same machine, too, and what they take is shown. A load is
-sustained when every caller gets all finals, and waits for them, from the end of their audio, for less time than the
-sentences in it took to say (real-time factor below 1). Never a test: figures of a shared machine prove nothing about
-the next one.
+Contestants run in turn on the same cores, each with its own store, gateway, VAD stage and engine, so that other load on
+the machine affects all of them. Callers run on the same machine as well, and their CPU time is shown. A load is
+sustained if every caller gets all finals, and the waiting time from the end of their audio is shorter than the
+sentences in it (real-time factor below 1). It is not a test, since figures of a shared machine do not apply to another
+one.
 """
 
 import json
@@ -26,11 +26,15 @@ from bench.voice.call import SILENCE, call
 from bench.voice.contestants import CONTESTANTS, Running, build
 from bench.voice.search import Search
 from bench.voice.step import Step, measure
-from ops.call.recording import RecordingError
-from ops.demo.command import weights
-from ops.demo.services import ServiceError
+from voice_ops.call.recording import RecordingError
+from voice_ops.demo.command import weights
+from voice_ops.demo.services import ServiceError
+from voice_ops.exits import FAILED
+from voice_ops.output import stop
+from voice_ops.provenance import commit, machine
 
 OUTPUT = Path("build/bench-voice")
+NOW = "now"
 console = Console(stderr=True)
 
 
@@ -45,21 +49,28 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Only the goals: one load of each kind, minutes.")] = False,
     before: Annotated[str, typer.Option(metavar="COMMIT", help="What the goals are shown beside.")] = "HEAD~1",
 ) -> None:
-    """Show the goals beside another commit; then load layouts, and one without a VAD, in turn, to what they sustain.
+    """Compare the goals with another commit; then find the maximum load of each layout, and of one without a VAD.
+
+    Exits with 1 if this checkout misses a goal.
 
     Example: python -m bench.voice --quick --streams 8
     """
-    folder_of_model = weights(model)
+    model_folder = weights(model)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with console.status("building the data plane, if it is not built"):
             build()
-        compare(folder_of_model, streams, before, output)
-        if quick:
-            return
-        searches = run(folder_of_model, streams, minutes)
+        missed = compare(model_folder, streams, before, output)
+        searches = {} if quick else run(model_folder, streams, minutes)
     except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"bench.voice: {error}")
+    if searches:
+        _write(searches, output)
+    if missed:
+        raise stop("missed: " + "; ".join(missed), FAILED)
+
+
+def _write(searches: dict[str, Search], output: Path) -> None:
     figures = {
         "cores": os.cpu_count(),
         "silence": SILENCE,
@@ -76,8 +87,8 @@ def main(
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
 
 
-def compare(model: Path, streams: int, before: str, output: Path) -> None:
-    """Print the goals beside this checkout, another commit and faster-whisper by itself.
+def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
+    """Print the goals for this checkout, another commit and faster-whisper alone, and return the missed ones.
 
     Raises:
         ServiceError: A program of the voice path does not start.
@@ -86,7 +97,7 @@ def compare(model: Path, streams: int, before: str, output: Path) -> None:
     found: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
-        for number, contestant in enumerate((replace(CONTESTANTS[0], name="now"), other)):
+        for number, contestant in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
             (Path(folder) / str(number)).mkdir()
             running = Running(contestant, Path(folder) / str(number), model)
             with ExitStack() as stack, console.status(f"{streams} streams: {contestant.name}"):
@@ -99,10 +110,12 @@ def compare(model: Path, streams: int, before: str, output: Path) -> None:
     for kind, steps in found.items():
         with console.status(f"faster-whisper alone: {kind}"):
             out.print(goals.table(kind, steps, goals.plain(model, kind, streams)))
+    out.print(f"commit {commit()}, {machine()}")
+    return goals.missed({kind: steps[NOW] for kind, steps in found.items()})
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
-    """Let the contestants take turns until each has found its limit, or the time is up.
+    """Run the contestants in turn until each has found its limit, or the time is up.
 
     Raises:
         ServiceError: A program of the voice path does not start.
@@ -122,7 +135,7 @@ def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
             if since - begin + longest_s > 60 * minutes:
                 break
             _turn(running, searches)
-            running.reverse()  # whoever was last is first, so that a drift of the machine falls on all
+            running.reverse()  # in reverse order each time, so that a drift of the machine affects all
             longest_s = max(longest_s, time.monotonic() - since)
     return searches
 

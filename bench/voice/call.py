@@ -1,35 +1,35 @@
-"""What a stream says: sentences of the demo's sample, with so much silence between them that it is 60 % of the call."""
+"""Speech of a stream: sentences of the demo's sample, with 60 % of silence."""
 
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE, read
-from ops.call.senders import Samples
-from ops.demo.command import SAMPLE, SAMPLE_TEXT
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE, read
+from voice_ops.call.senders import Samples
+from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT
 
 SILENCE = 0.6
 SENTENCES = 3
 LOUD = 300
-"""Of 32768: the sample's background stays below it."""
+"""Level out of 32768 that the sample's background does not reach."""
 PAUSE_FRAMES = 50
-"""A second: pauses within a sentence are shorter."""
+"""A second; pauses within a sentence are shorter."""
 MARGIN_FRAMES = 2
 REPEATED = 6
-"""Times that a monologue has each sentence."""
+"""Number of repetitions of each sentence in a monologue."""
 GOLDEN = 0.618
-"""Steps of this share of the silence never come back to where they were."""
+"""With steps of this share of the silence, positions never repeat."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One stream's audio.
+    """A stream's audio.
 
     Attributes:
-        samples: 16 kHz, whole frames.
-        places: Where each sentence begins and ends, seconds.
-        text: What is said.
+        samples: Samples at 16 kHz, in whole frames.
+        places: Start and end of each sentence, seconds.
+        text: Spoken text.
     """
 
     samples: Samples
@@ -38,15 +38,15 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Duration."""
         return self.samples.size / RATE
 
 
 def call(number: int, *, pauses: bool = True) -> Call:
-    """Return a stream's call: every one begins elsewhere in the same circle, so that not all speak at once.
+    """Return a stream's call. Each starts at another position, so that not all speak at the same time.
 
     Args:
-        pauses: Else it is a monologue of about a minute, of the same sentences.
+        pauses: Whether it has pauses; otherwise, it is a monologue of about a minute, with the same sentences.
     """
     if not pauses:
         return _monologue(number)
@@ -85,7 +85,7 @@ def _sentences() -> list[Samples]:
 
 @cache
 def _silence() -> Samples:
-    """Return the pause behind each sentence: the background that the sample begins with, over and over."""
+    """Return the pause after each sentence, which repeats the background at the start of the sample."""
     speech = sum(map(len, _sentences()))
     frames = round(speech * SILENCE / (1 - SILENCE) / SENTENCES / FRAME_SAMPLES)
     background = read(SAMPLE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]

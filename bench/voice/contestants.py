@@ -1,4 +1,4 @@
-"""What is compared: whole voice paths of this machine, each with a store, a gateway, a VAD stage and an engine."""
+"""The compared voice paths on this machine, each with a store, a gateway, a VAD stage and an engine."""
 
 import subprocess
 import time
@@ -11,23 +11,23 @@ import httpx2
 from bench import product
 from bench.product import PRODUCT, PROJECT, ROOT
 from bench.voice.processes import cpu_s
-from blueprint.contract.metrics import ENGINE_METRICS_PATH
-from ops.demo.services import LOOPBACK, Gateway, VoicePath
+from voice_blueprint.contract.metrics import ENGINE_METRICS_PATH
+from voice_ops.demo.services import LOOPBACK, Gateway, VoicePath
 from voice_whisper.settings import Layout
 
 DATA_PLANE = PRODUCT / "src/vad-dataplane"
 VAD = PRODUCT / "src/vad/vad.so"
 NO_VAD = PRODUCT / "tests/vad/all_speech.so"
-"""Takes everything for speech: silence is not dropped."""
+"""A module that classifies everything as speech, so that silence is not dropped."""
 EMPTY_WITHIN_S = 60
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """One way to run the voice path.
+    """A configuration of the voice path.
 
     Attributes:
-        root: Checkout whose programs are run, with this one's data plane.
+        root: Checkout of the programs, with this one's data plane.
     """
 
     name: str
@@ -44,7 +44,7 @@ CONTESTANTS = (
 
 
 def build() -> None:
-    """Compile the data plane and both VAD modules; what that needs from Debian is installed when missing.
+    """Compile the data plane and both VAD modules; missing Debian packages are installed.
 
     Raises:
         subprocess.CalledProcessError: It does not compile.
@@ -54,10 +54,10 @@ def build() -> None:
 
 
 class Running:
-    """A contestant whose programs run.
+    """A running contestant.
 
     Attributes:
-        gateway: Where it takes calls.
+        gateway: Gateway for calls.
     """
 
     def __init__(self, contestant: Contestant, folder: Path, model: Path) -> None:
@@ -66,10 +66,10 @@ class Running:
         self.gateway: Gateway
 
     def start(self) -> None:
-        """Start everything, and wait until it takes calls.
+        """Start all programs, and wait until they are ready.
 
         Raises:
-            ops.demo.services.ServiceError: Something does not start.
+            voice_ops.demo.services.ServiceError: A program does not start.
         """
         self._path.start_store().wait_ready()
         self.gateway = self._path.start_gateway()
@@ -82,12 +82,12 @@ class Running:
         self._path.stop()
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the processor time that each program and its children have taken, seconds."""
+        """Return the CPU time of each program and its children, seconds."""
         processes = {name: service.process for name, service in self._path.services.items()}
         return {name: cpu_s(process.pid) for name, process in processes.items() if process}
 
     def counted(self, name: str) -> int:
-        """Return one of the engine's counters."""
+        """Return the value of a counter of the engine."""
         return int(self._told()["counters"].get(name, 0))
 
     def _told(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Running:
         return dict(httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json())
 
     def wait_until_empty(self) -> None:
-        """Wait until the engine has nothing to do: what a load was too much for must not burden the next one."""
+        """Wait until the engine is idle, so that an excessive load does not affect the next one."""
         limit = time.monotonic() + EMPTY_WITHIN_S
         while time.monotonic() < limit:
             told = self._told()
@@ -105,7 +105,7 @@ class Running:
 
 
 def _stage(folder: Path, module: Path) -> Path:
-    """Return a folder laid out as the data plane's build folder is, with a VAD module of our choice."""
+    """Return a folder with the layout of the data plane's build folder, with a given VAD module."""
     stage = folder / "stage"
     (stage / "vad").mkdir(parents=True)
     (stage / "vad-dataplane").symlink_to(DATA_PLANE)

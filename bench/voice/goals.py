@@ -1,4 +1,4 @@
-"""What the streaming policy has to reach on two cores with tiny.en, beside another commit and faster-whisper alone."""
+"""Goals of the streaming policy on two cores with tiny.en, compared with another commit and faster-whisper alone."""
 
 import subprocess
 import time
@@ -12,27 +12,30 @@ from rich.table import Table
 from bench.product import ROOT
 from bench.voice.call import call
 from bench.voice.step import Step
-from ops.demo.command import word_error_rate
-from ops.output import empty_table
+from voice_ops.demo.command import word_error_rate
+from voice_ops.output import empty_table
 
 KINDS = {"sentences": True, "monologue": False}
-"""Of audio, and whether it has pauses."""
+"""Kinds of audio, and whether it has pauses."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure.
+    """A figure with its limits.
 
     Attributes:
-        most: By how many streams there are at a time; the nearest number counts.
+        most: Limit by number of streams; the nearest number applies.
     """
 
     name: str
     value: Callable[[Step], float]
     most: dict[int, float]
 
+    def is_reached(self, step: Step) -> bool:
+        """Return True if the measured value is within the limit; a missing value is not."""
+        return self.value(step) <= self.limit(step.streams)
+
     def limit(self, streams: int) -> float:
-        """Return the most that it may be."""
         return self.most[min(self.most, key=lambda each: abs(each - streams))]
 
 
@@ -48,7 +51,7 @@ GOALS = (
     Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )
-"""Those of the policy that was recommended; a final has waited for the end of the turn, too."""
+"""Goals of the recommended policy; a final has also waited for the end of the turn."""
 FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
@@ -57,10 +60,10 @@ FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """Put a commit's files into a folder.
+    """Check out a commit to a folder.
 
     Raises:
-        subprocess.CalledProcessError: There is none of that name.
+        subprocess.CalledProcessError: The commit does not exist.
     """
     folder.mkdir()
     git = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603, S607
@@ -69,7 +72,7 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
-    """Return words wrong, and CPU seconds a minute, of faster-whisper by itself with whole calls at once, beam 1."""
+    """Return the word error rate, and CPU seconds per minute, of faster-whisper alone on whole calls, beam 1."""
     whisper, wrong, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     since = time.process_time()
     for number in range(streams):
@@ -80,16 +83,31 @@ def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
     return wrong, (time.process_time() - since) / minutes
 
 
+def missed(steps: dict[str, Step]) -> list[str]:
+    """Return the missed goals of a checkout, and failed calls, by kind of audio."""
+    found = [
+        f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.limit(step.streams):g})"
+        for kind, step in steps.items()
+        for goal in GOALS
+        if not goal.is_reached(step)
+    ]
+    return found + [
+        f"{kind}: {len(step.failed)} calls failed, {step.lost} sentences without a final"
+        for kind, step in steps.items()
+        if step.failed or step.lost
+    ]
+
+
 def table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
-    """Draw what was measured of one kind of audio beside the goals."""
+    """Draw the measured values of one kind of audio with the goals."""
     streams = next(iter(steps.values())).streams
-    drawn = empty_table(
-        f"{kind}, {streams} streams; red: misses its goal", [""], ["goal", *steps, "faster-whisper alone"]
-    )
+    drawn = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
     for goal in GOALS:
         most = goal.limit(streams)
-        values = [goal.value(step) for step in steps.values()]
-        shown = [f"{value:.2f}" if value <= most else f"[red]{value:.2f}[/]" for value in values]
+        shown = [
+            f"{goal.value(step):.2f}" if goal.is_reached(step) else f"[red]{goal.value(step):.2f} missed[/]"
+            for step in steps.values()
+        ]
         drawn.add_row(goal.name, f"{most:g}", *shown, f"{alone[1]:.2f}" if goal is GOALS[0] else "")
     for name, value in FIGURES:
         reference = f"{alone[0]:.1%}" if name == "words wrong" else ""

@@ -1,4 +1,4 @@
-"""So many calls at a time, in real time, and what their callers see."""
+"""A number of concurrent calls in real time, and the results for their callers."""
 
 import asyncio
 import time
@@ -9,24 +9,24 @@ import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
 from bench.voice.shown import Shown, shown
-from ops.call.senders import sender_of
-from ops.call.session import TIMEOUT_S, CallError, Heard, Session
-from ops.demo.command import word_error_rate
-from ops.demo.services import Gateway
+from voice_ops.call.senders import sender_for
+from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.services import Gateway
 
 SPREAD = 1 / SENTENCES
-"""Of a call's length: over that time calls begin."""
+"""Share of a call's length over which the starts of calls are distributed."""
 ENOUGH_S = 0.5
-"""Of a sentence: text of less of it tells nothing."""
+"""Minimum duration of a part of a sentence with meaningful text."""
 
 
 @dataclass
 class Outcome:
-    """What one caller saw.
+    """Results of a caller.
 
     Attributes:
-        events: Transcripts, with the time when they came, seconds from the call's begin.
-        error: Why the call failed.
+        events: Transcripts with their arrival, seconds since the start of the call.
+        error: Reason for a failed call.
     """
 
     call: Call
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def first_texts_s(self) -> list[float]:
-        """Time from each sentence's begin to its first text, a partial or where none came the final; seconds."""
+        """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
         found = []
         for begin, end in self.call.places:
             heard = (at for at, event in self.events if event.text and _is_of(event, begin, end))
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def finals_s(self) -> list[float]:
-        """Time from each sentence's end to the final that holds it, seconds."""
+        """Time from each sentence's end to its final, seconds."""
         found = []
         for _, end in self.call.places:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
@@ -58,18 +58,17 @@ class Outcome:
 
     @property
     def shown(self) -> Shown:
-        """What was on its screen."""
+        """The text shown over time."""
         return shown(self.events)
 
     @property
     def real_time_factor(self) -> float:
-        """Time that finals took from the end of their audio, over the length of what is said: silence is no work."""
+        """Waiting time for finals from the end of their audio, divided by the duration of speech."""
         late_s = sum(at - event.end_ms / 1000 for at, event in self.finals if event.text)
         return late_s / sum(end - begin for begin, end in self.call.places)
 
     @property
     def word_error_rate(self) -> float:
-        """Share of the words that are wrong."""
         return word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
 
 
@@ -78,7 +77,7 @@ def _is_of(event: Heard, begin: float, end: float) -> bool:
 
 
 async def put_under_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
-    """Hold so many calls at a time, and return what their callers saw."""
+    """Run this number of concurrent calls, and return the results of their callers."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
         calls = [call(number, pauses=pauses) for number in range(streams)]
@@ -90,10 +89,10 @@ async def _hold(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s
     outcome = Outcome(one)
     await asyncio.sleep(delay_s)
     try:
-        # Whoever waits for longer than the whole call took has a real-time factor above 1.
+        # A longer wait than the whole call means a real-time factor above 1.
         async with asyncio.timeout(2 * one.seconds):
             session = await Session.open(client, gateway.url, "websocket")
-            speaking = asyncio.ensure_future(sender_of(session).send(one.samples))
+            speaking = asyncio.ensure_future(sender_for(session).send(one.samples))
             try:
                 await _listen(session, outcome)
                 await speaking

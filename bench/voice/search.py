@@ -1,4 +1,4 @@
-"""The search for the most streams that a contestant sustains."""
+"""The search for the maximum number of streams that a contestant sustains."""
 
 from dataclasses import dataclass, field
 
@@ -7,12 +7,12 @@ from bench.voice.step import Step
 
 @dataclass
 class Search:
-    """Doubles the load until it is too much, then halves the gap.
+    """Doubles the load until it is excessive, then uses a binary search.
 
     Attributes:
         next: The load to try.
-        sustained: Most streams that were sustained.
-        too_many: Fewest that were not; ``None`` while all were.
+        sustained: Maximum sustained number of streams.
+        too_many: Minimum excessive number; ``None`` if there is none yet.
     """
 
     next: int
@@ -22,11 +22,11 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Whether one stream more was too much."""
+        """Whether the limit is found."""
         return self.too_many is not None and self.too_many - self.sustained <= 1
 
     def take(self, step: Step) -> None:
-        """Learn from a load."""
+        """Process the result of a load."""
         self.steps.append(step)
         if step.is_sustained:
             self.sustained = step.streams

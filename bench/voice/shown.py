@@ -1,21 +1,21 @@
-"""What a caller sees of a transcript while it grows: what is certain how soon, and what is taken back."""
+"""A growing transcript from a caller's perspective: how soon text is committed, and what is withdrawn."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from ops.call.session import Heard
+from voice_ops.call.session import Heard
 
 
 @dataclass
 class Shown:
-    """A screen that shows every event.
+    """A display that shows every event.
 
     Attributes:
-        commits_s: Of each word, from its end in the audio to its commitment, seconds.
-        withdrawn: Words that were shown and then were not.
-        broken: Those of them that were committed.
-        words: At the end.
+        commits_s: Time from each word's end in the audio to its commitment, seconds.
+        withdrawn: Number of words that disappeared.
+        broken: Number of those that were committed.
+        words: Number of words at the end.
     """
 
     commits_s: list[float] = field(default_factory=list)
@@ -25,15 +25,15 @@ class Shown:
 
     @property
     def withdrawn_share(self) -> float:
-        """Share of all words that were ever shown."""
+        """Share of all displayed words that were withdrawn."""
         return self.withdrawn / max(1, self.withdrawn + self.words)
 
 
 def shown(events: Iterable[tuple[float, Heard]]) -> Shown:
-    """Return what a caller saw of its events, which came at those seconds of its call."""
+    """Return the display of a caller's events, which arrived at these seconds of the call."""
     screen = Shown()
     texts: dict[int, tuple[list[str], list[str]]] = {}
-    """Of each utterance by its place: all words, and the committed ones."""
+    """For each utterance by its position: all words, and the committed ones."""
     for at, event in events:
         if event.kind not in {"partial", "final"}:
             continue
@@ -43,7 +43,7 @@ def shown(events: Iterable[tuple[float, Heard]]) -> Shown:
         words, certain = texts.get(place, ([], []))
         told = len(certain)
         texts[place] = event.text.split(), committed
-        if not event.speech_final:  # what was not certain yet belongs to the next part
+        if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
         screen.commits_s += [at - word.end_ms / 1000 for word in event.words[told : len(committed)]]
         after = [_joined(texts, column) for column in (0, 1)]

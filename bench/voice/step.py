@@ -1,4 +1,4 @@
-"""One contestant under one load."""
+"""A contestant with one load."""
 
 import asyncio
 import os
@@ -18,22 +18,22 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True)
 class Step:
-    """What a load gave.
+    """Results of a load.
 
     Attributes:
-        real_time_factor: Of the stream that was served worst.
-        failed: Why streams failed.
-        lost: Sentences without a final.
-        first_text_s: Percentiles, from a sentence's begin to its first text.
-        final_s: Percentiles, from a sentence's end to its final.
-        cpu_s: Processor time of each program for a minute of one stream, seconds.
+        real_time_factor: That of the slowest stream.
+        failed: Reasons for failed streams.
+        lost: Number of sentences without a final.
+        first_text_s: Percentiles of the time from a sentence's start to its first text.
+        final_s: Percentiles of the time from a sentence's end to its final.
+        cpu_s: CPU time of each program per minute of one stream, seconds.
         word_error_rate: Mean over the streams.
-        committed_s: Percentiles, from a word's end to its commitment.
-        withdrawn: Share of all words shown that were taken back.
-        broken: Committed words that were taken back.
-        shed: Share of partials that were given up.
-        callers_share: What the load generator itself took of the machine.
-        others_share: What everything else on this machine took of it.
+        committed_s: Percentiles of the time from a word's end to its commitment.
+        withdrawn: Share of all displayed words that were withdrawn.
+        broken: Number of committed words that were withdrawn.
+        shed: Share of skipped partials.
+        callers_share: Share of the machine that the load generator used.
+        others_share: Share of the machine that other processes used.
     """
 
     contestant: str
@@ -55,12 +55,12 @@ class Step:
 
     @property
     def is_sustained(self) -> bool:
-        """Whether every stream got all of its finals faster than it spoke."""
+        """Whether every stream got all of its finals faster than real time."""
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 
 def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
-    """Put a contestant under a load; without pauses each stream is a monologue."""
+    """Run a contestant with a load; without pauses, each stream is a monologue."""
     partials = [running.counted(name) for name in ("partials_shed", "partials")]
     before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
     outcomes = asyncio.run(put_under_load(running.gateway, streams, pauses=pauses))

@@ -1,4 +1,4 @@
-"""What was measured, as tables."""
+"""Tables of the results."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,13 +6,13 @@ from rich.table import Table
 
 from bench.voice.search import Search
 from bench.voice.step import PERCENTILES, Step
-from ops.output import empty_table
+from voice_ops.output import empty_table
 
 PROGRAMS = ("asr", "vad", "gateway", "store")
 
 
 def loads(searches: Mapping[str, Search]) -> Table:
-    """Draw every load that was tried."""
+    """Draw all loads."""
     percentiles = "/".join(map(str, PERCENTILES))
     title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
     numbers = [
@@ -28,7 +28,7 @@ def loads(searches: Mapping[str, Search]) -> Table:
 
 
 def summary(searches: Mapping[str, Search]) -> Table:
-    """Draw what each contestant sustains."""
+    """Draw the sustained load of each contestant."""
     title = "Most streams at a real-time factor below 1"
     drawn = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():

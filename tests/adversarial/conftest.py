@@ -1,4 +1,4 @@
-"""A gateway and its store, as the gateway's own tests have them."""
+"""Fixtures of the gateway's tests: a gateway and its store."""
 
 from images.conftest import store_server
 from images.gateway.tests.conftest import rtp_port, start

@@ -1,4 +1,4 @@
-"""Deployment files as an adversary would write them: sound ones of both clouds, with anything in anybody's place."""
+"""Adversarial deployment files: valid files of both clouds with arbitrary values of arbitrary settings."""
 
 import copy
 import types
@@ -14,28 +14,31 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from blueprint import Deployment, catalog
-from blueprint.file.source import Location
-from tests.blueprint.documents import ABSENT, AZURE_BASE, BASE, DEPLOYMENTS, load_text, parsed, text
+from tests.blueprint.documents import ABSENT, AZURE_BASE, BASE, DEPLOYMENTS, load_text, parse_yaml, text
 from tests.stacks.azure.manifests import DIGESTS
+from voice_blueprint import Deployment, catalog
+from voice_blueprint.file.source import Location
 
 Document = dict[str, Any]
 Strategy = st.SearchStrategy[Any]
 
 EVERYTHING = (Path(__file__).parents[1] / "settings" / "everything.yaml").read_text(encoding="utf-8")
-SHIPPED = ("sandbox", "small", "production-us-east-1", "cells")
-FAR = 10**7
-"""Beyond what any bound of the model allows, where it has none of its own."""
+SHIPPED_DEPLOYMENTS = ("sandbox", "small", "production-us-east-1", "cells")
+MAX_UNBOUNDED = 10**7
+"""Maximum for fields without a bound; exceeds every bound of the model."""
 
 
 @cache
 def bases() -> dict[str, tuple[Document, Deployment]]:
-    """Return sound documents by name, with a digest for every image so that nothing waits, and what each loads to."""
+    """Return valid documents by name, and the deployments that they load to.
+
+    Every image has a digest, so nothing waits for one.
+    """
     texts = {"a base of AWS": BASE, "a base of Azure": AZURE_BASE, "everything": EVERYTHING}
-    texts |= {name: (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8") for name in SHIPPED}
-    documents = {name: parsed(each) | {"images": DIGESTS} for name, each in texts.items()}
+    texts |= {name: (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8") for name in SHIPPED_DEPLOYMENTS}
+    documents = {name: parse_yaml(each) | {"images": DIGESTS} for name, each in texts.items()}
     for document in documents.values():
-        # Nobody has signed these digests.
+        # These digests are not signed.
         unsigned = {"id": "images-signed", "reason": "made up by a test"}
         document["accepted_checks"] = [*document.get("accepted_checks", []), unsigned]
     with TemporaryDirectory() as folder:
@@ -43,7 +46,7 @@ def bases() -> dict[str, tuple[Document, Deployment]]:
 
 
 class Slot:
-    """A setting and where it may stand in a document, whether it does or not."""
+    """A setting and its location in a document, which need not contain it."""
 
     def __init__(self, place: Location, field: FieldInfo) -> None:
         self.place = place
@@ -52,14 +55,14 @@ class Slot:
         self.required = field.is_required()
 
     def values(self) -> Strategy:
-        """Draw what other files have in this place, what the type allows, or nothing."""
-        drawn = [_of(self.annotation, self.name)]
-        drawn += [st.sampled_from(known)] * 2 if (known := _known().get(self.name)) else []
+        """Draw values of this setting in other files, values that the type allows, or nothing."""
+        drawn = [_values_for(self.annotation, self.name)]
+        drawn += [st.sampled_from(known)] * 2 if (known := _known_values().get(self.name)) else []
         return st.one_of(*drawn) if self.required else st.one_of(*drawn, st.just(ABSENT))
 
 
 def slots(value: BaseModel, at: Location = ()) -> Iterator[Slot]:
-    """Yield every setting of a loaded document, those included that only have their default."""
+    """Yield every setting of a loaded document, including defaults."""
     for name, field in type(value).model_fields.items():
         here = (*at, field.alias or name)
         yield Slot(here, field)
@@ -70,8 +73,8 @@ def slots(value: BaseModel, at: Location = ()) -> Iterator[Slot]:
 
 
 @cache
-def _known() -> dict[str, list[Any]]:
-    """Return by name of a setting what the catalogue or a sound document has there."""
+def _known_values() -> dict[str, list[Any]]:
+    """Return the values of each setting's name in the catalogue or a valid document."""
     found: dict[str, list[Any]] = {
         "instance_type": sorted(catalog.instance_types()),
         "vm_size": sorted(catalog.vm_sizes()),
@@ -80,64 +83,64 @@ def _known() -> dict[str, list[Any]]:
     }
     for document, deployment in bases().values():
         for slot in slots(deployment):
-            value = _at(document, slot.place)
+            value = _value_at(document, slot.place)
             if value is not ABSENT and value not in found.setdefault(slot.name, []):
                 found[slot.name].append(value)
     return found
 
 
-def _at(document: Any, place: Location) -> Any:  # noqa: ANN401  whatever YAML can hold
-    for part in place:
+def _value_at(document: Any, location: Location) -> Any:  # noqa: ANN401  any YAML value
+    for part in location:
         if isinstance(document, dict) and part not in document:
             return ABSENT
         document = document[part]
     return document
 
 
-def _of(annotation: Any, name: str) -> Strategy:  # noqa: ANN401  whatever a model declares
-    """Return what a type allows, at its bounds above all; what a validator says besides is not asked."""
+def _values_for(annotation: Any, name: str) -> Strategy:  # noqa: ANN401  any type annotation
+    """Return values that a type allows, mainly at its bounds; validators are ignored."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _within(*arguments, name=name)
+        return _values_near_bounds(*arguments, name=name)
     if origin in (Union, types.UnionType):
-        return st.one_of(*(_of(each, name) for each in arguments))
+        return st.one_of(*(_values_for(each, name) for each in arguments))
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin is tuple:
-        return st.lists(_of(arguments[0], name), max_size=3)
+        return st.lists(_values_for(arguments[0], name), max_size=3)
     if origin is dict:
-        return st.dictionaries(_of(arguments[0], name), _of(arguments[1], name), max_size=3)
+        return st.dictionaries(_values_for(arguments[0], name), _values_for(arguments[1], name), max_size=3)
     if issubclass(annotation, Enum):
         return st.sampled_from([each.value for each in annotation])
     if issubclass(annotation, BaseModel):
-        return _model(annotation)
+        return _values_for_model(annotation)
     return {
         types.NoneType: st.none(),
         bool: st.booleans(),
-        int: st.integers(0, FAR),
-        float: st.floats(0, FAR),
+        int: st.integers(0, MAX_UNBOUNDED),
+        float: st.floats(0, MAX_UNBOUNDED),
         str: st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12),
     }[annotation]
 
 
-def _within(annotation: Any, *metadata: Any, name: str) -> Strategy:  # noqa: ANN401
-    """Return numbers within bounds and beside them, and texts of a pattern."""
+def _values_near_bounds(annotation: Any, *metadata: Any, name: str) -> Strategy:  # noqa: ANN401
+    """Return numbers within and around the bounds, and strings that match a pattern."""
     pattern = next((each.pattern for each in metadata if getattr(each, "pattern", None)), None)
     if pattern:
         return st.from_regex(pattern, fullmatch=True)
     bounds = [each for inner in metadata for each in (inner.metadata if isinstance(inner, FieldInfo) else [inner])]
     if annotation in (int, float):
         said = {name: getattr(each, name) for each in bounds for name in ("ge", "gt", "le") if hasattr(each, name)}
-        low, high = said.get("ge", said.get("gt", 0)), said.get("le", FAR)
+        low, high = said.get("ge", said.get("gt", 0)), said.get("le", MAX_UNBOUNDED)
         edges = st.sampled_from([low, low + 1, high, high - 1, low - 1, high + 1])
         return st.one_of(edges, st.integers(low, high) if annotation is int else st.floats(low, high))
     if bounds != list(metadata):
-        return _within(annotation, *bounds, name=name)
-    return _of(annotation, name)
+        return _values_near_bounds(annotation, *bounds, name=name)
+    return _values_for(annotation, name)
 
 
 @cache
-def _model(model: type[BaseModel]) -> Strategy:
+def _values_for_model(model: type[BaseModel]) -> Strategy:
     fields = [Slot((field.alias or name,), field) for name, field in model.model_fields.items()]
     return st.fixed_dictionaries(
         {each.name: each.values() for each in fields if each.required},
@@ -147,18 +150,18 @@ def _model(model: type[BaseModel]) -> Strategy:
 
 @dataclass(frozen=True)
 class File:
-    """A deployment file: a sound one, and what an adversary changed.
+    """A valid deployment file with adversarial changes.
 
     Attributes:
-        base: Name of the sound one.
-        edits: New values by place, in this order.
+        base: Name of the valid document.
+        edits: New values by location, in order.
     """
 
     base: str
     edits: tuple[tuple[Location, Any], ...]
 
     def text(self) -> str:
-        """Return what stands in the file; a change in a section that another change took away is left out."""
+        """Return the text of the file without changes in sections that another change removed."""
         document = copy.deepcopy(bases()[self.base][0])
         for (*parents, last), value in self.edits:
             at: Any = document
@@ -176,12 +179,12 @@ class File:
 
 @st.composite
 def files(draw: st.DrawFn) -> File:
-    """Draw a sound file, and change one to five of its settings; or take a member of a list out, or in again."""
+    """Draw a valid file, and change one to five settings, or remove or duplicate a member of a list."""
     base = draw(st.sampled_from(sorted(bases())))
     document, loaded = bases()[base]
     edits = []
     for slot in draw(st.lists(st.sampled_from(list(slots(loaded))), min_size=1, max_size=5)):
-        value = _at(document, slot.place)
+        value = _value_at(document, slot.place)
         if isinstance(value, list) and value and draw(st.booleans()):
             index = draw(st.integers(0, len(value) - 1))
             times = draw(st.sampled_from([0, 2]))

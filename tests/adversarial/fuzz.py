@@ -1,6 +1,6 @@
-"""`python -m tests.adversarial.fuzz NAME CORPUS` lets libFuzzer look for inputs that a parser does not expect.
+"""`python -m tests.adversarial.fuzz NAME CORPUS` searches with libFuzzer for inputs that a parser does not expect.
 
-It keeps in the folder CORPUS what covers something new. Options of libFuzzer may follow.
+It stores inputs with new coverage in the folder CORPUS. Options of libFuzzer may follow.
 """
 
 import sys
@@ -12,5 +12,5 @@ with atheris.instrument_imports(include=["voice_gateway", "voice_runtime"]):
 
 if __name__ == "__main__":
     _, name, corpus, *options = sys.argv
-    atheris.Setup([sys.argv[0], corpus, str(CORPUS / name), *options], PARSERS[name].try_on)
+    atheris.Setup([sys.argv[0], corpus, str(CORPUS / name), *options], PARSERS[name].parse_with)
     atheris.Fuzz()

@@ -1,4 +1,4 @@
-"""What holds of whatever is synthesized, of any file that the checks let pass."""
+"""Invariants of the resources synthesized from any file that passes the checks."""
 
 import json
 import re
@@ -7,14 +7,6 @@ from functools import cache
 from ipaddress import IPv4Network
 from typing import Any
 
-from blueprint import Deployment, catalog, checks
-from blueprint.aws.alerts import alerts
-from blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.network import FLOWS
-from sandbox.azure.definitions import problems as azure_problems
-from sandbox.azure.graph import Graph, short_type
-from stacks.azure.policy.rules import Stack as PolicyStack
 from tests.contract import (
     azure_alert_rules,
     environment_rules,
@@ -23,18 +15,26 @@ from tests.contract import (
     runbook_rules,
     secret_rules,
 )
-from tests.contract.sources import DECLARED, RUNBOOKS
-from tests.contract.templates import Template, Templates, of_type, origin, text
+from tests.contract.sources import DECLARED_METRICS, RUNBOOKS
+from tests.contract.templates import Template, Templates, origin, resources_by_type, text
 from tests.stacks.azure import manifests
-from tests.stacks.azure.policy.graphs import travelled, violations
+from tests.stacks.azure.policy.graphs import policy_resources, violations
 from tests.stacks.azure.recorded import azure_resources, inputs
 from tests.synthesized import ROOT
+from voice_blueprint import Deployment, catalog, checks
+from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
+from voice_blueprint.contract.network import FLOWS
+from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.observability.aws.alerts import alerts
+from voice_sandbox.azure.definitions import problems as azure_problems
+from voice_sandbox.azure.graph import Graph, short_type
+from voice_stacks.azure.policy.rules import Stack as PolicyStack
+from voice_userdata import deployed_bytes
 
 Properties = Mapping[str, Any]
-AWS_KEEPS = 5
-"""Addresses that AWS keeps in every subnet.
-https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
-MOST_USER_DATA = 16 * 1024
+AWS_RESERVED_ADDRESSES = 5
+"""Addresses that AWS reserves in every subnet. https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
+MAX_USER_DATA = 16 * 1024
 """Bytes. https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
 
 
@@ -42,7 +42,7 @@ def _imdsv2(options: Properties) -> bool:
     return options.get("HttpTokens") == "required"
 
 
-CLOSED: Mapping[str, Callable[[Any], bool]] = {
+PRIVATE_PROPERTIES: Mapping[str, Callable[[Any], bool]] = {
     "EC2::LaunchTemplate": lambda of: (
         _imdsv2(of["LaunchTemplateData"]["MetadataOptions"])
         and all(disk["Ebs"]["Encrypted"] is True for disk in of["LaunchTemplateData"]["BlockDeviceMappings"])
@@ -60,31 +60,31 @@ CLOSED: Mapping[str, Callable[[Any], bool]] = {
     "ECR::Repository": lambda of: of["EncryptionConfiguration"]["EncryptionType"] == "KMS",
     "KMS::Key": lambda of: of["EnableKeyRotation"] is True,
 }
-"""Types that are closed or encrypted, and how one that is says so."""
+"""Resource types that must be private or encrypted, with a predicate for each."""
 
 
 def aws_violations(templates: Templates, deployment: Deployment) -> list[str]:
-    """Return what the templates of a deployment do not keep."""
+    """Return the invariants that a deployment's templates violate."""
     aws = deployment.aws
     fleets = [VAD_FLEET, GATEWAY_FLEET, AGENT_FLEET, *(fleet.name for fleet in aws.asr)]
     noticed = [alert.alarm_name(deployment) for alert in alerts(deployment) if alert.callers_affected]
     unlinked = runbook_rules.violations(templates, RUNBOOKS, aws.observability.runbook_url, noticed)
     return [
         *network_rules.violations(templates, FLOWS),
-        *metric_rules.violations(templates, DECLARED, deployment=deployment.name, fleets=fleets),
+        *metric_rules.violations(templates, DECLARED_METRICS, deployment=deployment.name, fleets=fleets),
         *environment_rules.violations(templates, ENVIRONMENT),
         *secret_rules.violations(templates),
-        # A file without a feature has none of its alarms.
+        # A deployment without a feature has none of its alarms.
         *(found for found in unlinked if "belongs to no alarm" not in found),
-        *open_or_in_the_clear(templates),
-        *sums(templates, deployment),
+        *open_or_unencrypted(templates),
+        *exceeded_limits(templates, deployment),
     ]
 
 
-def open_or_in_the_clear(templates: Templates) -> Iterator[str]:
-    """Yield hosts without IMDSv2 and data without encryption."""
-    for kind, closed in CLOSED.items():
-        for resource in of_type(templates, kind):
+def open_or_unencrypted(templates: Templates) -> Iterator[str]:
+    """Yield hosts without IMDSv2 and unencrypted data."""
+    for kind, closed in PRIVATE_PROPERTIES.items():
+        for resource in resources_by_type(templates, kind):
             try:
                 sound = closed(resource.properties)
             except KeyError:
@@ -93,8 +93,8 @@ def open_or_in_the_clear(templates: Templates) -> Iterator[str]:
                 yield f"{resource} ({kind}) is open or in the clear"
 
 
-def sums(templates: Templates, deployment: Deployment) -> Iterator[str]:
-    """Yield hosts, addresses, memory and user data that are more than there is room for."""
+def exceeded_limits(templates: Templates, deployment: Deployment) -> Iterator[str]:
+    """Yield violations of the limits on hosts, addresses, memory and user data."""
     vad = deployment.aws.vad
     pages, memory = (
         vad.huge_pages.size_mib * vad.huge_pages.count,
@@ -102,26 +102,30 @@ def sums(templates: Templates, deployment: Deployment) -> Iterator[str]:
     )
     if pages >= memory * 1024:
         yield f"{pages} MiB of huge pages on a host of {memory} GiB"
-    for template in of_type(templates, "EC2::LaunchTemplate"):
-        size = len(text(template.properties["LaunchTemplateData"]["UserData"]).encode())
-        if size > MOST_USER_DATA:
+    for template in resources_by_type(templates, "EC2::LaunchTemplate"):
+        user_data = template.properties["LaunchTemplateData"]["UserData"]
+        # The size that EC2 receives: ``text`` decompresses the steps.
+        size = deployed_bytes(text(user_data.get("Fn::Base64", "") if isinstance(user_data, dict) else user_data))
+        if size > MAX_USER_DATA:
             yield f"{template}: {size} bytes of user data"
     hosts: dict[tuple[str, str], float] = {}
-    for group in of_type(templates, "AutoScaling::AutoScalingGroup"):
+    for group in resources_by_type(templates, "AutoScaling::AutoScalingGroup"):
         if int(group.properties["MinSize"]) > int(group.properties["MaxSize"]):
             yield f"{group}: at least {group.properties['MinSize']}, at most {group.properties['MaxSize']} hosts"
         subnets = [origin(templates, group.tier, each) for each in group.properties["VPCZoneIdentifier"]]
         for subnet in filter(None, subnets):
             hosts[subnet] = hosts.get(subnet, 0) + int(group.properties["MaxSize"]) / len(subnets)
     for subnet, count in hosts.items():
-        (cidr,) = (each.properties["CidrBlock"] for each in of_type(templates, "EC2::Subnet") if each[:2] == subnet)
-        if count > IPv4Network(cidr).num_addresses - AWS_KEEPS:
+        (cidr,) = (
+            each.properties["CidrBlock"] for each in resources_by_type(templates, "EC2::Subnet") if each[:2] == subnet
+        )
+        if count > IPv4Network(cidr).num_addresses - AWS_RESERVED_ADDRESSES:
             yield f"{subnet[1]}: {count:.0f} hosts in {cidr}"
 
 
 def cfn_lint(template: Template, region: str) -> list[str]:
-    """Return what cfn-lint says; zones are named on purpose, and it knows a CDK template by paths that are left out."""
-    # Imported here: it brings sympy along, which takes seconds of every process that collects tests.
+    """Return cfn-lint's findings; named zones are deliberate, and its rules on CDK paths do not apply."""
+    # Imported here because it loads sympy, which would delay each process that collects tests by seconds.
     from cfnlint.api import lint  # type: ignore[import-untyped]  # noqa: PLC0415
     from cfnlint.config import ManualArgs  # type: ignore[import-untyped]  # noqa: PLC0415
 
@@ -130,47 +134,47 @@ def cfn_lint(template: Template, region: str) -> list[str]:
 
 
 def azure_violations(cluster: Graph, workloads: Graph, deployment: Deployment) -> list[str]:
-    """Return what the resources of a deployment do not keep."""
-    # What `voice plan` warns of, or the file accepts, the policies find too.
+    """Return the invariants that a deployment's resources violate."""
+    # The policies also report warnings of `voice plan` and accepted findings.
     told = {found.check.id for found in checks.run(deployment)}
     found = [
         f"{rule.name}: {each.message}"
         for graph in (cluster, workloads)
-        for rule, each in violations(PolicyStack(tuple(travelled(graph)), deployment))
+        for rule, each in violations(PolicyStack(tuple(policy_resources(graph)), deployment))
         if rule.name not in told
     ]
     for resource in azure_resources(cluster):
         found += [f"{resource.name}: {each}" for each in azure_problems(short_type(resource.type), inputs(resource))]
     for manifest in manifests.manifests(workloads):
-        if manifest["apiVersion"].split("/")[0] not in CUSTOM:
+        if manifest["apiVersion"].split("/")[0] not in CUSTOM_API_GROUPS:
             found += _kubernetes_problems(json.dumps(manifest))
     found += [f"{pod.name} asks for more than a node has" for pod in manifests.engine_pods(workloads)
               if not _fits(pod, deployment)]  # fmt: skip
-    return [*found, *_unwatched(cluster), *_open(cluster)]
+    return [*found, *_invalid_alerts(cluster), *_public_endpoints(cluster)]
 
 
 @cache
 def _kubernetes_problems(manifest: str) -> list[str]:
-    """Return what Kubernetes says against an object; most objects are the same in most files."""
+    """Return the violations of Kubernetes' schemas by an object; most objects are equal in most files."""
     read = json.loads(manifest)
     return [f"{read['kind']} {read['metadata']['name']}: {each}" for each in manifests.problems(read)]
 
 
-CUSTOM = {"keda.sh", "azmonitoring.coreos.com", "secrets-store.csi.x-k8s.io"}
-"""Groups of types that Kubernetes' own schemas do not have."""
+CUSTOM_API_GROUPS = {"keda.sh", "azmonitoring.coreos.com", "secrets-store.csi.x-k8s.io"}
+"""API groups that Kubernetes' own schemas do not cover."""
 
 
 def _fits(pod: manifests.Pod, deployment: Deployment) -> bool:
-    size = manifests.size_of(pod, deployment.azure)
+    size = manifests.vm_size_for(pod, deployment.azure)
     return (
-        pod.asks("cpu") <= size.vcpus
-        and pod.asks("memory") <= size.memory_gib * manifests.GIB
-        and pod.asks("nvidia.com/gpu") <= size.gpu_count
+        pod.requested("cpu") <= size.vcpus
+        and pod.requested("memory") <= size.memory_gib * manifests.GIB
+        and pod.requested("nvidia.com/gpu") <= size.gpu_count
     )
 
 
-def _unwatched(cluster: Graph) -> Iterator[str]:
-    yield from azure_alert_rules.unpublished(cluster)
+def _invalid_alerts(cluster: Graph) -> Iterator[str]:
+    yield from azure_alert_rules.unpublished_metrics(cluster)
     for rule in azure_alert_rules.rules(cluster):
         if "alert" in rule:
             page = re.search(r"/azure/([\w-]+)\.md$", rule["annotations"].get("runbook", ""))
@@ -178,8 +182,8 @@ def _unwatched(cluster: Graph) -> Iterator[str]:
                 yield f"{rule['alert']} has no runbook"
 
 
-def _open(cluster: Graph) -> Iterator[str]:
-    """Yield API servers that anybody may ask, and public addresses that are no way out and no Bastion's."""
+def _public_endpoints(cluster: Graph) -> Iterator[str]:
+    """Yield public API servers, and public addresses that serve neither egress nor Bastion."""
     for each in cluster.of_type("containerservice:ManagedCluster"):
         access = inputs(each)["apiServerAccessProfile"]
         ranges = access.get("authorizedIPRanges") or []

@@ -1,4 +1,4 @@
-"""Every parser of the gateway and the engines that meets bytes from outside, and the errors that it says it raises."""
+"""Every parser of the gateway and the engines that reads external bytes, and its declared errors."""
 
 import asyncio
 import contextlib
@@ -9,41 +9,48 @@ from pathlib import Path
 
 import jwt
 from pydantic import ValidationError
+from starlette.datastructures import QueryParams
 
+from voice_agent.messages import Guarded, MalformedError, ProtobufSerializer
+from voice_agent.tokens import owner
+from voice_agent.twilio import TwilioSerializer
+from voice_gateway import client_secrets
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
 from voice_gateway.callers import JwtCallers
-from voice_gateway.listen import Listening, ListenSocket
+from voice_gateway.listen import Listening, ListenSocket, wanted
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
 from voice_gateway.tokens import SessionTokens, TokenError
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
+from voice_runtime.openai_events import event_id
+from voice_runtime.redaction import Redaction, redacted
 from voice_runtime.transcripts import EventId
 
 CORPUS = Path(__file__).parent / "corpus"
-"""A folder of inputs for each parser; what is found goes in there, and is read at every change."""
+"""Folder of inputs for each parser, including all inputs that revealed defects; tests parse them on every change."""
 
 
 @dataclass(frozen=True)
 class Parser:
-    """One of them.
+    """A parser under test.
 
     Attributes:
         read: Reads one input.
-        raises: What its callers expect of an input that is none.
+        raises: The errors that its callers expect for invalid input.
     """
 
     read: Callable[[bytes], object]
     raises: tuple[type[Exception], ...]
 
-    def try_on(self, content: bytes) -> None:
-        """Read an input; whatever escapes that nobody expects would end a caller's socket, or a task."""
+    def parse_with(self, content: bytes) -> None:
+        """Parse an input. An unexpected error would end a caller's socket or a task."""
         with contextlib.suppress(*self.raises):
             self.read(content)
 
 
 def _text(content: bytes) -> str:
-    """Return text as a socket or a header brings it."""
+    """Return text as a socket or a header delivers it."""
     return content.decode("utf-8", "replace")
 
 
@@ -56,24 +63,45 @@ def _session_token(content: bytes) -> None:
 def _issuer_token(content: bytes) -> None:
     callers = JwtCallers("https://issuer.test", "voice")
     callers._keys = {"": jwt.PyJWK({"kty": "oct", "k": "AAAA", "alg": "HS256"})}
-    callers._ask_from = float("inf")  # its issuer is not asked
-    asyncio.run(callers.subject(_text(content)))
+    callers._ask_from = float("inf")  # its issuer is not queried
+    asyncio.run(callers.subject(_text(content), "192.0.2.1"))
 
 
 def _realtime(content: bytes) -> None:
     socket = RealtimeSocket.__new__(RealtimeSocket)
-    vars(socket).update(dict.fromkeys(BEHIND, lambda *_: None))
-    socket._control(_text(content))
+    vars(socket).update(dict.fromkeys(STUBBED_METHODS, lambda *_: None), _pacer=Room())
+    asyncio.run(socket._control(_text(content)))
 
 
-BEHIND = ("_refuse", "_add", "_update", "_commit", "_clear")
-"""What a message leads to, once it is read."""
+def _twilio(content: bytes) -> None:
+    params = TwilioSerializer.InputParams(auto_hang_up=False, sample_rate=8000)
+    serializer = TwilioSerializer("MZ1", "CA1", params=params)
+    asyncio.run(Guarded(serializer, lambda: None).deserialize(_text(content)))
+
+
+def _agent_audio(content: bytes) -> None:
+    asyncio.run(Guarded(ProtobufSerializer(), lambda: None).deserialize(content))
+
+
+STUBBED_METHODS = ("_refuse", "_frame", "_update", "_commit", "_clear")
+"""Replaces the methods that handle a parsed message."""
+
+
+class Room:
+    """A pacer that always has room for audio."""
+
+    async def room(self) -> None:
+        """Return immediately."""
+
+
+async def _nothing() -> None:
+    """Replace the methods that handle a parsed message."""
 
 
 def _listen(content: bytes) -> None:
     socket = ListenSocket.__new__(ListenSocket)
-    vars(socket).update(_mark=lambda *_: None)
-    socket._control(_text(content))
+    vars(socket).update(_commit_audio=_nothing)
+    asyncio.run(socket._control(_text(content)))
 
 
 def _address(content: bytes) -> None:
@@ -95,11 +123,18 @@ def _framer(encoding: Encoding) -> Callable[[bytes], object]:
 
 PARSERS: Mapping[str, Parser] = {
     "session-token": Parser(_session_token, (TokenError,)),
+    "conversation-token": Parser(lambda content: owner("k" * 32, _text(content), "c"), ()),
+    "twilio-message": Parser(_twilio, (MalformedError,)),
+    "agent-audio": Parser(_agent_audio, (MalformedError,)),
     "issuer-token": Parser(_issuer_token, (Refusal,)),
     "session-request": Parser(SessionRequest.model_validate_json, (ValidationError,)),
     "listen-address": Parser(_address, (ValidationError,)),
     "listen-message": Parser(_listen, ()),
     "realtime-message": Parser(_realtime, ()),
+    "client-event": Parser(event_id, ()),
+    "client-secret": Parser(client_secrets._read, (Refusal,)),
+    "listen-query": Parser(lambda content: wanted(QueryParams(content)), (Refusal,)),
+    "redaction": Parser(lambda content: redacted(_text(content), frozenset(Redaction)), ()),
     "event-id": Parser(lambda content: EventId.of(_text(content)), (ValueError,)),
     "opus": Parser(_framer(Encoding.OPUS), (AudioError,)),
     "pcm": Parser(_framer(Encoding.PCM16), (AudioError,)),

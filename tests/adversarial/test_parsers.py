@@ -1,4 +1,4 @@
-"""No input makes a parser raise what its callers do not expect: the kept corpus, and changes of it."""
+"""Parsers raise only the errors that their callers expect, for the stored corpus and mutations of it."""
 
 import os
 import subprocess
@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from tests.adversarial.parsers import CORPUS, PARSERS
 from tests.synthesized import ROOT
 
-KEPT = {name: [file.read_bytes() for file in sorted((CORPUS / name).iterdir())] for name in PARSERS}
+SAVED_INPUTS = {name: [file.read_bytes() for file in sorted((CORPUS / name).iterdir())] for name in PARSERS}
 
 
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}")
-def test_what_was_found_stays_mended(file: Path) -> None:
-    PARSERS[file.parent.name].try_on(file.read_bytes())
+def test_fixed_defects_stay_fixed(file: Path) -> None:
+    PARSERS[file.parent.name].parse_with(file.read_bytes())
 
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(data=st.data())
 @settings(max_examples=200)
-def test_any_bytes_are_read_or_refused(name: str, data: st.DataObject) -> None:
-    PARSERS[name].try_on(data.draw(_inputs(name)))
+def test_any_bytes_are_parsed_or_rejected(name: str, data: st.DataObject) -> None:
+    PARSERS[name].parse_with(data.draw(_inputs(name)))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PARSERS)
-def test_inputs_that_cover_more_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    """Each a tenth of the time that a parser of the data plane gets; what covers more stays with theirs."""
+def test_inputs_that_increase_coverage_are_parsed_or_rejected(name: str, tmp_path: Path) -> None:
+    """Each parser is fuzzed for a tenth of the time of the data plane's parsers; inputs with new coverage are saved."""
     corpus = Path(os.environ.get("VOICE_FUZZ_CORPORA", tmp_path)) / name
     corpus.mkdir(parents=True, exist_ok=True)
     seconds = int(os.environ.get("VOICE_FUZZ_S", "60")) // 10
@@ -42,8 +42,8 @@ def test_inputs_that_cover_more_are_read_or_refused(name: str, tmp_path: Path) -
 
 
 def _inputs(name: str) -> st.SearchStrategy[bytes]:
-    """Draw anything, or a kept input with a piece of it replaced by another's."""
-    kept = st.sampled_from(KEPT[name])
+    """Draw arbitrary bytes, or a stored input in which a slice is replaced by one of another input."""
+    kept = st.sampled_from(SAVED_INPUTS[name])
     piece = st.one_of(st.binary(max_size=8), st.text(max_size=4).map(str.encode), kept)
     places = st.integers(0, 200)
     return st.one_of(

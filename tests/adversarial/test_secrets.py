@@ -1,4 +1,4 @@
-"""A secret that is planted in the tree, a template, a log or a layer is found; and none is there."""
+"""The repository, templates, logs and layers contain no secrets, and planted secrets are detected."""
 
 import gzip
 import io
@@ -6,18 +6,21 @@ import json
 import re
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import TOKEN_KEY, holds
-from tests.adversarial.secret_scan import in_archive, in_text, main
 from tests.contract.sources import SANDBOX
 from tests.synthesized import ROOT
+from voice_ops.images.secret_scan import in_archive, in_text, main
+from voice_userdata.render import unpacked
 
-# In parts: whole they would be found in this file.
-PLANTED = {
+# Split, because complete secrets would be detected in this file.
+PLANTED_SECRETS = {
     "AWS Access Key": "AKIA" + "Q3EGRIK5XN2MPL7T",
     "GitHub Token": "ghp_" + "x7Kq2" * 7 + "a",
     "Private Key": "-----BEGIN " + "RSA PRIVATE KEY-----MIIEpAIBAAKCAQEA1c7+9z5Pad7OejecsQ0bu==",
@@ -26,12 +29,12 @@ PLANTED = {
     "Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 2 + "mN1pQ3sT5v",
     "JSON Web Token": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiJjYWxsZXIifQ.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
 }
-secret = pytest.mark.parametrize(("kind", "planted"), PLANTED.items(), ids=PLANTED)
+secret = pytest.mark.parametrize(("kind", "planted"), PLANTED_SECRETS.items(), ids=PLANTED_SECRETS)
 
 
-def test_the_tree_has_no_secret() -> None:
+def test_the_repository_contains_no_secret() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
-    # Parsers are given tokens that nobody has signed.
+    # Parsers are given unsigned tokens.
     names = [name for name in listed.stdout.split("\0") if name and "/corpus/" not in name]
     assert len(names) > 1000
     files = [(name, (ROOT / name).read_bytes()) for name in names if (ROOT / name).is_file()]
@@ -39,27 +42,33 @@ def test_the_tree_has_no_secret() -> None:
     assert [found for name, text in texts for found in in_text(name, text)] == []
 
 
-def test_no_template_has_a_secret() -> None:
-    assert [
-        found for tier, template in SANDBOX.items() for found in in_text(tier, json.dumps(template, indent=1))
-    ] == []
+def deployed_text(template: Mapping[str, Any]) -> str:
+    """Return a template with its strings as deployed, and user data with its steps decompressed."""
+    return unpacked(json.dumps(template, indent=1).replace("\\n", "\n").replace('\\"', '"'))
+
+
+def test_no_template_contains_a_secret() -> None:
+    assert [found for tier, template in SANDBOX.items() for found in in_text(tier, deployed_text(template))] == []
 
 
 @secret
-def test_one_in_a_file_of_the_tree_is_found(kind: str, planted: str) -> None:
-    text = (ROOT / "ops/cli.py").read_text(encoding="utf-8")
-    assert f"ops/cli.py:{text.count(chr(10)) + 1}: {kind}" in in_text("ops/cli.py", f'{text}KEY = "{planted}"\n')
+def test_a_secret_in_a_repository_file_is_detected(kind: str, planted: str) -> None:
+    text = (ROOT / "voice_ops/cli.py").read_text(encoding="utf-8")
+    assert f"voice_ops/cli.py:{text.count(chr(10)) + 1}: {kind}" in in_text(
+        "voice_ops/cli.py", f'{text}KEY = "{planted}"\n'
+    )
 
 
 @secret
-def test_one_in_a_template_is_found(kind: str, planted: str) -> None:
-    text = json.dumps(SANDBOX["vad"]).replace("systemctl", f"systemctl {planted} ", 1)
+def test_a_secret_in_a_template_is_detected(kind: str, planted: str) -> None:
+    text = deployed_text(SANDBOX["vad"]).replace("systemctl", f"systemctl {planted} ", 1)
     assert planted in text
-    assert f"vad:1: {kind}" in in_text("vad", text)
+    line = text[: text.index(planted)].count("\n") + 1
+    assert f"vad:{line}: {kind}" in in_text("vad", text)
 
 
-async def test_no_log_has_a_secret_and_one_in_a_log_is_found(start: Start) -> None:
-    password = PLANTED["GitHub Token"]
+async def test_logs_contain_no_secret_and_a_planted_one_is_detected(start: Start) -> None:
+    password = PLANTED_SECRETS["GitHub Token"]
     gateway = start(VALKEY_PASSWORD=password)
     await holds("it says that the store refuses the password", lambda: bool(gateway.lines))
     log = "".join(gateway.lines)
@@ -80,7 +89,9 @@ def layer(files: dict[str, str]) -> bytes:
 
 
 @secret
-def test_one_in_a_layer_is_found_though_the_next_deletes_it(kind: str, planted: str, tmp_path: Path) -> None:
+def test_a_secret_in_a_layer_is_detected_although_the_next_layer_deletes_it(
+    kind: str, planted: str, tmp_path: Path
+) -> None:
     archive = tmp_path / "image.tar"
     layers = [layer({"app/settings.py": f"a = 1\nkey = '{planted}'\n"}), layer({"app/.wh.settings.py": ""})]
     with tarfile.open(archive, "w") as tar:
@@ -95,7 +106,7 @@ def test_one_in_a_layer_is_found_though_the_next_deletes_it(kind: str, planted: 
 def test_a_layer_without_secrets_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = tmp_path / "image.tar"
     archive.write_bytes(
-        layer({"readme": "the key is in Secrets Manager", "library.so": "\0" + PLANTED["GitHub Token"]})
+        layer({"readme": "the key is in Secrets Manager", "library.so": "\0" + PLANTED_SECRETS["GitHub Token"]})
     )
     assert main([str(archive)]) == 0
     assert re.search("no secrets in .*image.tar", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""A valid deployment document, and edits of it that go through the loader."""
+"""Valid deployment documents, and functions that edit and load them."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-import blueprint
-from blueprint import Deployment
-from blueprint.file.source import Location
+import voice_blueprint
+from voice_blueprint import Deployment
+from voice_blueprint.file.source import Location
 
-DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
-"""The files that ship."""
+DEPLOYMENTS = Path(__file__).parents[2] / "tests/deployments"
+"""Folder of the tests' copies of the shipped deployment files."""
 
 ABSENT = object()
-"""As the new value of an edit: remove the key."""
+"""New value of an edit that removes the key."""
 
-MEASURED = '{calls: 1000, date: "2026-11-22", conditions: of the tests}'
+MEASURED_CALLS = '{calls: 1000, date: "2026-11-22", conditions: of the tests}'
 
 BASE = f"""\
 name: base
@@ -54,7 +54,7 @@ aws:
   vad:
     instance_type: c8g.12xlarge
     hosts_per_zone: {{min: 1, max: 10}}
-    huge_pages: {{size_mib: 2, count: 24576}}
+    huge_pages: {{size_mib: 2, count: 256}}
     ena_express: {{enabled: false, udp: false}}
     data_path: {{mode: af_xdp, mtu: 3498, rx_queues: 4, rx_ring_size: 256}}
     machine_image: ami-0123456789abcdef0
@@ -145,7 +145,7 @@ aws:
     throttle: {{requests_per_s: 100, burst: 200, requests_per_address_5_min: 10000}}
     caller_sessions: 10000
     caller_creations_per_s: 10
-    gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, measured: {MEASURED}}}
+    gateway: {{vcpu: 1, memory_gib: 2, tasks: {{min: 3, max: 6}}, measured: {MEASURED_CALLS}}}
     cross_zone: false
     token_ttl_s: 300
     idle_timeout_s: 60
@@ -154,7 +154,7 @@ aws:
     email: oncall@example.com
     log_retention_days: 30
 """
-"""Spells out every setting that a check can point at, and gives no check a reason to object."""
+"""Deployment on AWS that contains every setting that a check can refer to, and passes every check."""
 
 AZURE_BASE = f"""\
 name: azure-base
@@ -254,26 +254,26 @@ azure:
   model_agreements:
     - {{model: voxtral-4b-tts, reference: contract 2026-17 with the owner}}
 """
-"""The same for Azure."""
+"""Deployment on Azure with the same properties."""
 
 Edits = Mapping[str, object]
-"""New values by dotted place, such as ``{"aws.asr.0.engine": "vllm"}``."""
+"""New values by dotted location, such as ``{"aws.asr.0.engine": "vllm"}``."""
 
 
 class _PlainDumper(yaml.CSafeDumper):
-    """Writes equal values out instead of using aliases, which the loader refuses."""
+    """Writes equal values in full instead of as aliases, which the loader refuses."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  the signature is PyYAML's
         return True
 
 
 def location(place: str) -> Location:
-    """``aws.asr.0`` as the loader spells it."""
+    """Convert a dotted location such as ``aws.asr.0`` to a location of the loader."""
     return tuple(int(part) if part.isdecimal() else part for part in place.split("."))
 
 
-def parsed(content: str) -> Any:  # noqa: ANN401  whatever YAML can hold
-    """Read YAML with the C parser, which is eight times as fast."""
+def parse_yaml(content: str) -> Any:  # noqa: ANN401  whatever YAML can hold
+    """Parse YAML with the C parser, which is eight times as fast."""
     return yaml.load(content, Loader=yaml.CSafeLoader)
 
 
@@ -281,9 +281,9 @@ def text(document: object) -> str:
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
 
 
-def edited(edits: Edits, base: str = BASE) -> str:
-    """Return a base document's text with some values replaced, added or removed."""
-    document = parsed(base)
+def edit_document(edits: Edits, base: str = BASE) -> str:
+    """Return a base document's text with values replaced, added or removed."""
+    document = parse_yaml(base)
     for place, value in edits.items():
         *parents, last = location(place)
         at = document
@@ -296,7 +296,7 @@ def edited(edits: Edits, base: str = BASE) -> str:
         else:
             at[last] = copy.deepcopy(value)
     if any(place.startswith("images") for place in edits) and "image_signing" not in document:
-        # Tests give digests to production's shipped files; signatures have tests of their own.
+        # Tests add digests to the shipped production files; signatures are tested separately.
         accepted = [*document.get("accepted_checks", ()), {"id": "images-signed", "reason": "made up by a test"}]
         document["accepted_checks"] = accepted
     return text(document)
@@ -305,16 +305,16 @@ def edited(edits: Edits, base: str = BASE) -> str:
 def load_text(content: str, folder: Path) -> Deployment:
     file = folder / "deployment.yaml"
     file.write_text(content, encoding="utf-8")
-    return blueprint.load(file)
+    return voice_blueprint.load(file)
 
 
-def load_edited(edits: Edits, folder: Path) -> Deployment:
-    return load_text(edited(edits), folder)
+def load_with_edits(edits: Edits, folder: Path) -> Deployment:
+    return load_text(edit_document(edits), folder)
 
 
-def places(document: Any, at: Location = ()) -> Iterator[Location]:  # noqa: ANN401  whatever YAML can hold
+def setting_locations(document: Any, at: Location = ()) -> Iterator[Location]:  # noqa: ANN401  whatever YAML can hold
     """Yield the location of every value in a document, containers included."""
     keys = document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
     for key in keys:
         yield (*at, key)
-        yield from places(document[key], (*at, key))
+        yield from setting_locations(document[key], (*at, key))

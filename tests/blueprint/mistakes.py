@@ -1,10 +1,13 @@
-"""Mistakes that an operator can make in a deployment file, and the one problem that each has to become."""
+"""Mistakes in a deployment file, and the single problem that each must cause."""
 
 from typing import NamedTuple
 
 
 class Mistake(NamedTuple):
-    """``old`` becomes ``new`` in the base document; one problem, on the line of ``culprit``, says ``says``."""
+    """A replacement of ``old`` by ``new`` in the base document.
+
+    The single problem, on the line of ``culprit``, contains ``says``.
+    """
 
     old: str
     new: str
@@ -22,9 +25,9 @@ AGENTS = f"""\
 
 MISTAKES = {
     # Unknown keys, at every depth
-    "unknown key": Mistake("name: base", "name: base\nregoin: x", "regoin", ("`regoin` is no setting",)),
+    "unknown key": Mistake("name: base", "name: base\nregoin: x", "regoin", ("`regoin` is an unknown setting",)),
     "unknown key, misspelt": Mistake(
-        "  state:\n", "  stat:\n", "  stat:", ("`aws.stat` is no setting", "did you mean `state`?")
+        "  state:\n", "  stat:\n", "  stat:", ("`aws.stat` is an unknown setting", "did you mean `state`?")
     ),
     "unknown key, nested": Mistake(
         "nat_gateways: 3", "nat_gateway: 3", "nat_gateway",
@@ -43,24 +46,26 @@ MISTAKES = {
     ),
     "setting under its old name": Mistake(
         "{lower_bound: 5, adjustment: 2}", "{beyond: 5, adjustment: 2}", "beyond",
-        ("steps.1.beyond` is no setting; it is called `lower_bound` or `upper_bound` now",),
+        ("steps.1.beyond` is an unknown setting; it is called `lower_bound` or `upper_bound` now",),
     ),
     "required setting under its old name": Mistake(
         "{lower_bound: 5, adjustment: 2}", "{lower_bound: 5, change: 2}", "change",
-        ("steps.1.change` is no setting; it is called `adjustment` now",),
+        ("steps.1.change` is an unknown setting; it is called `adjustment` now",),
     ),
     "unknown key, in the purchase union": Mistake(
         "reservation_id:", "reservation:", "reservation:",
-        ("`aws.asr.1.purchase.reservation` is no setting", "did you mean `reservation_id`?"),
+        ("`aws.asr.1.purchase.reservation` is an unknown setting", "did you mean `reservation_id`?"),
     ),
     "key of another member of the purchase union": Mistake(
         "option: capacity-reservation", "option: spot", "reservation_id",
-        ("`aws.asr.1.purchase.reservation_id` is no setting",),
+        ("`aws.asr.1.purchase.reservation_id` is an unknown setting",),
     ),
     "unknown image": Mistake("  gateway: sha", "  gatewai: sha", "gatewai", ("`images.gatewai`", "'gateway'")),
     "null key": Mistake("name: base", "name: base\n? \n: 1", "? \n", ("a key must be a plain word",)),
     "list as key": Mistake("name: base", "name: base\n? [a]\n: 1", "? [a]", ("a key must be a plain word",)),
-    "merge key": Mistake("name: base", "name: base\n<<: {environment: staging}", "<<", ("`<<` is no setting",)),
+    "merge key": Mistake(
+        "name: base", "name: base\n<<: {environment: staging}", "<<", ("merge keys (`<<`) are not supported",)
+    ),
     # Agents
     "agents that cannot speak": Mistake(
         "  edge:\n", f"{AGENTS}    prompt: Be brief.\n  edge:\n", "agents:", ("aws.agents.speech", "missing")
@@ -72,7 +77,7 @@ MISTAKES = {
         "  edge:\n", f"{AGENTS}    prompt: Be brief.\n    speech: {ENDPOINT.replace('/v1', ':8000/v1')}\n  edge:\n",
         "speech:", ("aws.agents.speech.url",),
     ),
-    # Names that no catalogue has
+    # Names that are in no catalogue
     "instance type of the VAD fleet": Mistake(
         "c8g.12xlarge", "c8g.12xlarg", "c8g.12xlarg", ("EC2 instance type", "did you mean `c8g.12xlarge`?")
     ),
@@ -85,26 +90,26 @@ MISTAKES = {
     "cache node type": Mistake(
         "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
     ),
-    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in blueprint/catalog/",)),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in voice_blueprint/",)),
     # Wrong types
     "text for a number": Mistake(
-        "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "integer")
+        "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "whole number")
     ),
-    "number for text": Mistake("name: base", "name: 3", "name: 3", ("`name` is 3", "string", "put it in quotes")),
+    "number for text": Mistake("name: base", "name: 3", "name: 3", ("`name` is 3", "text", "put it in quotes")),
     "boolean for text": Mistake(
-        "reason: measured on 2026-10-01", "reason: yes", "reason", ("is true", "string", "put it in quotes")
+        "reason: measured on 2026-10-01", "reason: yes", "reason", ("is true", "text", "put it in quotes")
     ),
-    "boolean for a number": Mistake("rx_queues: 4", "rx_queues: true", "rx_queues", ("is true", "integer")),
-    "fraction for a whole number": Mistake("rx_queues: 4", "rx_queues: 4.0", "rx_queues", ("is 4.0", "integer")),
+    "boolean for a number": Mistake("rx_queues: 4", "rx_queues: true", "rx_queues", ("is true", "whole number")),
+    "fraction for a whole number": Mistake("rx_queues: 4", "rx_queues: 4.0", "rx_queues", ("is 4.0", "whole number")),
     "nothing for a number": Mistake("replicas: 1", "replicas:", "replicas", ("`aws.state.replicas` is null",)),
     "list for a mapping": Mistake(
-        "{size_mib: 2, count: 24576}", "[2, 24576]", "huge_pages", ("`aws.vad.huge_pages` is [2, 24576]", "object")
+        "{size_mib: 2, count: 256}", "[2, 256]", "huge_pages", ("is [2, 256]", "mapping of `size_mib`, `count`")
     ),
     "mapping for a list": Mistake(
-        "interface_endpoints: []", "interface_endpoints: {}", "interface_endpoints", ("is {}", "array")
+        "interface_endpoints: []", "interface_endpoints: {}", "interface_endpoints", ("is {}", "should be a list")
     ),
     "scalar in a list of mappings": Mistake(
-        "steps: [{adjustment: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "object")
+        "steps: [{adjustment: 2}]", "steps: [2]", "[2]", ("`aws.vad.scaling.0.steps.0` is 2", "mapping of `adjustment`")
     ),
     "account number without quotes": Mistake(
         '"123456789012"', "123456789012", "account", ("`aws.account` is 123456789012", "put it in quotes")
@@ -114,11 +119,31 @@ MISTAKES = {
     ),
     "account number in other digits": Mistake('"123456789012"', '"١٢٣٤٥٦٧٨٩٠١٢"', "account", ("`aws.account`",)),
     "long value": Mistake("name: base", f"name: {'x' * 200}", "name: xxx", ("x...: ", "at most 32")),
+    "unit in a number": Mistake(
+        "rx_queues: 4", "rx_queues: 4 queues", "rx_queues", ('is "4 queues": should be a whole number; write it alone',)
+    ),
+    "unit in a time": Mistake("period_s: 10\n", "period_s: 10s\n", "10s", ("should be a whole number of seconds",)),
+    "percent sign": Mistake("threshold: 80\n", "threshold: 80%\n", "80%", ("should be a number; write it alone",)),
+    "currency": Mistake("monthly_budget_usd: 100000", "monthly_budget_usd: $1,000", "$1,000", ("number of USD",)),
+    "word for a section": Mistake("{kind: iam}", "iam", "authorizer: iam", ("should be a mapping of `kind`,",)),
+    "kind under another name": Mistake(
+        "{kind: iam}", "{type: iam}", "type: iam", ("kind` is missing; add it: one of 'iam', 'jwt', 'api-key', 'none'",)
+    ),
+    "word for a list": Mistake(
+        "[us-east-1a, us-east-1b, us-east-1c]", "us-east-1a", "availability_zones: us", ("should be a list",)
+    ),
+    "quotes around a truth": Mistake(
+        "deletion_protection: true", "deletion_protection: 'yes'", "deletion_protection", ("should be true or false",)
+    ),
+    "range without a prefix": Mistake("10.40.0.0/16", "10.40.0.0", "cidr", ("prefix length, such as 10.40",)),
+    "range beyond bytes": Mistake("10.40.0.0/16", "10.400.0.0/16", "cidr", ("400", "such as 10.40.0.0/16")),
     # Values out of bounds
     "negative count": Mistake(
         "{min: 1, max: 10}", "{min: -1, max: 10}", "max: 10", ("`aws.vad.hosts_per_zone.min` is -1", "equal to 0")
     ),
-    "min above max": Mistake("{min: 4, max: 4}", "{min: 5, max: 4}", "max: 4", ("`aws.asr.0.hosts`", "min 5", "max 4")),
+    "min above max": Mistake(
+        "{min: 4, max: 4}", "{min: 5, max: 4}", "max: 4", ("`aws.asr.0.hosts.min`", "min 5", "max 4")
+    ),
     "choice": Mistake("size_mib: 2,", "size_mib: 4,", "size_mib", ("is 4", "2, 32 or 1024")),
     "enum": Mistake("hosts: {min: 4, max: 4}\n      engine: whisper", "hosts: {min: 4, max: 4}\n      engine: wisper",
                     "wisper", ("`aws.asr.0.engine`", "'whisper'")),
@@ -134,25 +159,32 @@ MISTAKES = {
     "range with host bits": Mistake("10.40.0.0/16", "10.40.0.1/16", "cidr", ("10.40.0.1/16", "write 10.40.0.0/16")),
     "range with a netmask": Mistake("10.40.0.0/16", "10.40.0.0/255.255.0.0", "cidr", ("write 10.40.0.0/16",)),
     "range that is none": Mistake("10.40.0.0/16", "everything", "cidr", ("'everything'",)),
-    "zone twice": Mistake("us-east-1b,", "us-east-1a,", "aws:", ("`aws`", "names a zone twice")),
-    "fleet twice": Mistake("name: p5-large", "name: p5", "aws:", ("`aws`", "fleet names must differ", "p5, p5")),
-    "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "aws:", ("'vad'",)),
+    "zone twice": Mistake("us-east-1b,", "us-east-1a,", "us-east-1a, us-east-1a",
+                         ("`aws.availability_zones.1`: us-east-1a is named twice",)),
+    "fleet twice": Mistake("name: p5-large", "name: p5", "- name: p5\n      instance_type: p5.48",
+                           ("`aws.asr.1.name`: p5 is the name of an earlier fleet", "take another")),
+    "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "name: vad",
+                                              ("`aws.asr.1.name`: vad is the name of", "the VAD fleet")),
     "a snapshot that goes with its store": Mistake(
         "snapshot_retention_days: 1", "restore_from: automatic.base-state-1", "restore_from",
-        ("automatic.base-state-1 goes with its store", "--take NAME --of automatic.base-state-1"),
+        ("automatic.base-state-1 is deleted with its store", "--take NAME --source-snapshot automatic.base-state-1"),
     ),
-    "gateways above zones": Mistake("nat_gateways: 3", "nat_gateways: 4", "aws:", ("nat_gateways 4", "3 availability")),
+    "gateways above zones": Mistake(
+        "nat_gateways: 3", "nat_gateways: 4", "nat_gateways: 4", ("nat_gateways 4", "3 availability")
+    ),
     "rule twice": Mistake(
-        "name: ring-low", "name: ring-high", "scaling:\n      - name", ("same name", "ring-high, ring-high")
+        "name: ring-low", "name: ring-high",
+        "- name: ring-high\n        metric: RxRingOccupancy\n        statistic: maximum\n        comparison: below",
+        ("`aws.vad.scaling.1.name`: ring-high is the name of an earlier rule",)
     ),
     "authorizer of another kind": Mistake(
         "{kind: iam}", "{kind: ima}", "kind: ima", ('`aws.edge.authorizer.kind` is "ima"', "'iam'")
     ),
     "key of another authorizer": Mistake(
         "{kind: iam}", "{kind: iam, issuer: https://a.example}", "kind: iam",
-        ("`aws.edge.authorizer.issuer` is no setting",),
+        ("`aws.edge.authorizer.issuer` is an unknown setting",),
     ),
-    "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway`", "no 3 vCPU")),
+    "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway.vcpu`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),
     "pages of every origin": Mistake(
@@ -167,7 +199,7 @@ MISTAKES = {
     ),
     # Missing
     "required key": Mistake("name: base\n", "", "environment: production", ("`name` is missing",)),
-    "required key, nested": Mistake("count: 24576", "", "size_mib", ("`aws.vad.huge_pages.count` is missing",)),
+    "required key, nested": Mistake("count: 256", "", "size_mib", ("`aws.vad.huge_pages.count` is missing",)),
     "required key, in a list": Mistake(
         "          statistic: average\n          comparison: below", "          comparison: below", "- name: idle",
         ("`aws.asr.1.scaling.1.statistic` is missing",),
@@ -184,7 +216,7 @@ MISTAKES = {
     "bad indentation": Mistake("  state:\n", "   state:\n", "   state:", ("is not valid YAML",)),
     "tab": Mistake("  region: us", "\tregion: us", "\tregion", ("is not valid YAML", "'\\t'")),
     "duplicate key": Mistake("environment: production", "environment: staging\nenvironment: production",
-                             "environment: production", ("`environment` stands twice",)),
+                             "environment: production", ("`environment` stands twice", "first in line 2")),
     "duplicate key, nested": Mistake("replicas: 1", "replicas: 2\n    replicas: 1", "replicas: 1",
                                      ("`replicas` stands twice",)),
     "alias": Mistake("name: base\nenvironment: production", "name: &n base\nenvironment: *n", "*n", ("aliases",)),
@@ -196,7 +228,7 @@ MISTAKES = {
     "negative infinite": Mistake("threshold: 80", "threshold: -.inf", ".inf", ("`-.inf` is out of range",)),
     "not a number": Mistake("threshold: 80", "threshold: .nan", ".nan", ("`.nan` is out of range",)),
     "overflowing": Mistake("threshold: 80", "threshold: 1.0e+400", "e+400", ("`1.0e+400` is out of range",)),
-    "whole number beyond floats": Mistake("count: 24576", f"count: 2{'0' * 400}", "count: 2", ("` is out of range",)),
+    "whole number beyond floats": Mistake("count: 256", f"count: 2{'0' * 400}", "count: 2", ("` is out of range",)),
     "number that is none": Mistake("threshold: 80", "threshold: !!int foo", "foo", ("`foo` is no YAML int",)),
     "empty number": Mistake("threshold: 80", 'threshold: !!float ""', "!!float", ("is no YAML float",)),
     "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("`foo` is no YAML bool",)),
@@ -210,6 +242,20 @@ MISTAKES = {
     "public key that is none": Mistake(
         "-----BEGIN PUBLIC KEY-----", "-----BEGIN-----", "public_key: |",
         ("`image_signing.public_key`", "is no public key in PEM", "`cosign public-key`"),
+    ),
+    "merge conflict": Mistake(
+        "name: base\n", "<<<<<<< HEAD\nname: base\n=======\nname: other\n>>>>>>> other\n", "<<<<<<<",
+        ("has a merge conflict of git; resolve it",),
+    ),
+    "no space behind a colon": Mistake(
+        "environment: production", "environment:production", "images:", ("a key has a space behind its colon",)
+    ),
+    "value with a colon": Mistake(
+        "reason: measured on 2026-10-01", "reason: seen: yes", "reason", ("a value with a colon is in quotes",)
+    ),
+    "braces of a template": Mistake("name: base", "name: {{ name }}", "{{ name }}", ("or `[` in quotes",)),
+    "list that is never closed": Mistake(
+        "[us-east-1a, us-east-1b, us-east-1c]", "[us-east-1a", "account: ", ("the `[` in line 20 opens it",)
     ),
     "two documents": Mistake("accepted_checks:", "--- # two\naccepted_checks:", "--- # two", ("a single document",)),
 }  # fmt: skip

@@ -1,9 +1,9 @@
-"""Alarm evaluation: every row that AWS documents, and what has to hold between the rows.
+"""Alarm evaluation: every row of AWS's documentation, and general properties.
 
-The tables stand in https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html;
+The tables are from https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html,
 transcribed from the guide's source, awsdocs/amazon-cloudwatch-user-guide, doc_source/AlarmThatSendsEmail.md at
-b35549706cab03cdcd0a8df9956a2381c0315642. ``0`` is a datapoint within the threshold, ``X`` a breaching one and
-``-`` a missing one, the newest on the right.
+b35549706cab03cdcd0a8df9956a2381c0315642. ``0`` is a datapoint within the threshold, ``X`` a breaching one and ``-`` a
+missing one, the newest on the right.
 """
 
 import itertools
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
-from blueprint.file.model.scaling import Comparison, MissingData
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from voice_blueprint.file.model.scaling import Comparison, MissingData
 
 OK, ALARM, INSUFFICIENT = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
 RETAIN = None
@@ -58,21 +58,21 @@ def points(row: str) -> list[float | None]:
 
 @pytest.mark.parametrize("current", AlarmState)
 @pytest.mark.parametrize(("breaching", "row", "missing_data", "state"), ROWS)
-def test_documented_row(
+def test_a_documented_row_is_reproduced(
     breaching: int, row: str, missing_data: MissingData, state: AlarmState | None, current: AlarmState
 ) -> None:
     expected = current if state is RETAIN else state
     assert evaluate(rule(breaching, 3, missing_data), points(row), current) is expected
 
 
-def test_both_documented_tables_are_whole() -> None:
+def test_both_documented_tables_are_complete() -> None:
     assert len(ROWS) == 2 * 5 * 4
     assert all(len(points(row)) == evaluation_range(rule(evaluated=3)) == 5 for _, row, _, _ in ROWS)
 
 
 @pytest.mark.parametrize("row", ["- - - - X", "- - - X -"])
 @pytest.mark.parametrize("current", [OK, INSUFFICIENT])
-def test_one_breaching_datapoint_after_silence_does_not_alarm_at_once(row: str, current: AlarmState) -> None:
+def test_one_breaching_datapoint_after_missing_data_does_not_alarm_immediately(row: str, current: AlarmState) -> None:
     # "Avoiding premature transitions to alarm state": the next datapoint may be within the threshold.
     assert evaluate(rule(3), points(row), current) is not ALARM
 
@@ -103,21 +103,21 @@ def test_fewer_periods_than_the_range_are_evaluated_like_missing_ones(missing_da
             assert evaluate(one, points(row), OK) is evaluate(one, padded, OK), row
 
 
-def every(marks: str, length: int) -> list[str]:
+def datapoint_sequences(marks: str, length: int) -> list[str]:
     return ["".join(row) for row in itertools.product(marks, repeat=length)]
 
 
 def silence_alone_can_alarm(missing_data: MissingData) -> bool:
-    """Whether fewer breaching datapoints than asked for, and silence, turn OK into ALARM."""
+    """Return whether missing data and fewer breaching datapoints than required turn OK into ALARM."""
     return any(
         evaluate(rule(breaching, 3, missing_data), points(row), OK) is ALARM
         for breaching in (2, 3)
-        for row in every("0X-", 5)
+        for row in datapoint_sequences("0X-", 5)
         if row.count("X") < breaching
     )
 
 
-def test_which_treatments_let_silence_alarm() -> None:
+def test_treatments_of_missing_data_that_can_alarm() -> None:
     # The check missing-data-is-safe refuses exactly these.
     assert {item for item in MissingData if silence_alone_can_alarm(item)} == {
         MissingData.BREACHING,
@@ -166,7 +166,7 @@ def test_breaching_is_the_strictest_treatment_and_not_breaching_the_mildest(
 
 
 @given(one=rules, row=st.text(alphabet="0X", min_size=5, max_size=8), current=states)
-def test_with_all_data_only_the_newest_periods_count(one: AlarmRule, row: str, current: AlarmState) -> None:
+def test_without_missing_data_only_the_newest_periods_count(one: AlarmRule, row: str, current: AlarmState) -> None:
     newest = row[-one.evaluation_periods :]
     expected = ALARM if newest.count("X") >= one.datapoints_to_alarm else OK
     for item in MissingData:
@@ -174,21 +174,21 @@ def test_with_all_data_only_the_newest_periods_count(one: AlarmRule, row: str, c
 
 
 @given(one=rules, row=rows)
-def test_only_ignore_and_missing_look_at_the_state_before(one: AlarmRule, row: str) -> None:
+def test_only_ignore_and_missing_depend_on_the_previous_state(one: AlarmRule, row: str) -> None:
     for item in (MissingData.BREACHING, MissingData.NOT_BREACHING):
         found = {evaluate(with_treatment(one, item), points(row), current) for current in AlarmState}
         assert len(found) == 1
 
 
 @given(one=rules, row=rows, current=states)
-def test_insufficient_data_needs_missing_data(one: AlarmRule, row: str, current: AlarmState) -> None:
+def test_insufficient_data_requires_missing_data(one: AlarmRule, row: str, current: AlarmState) -> None:
     if evaluate(one, points(row), current) is INSUFFICIENT:
         assert "-" in row or len(row) < one.evaluation_periods
         assert one.missing_data in {MissingData.MISSING, MissingData.IGNORE}
 
 
 @given(one=rules, row=rows, current=states)
-def test_below_mirrors_above(one: AlarmRule, row: str, current: AlarmState) -> None:
+def test_below_is_symmetric_to_above(one: AlarmRule, row: str, current: AlarmState) -> None:
     mirrored = rule(one.datapoints_to_alarm, one.evaluation_periods, one.missing_data, Comparison.BELOW, -one.threshold)
     values = [None if value is None else -value for value in points(row)]
     assert evaluate(mirrored, values, current) is evaluate(one, points(row), current)

@@ -1,13 +1,17 @@
-"""Alerts and dashboards follow the shape of the deployment."""
+"""Alerts and dashboards match the fleets and tiers of a deployment."""
+
+from typing import get_args
 
 import pytest
 
-from blueprint import Deployment
-from blueprint.aws.alerts import alerts
-from blueprint.aws.dashboards import dashboards
-from blueprint.aws.series import Series, of_fleet
-from blueprint.contract.metrics import METRICS, DropReason
 from tests.blueprint.documents import DEPLOYMENTS, load_text
+from tests.nonempty import nonempty
+from voice_blueprint import Deployment
+from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS, METRICS, DropReason
+from voice_blueprint.file.model.observability import LatencyBound, Objectives
+from voice_blueprint.observability.aws.alerts import alerts
+from voice_blueprint.observability.aws.dashboards import dashboards
+from voice_blueprint.observability.aws.series import Series, fleet_series
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def ids(deployment: Deployment) -> set[str]:
 
 def with_asr(deployment: Deployment, *fleets: str) -> Deployment:
     chosen = tuple(fleet for fleet in deployment.aws.asr if fleet.name in fleets)
-    return deployment.model_copy(update={"aws_half": deployment.aws.model_copy(update={"asr": chosen})})
+    return deployment.model_copy(update={"aws_section": deployment.aws.model_copy(update={"asr": chosen})})
 
 
 def test_alarm_names_differ(sandbox: Deployment) -> None:
@@ -30,47 +34,73 @@ def test_alarm_names_differ(sandbox: Deployment) -> None:
 
 
 def test_an_alert_reads_one_statistic(sandbox: Deployment) -> None:
-    for alert in alerts(sandbox):
-        assert len({series.statistic for series in alert.series}) == 1, alert.id
+    for alert in nonempty(alerts(sandbox)):
+        statistics = (
+            2 if alert.fold == "LATE" else 1
+        )  # the fraction of requests within the limit, and the number of requests
+        assert len({series.statistic for series in alert.series}) == statistics, alert.id
 
 
-def test_a_meaning_is_one_line_that_fits_an_alarms_description(sandbox: Deployment) -> None:
-    for alert in alerts(sandbox):
+def test_a_meaning_is_one_line_that_fits_an_alarm_description(sandbox: Deployment) -> None:
+    for alert in nonempty(alerts(sandbox)):
         assert alert.meaning.endswith(".")
         assert len(alert.meaning) < 300
 
 
-def test_accelerators_that_are_not_there_raise_no_alert(sandbox: Deployment) -> None:
+def test_missing_accelerator_kinds_have_no_alert(sandbox: Deployment) -> None:
     neuron, gpu = with_asr(sandbox, "inf2"), with_asr(sandbox, "p5")
     assert ids(sandbox) - ids(neuron) == {"gpu-saturated"}
     assert ids(sandbox) - ids(gpu) == {"neuron-exhausted"}
     assert "asr-slots-exhausted" not in ids(with_asr(sandbox))
 
 
-def test_silence_is_no_fault_of_a_fleet_that_may_have_no_hosts(sandbox: Deployment) -> None:
+def test_missing_data_of_a_fleet_that_may_be_empty_does_not_alert(sandbox: Deployment) -> None:
     silent = {alert.target for alert in alerts(sandbox) if alert.id == "telemetry-silent"}
     assert silent == {"vad", "inf2", "trn1", "p5", "gateway", "agent"}
     assert "telemetry-silent" not in ids(sandbox.model_copy(update={"images": {}}))
 
 
-def test_a_store_without_replicas_has_no_lag(sandbox: Deployment) -> None:
+def test_a_latency_alert_requires_several_late_requests(sandbox: Deployment) -> None:
+    (alert,) = (each for each in alerts(sandbox) if each.target == "transcript-1h")
+    assert alert.expression(["m0", "m1"]) == "IF(m1*(100-m0)/100>=5,100-m0,0)"
+    assert [alert.folded(values) for values in ((None, 8.0), (90.0, 40.0), (90.0, 50.0), (0.0, 5.0))] == [
+        None, 0.0, 10.0, 100.0,
+    ]  # fmt: skip
+
+
+def test_configured_objectives_determine_the_thresholds(sandbox: Deployment) -> None:
+    typed = Objectives(admitted_percent=99, final_within_ms=2000)
+    observability = sandbox.aws.observability.model_copy(update={"objectives": typed})
+    aws = sandbox.aws.model_copy(update={"observability": observability})
+    found = {each.target: each for each in alerts(sandbox.model_copy(update={"aws_section": aws})) if each.confirm_s}
+    assert [found[f"admission-{window}"].rule.threshold for window in ("1h", "6h", "1d")] == [14.4, 6, 3]
+    assert [found[f"admission-{window}"].callers_affected for window in ("1h", "6h", "1d")] == [True, True, False]
+    assert {each.statistic for each in found["transcript-1h"].series} == {"PR(:2000)", "SampleCount"}
+    assert found["turn-6h"].windows == {"long": 21_600, "short": 1_800}
+
+
+def test_latency_objectives_are_histogram_buckets() -> None:
+    assert set(get_args(LatencyBound)) <= set(LATENCY_BUCKETS_MS)
+
+
+def test_a_store_without_replicas_has_no_lag_alert(sandbox: Deployment) -> None:
     state = sandbox.aws.state.model_copy(update={"replicas": 0})
-    alone = sandbox.model_copy(update={"aws_half": sandbox.aws.model_copy(update={"state": state})})
+    alone = sandbox.model_copy(update={"aws_section": sandbox.aws.model_copy(update={"state": state})})
     assert ids(sandbox) - ids(alone) == {"valkey-replication-lag"}
 
 
-def test_every_reason_for_a_drop_is_drawn(sandbox: Deployment) -> None:
+def test_every_drop_reason_is_graphed(sandbox: Deployment) -> None:
     (drops,) = (
         panel for panel in dashboards(sandbox)[0].panels if panel.series and panel.series[0].metric.name == "RxDropped"
     )
     assert {series.dimensions["Reason"] for series in drops.series} == set(DropReason)
 
 
-def test_series_has_exactly_the_metrics_dimensions(sandbox: Deployment) -> None:
+def test_series_has_exactly_the_dimensions_of_its_metric(sandbox: Deployment) -> None:
     with pytest.raises(
         ValueError, match="RxDropped has the dimensions Deployment, Fleet, Reason, not Deployment, Fleet"
     ):
-        of_fleet(sandbox, "vad", "RxDropped", "Sum")
+        fleet_series(sandbox, "vad", "RxDropped", "Sum")
     metric = METRICS["GpuBusy"]
     with pytest.raises(ValueError, match="not none"):
         Series(metric, metric.namespace, {}, "Average", "")

@@ -1,10 +1,10 @@
-"""Auto Scaling's rules, against the examples of its user guide."""
+"""The model of Auto Scaling reproduces the examples of its user guide."""
 
 import pytest
 
-from blueprint.aws.alarms import AlarmState, evaluate
-from blueprint.aws.autoscaling import GroupSize, alarm_of, desired_after, step_adjustment
-from blueprint.file.model.scaling import Band, Comparison, MissingData, ScalingRule, Statistic, Step
+from voice_blueprint.aws.alarms import AlarmState, evaluate
+from voice_blueprint.aws.autoscaling import GroupSize, alarm_for, desired_after, step_adjustment
+from voice_blueprint.file.model.scaling import Band, Comparison, MissingData, ScalingRule, Statistic, Step
 
 
 def rule(comparison: Comparison, threshold: float, *steps: Step) -> ScalingRule:
@@ -26,7 +26,7 @@ HIGH = rule(Comparison.ABOVE, 80, Step(adjustment=1), Step(lower_bound=5, adjust
 LOW = rule(Comparison.BELOW, 20, Step(adjustment=1), Step(upper_bound=-10, adjustment=3))
 
 
-def test_bands_are_relative_to_the_threshold_and_leave_no_gap() -> None:
+def test_bands_are_relative_to_the_threshold_and_contiguous() -> None:
     assert HIGH.bands == (Band(0, 5, 1), Band(5, float("inf"), 3))
     assert LOW.bands == (Band(-10, 0, 1), Band(float("-inf"), -10, 3))
 
@@ -36,14 +36,14 @@ def test_a_value_on_the_other_side_changes_nothing() -> None:
     assert step_adjustment(LOW.bands, 1) == 0
 
 
-def test_the_alarm_is_the_rule_s() -> None:
-    alarm = alarm_of(HIGH)
+def test_the_alarm_matches_the_rule() -> None:
+    alarm = alarm_for(HIGH)
     assert evaluate(alarm, (None, None, 90, 70, 90), AlarmState.OK) is AlarmState.ALARM
     assert evaluate(alarm, (None, None, 70, 70, 90), AlarmState.OK) is AlarmState.OK
 
 
-def test_a_breach_that_lasts_while_hosts_warm_up_is_not_answered_twice() -> None:
-    # The guide's example: 10 hosts and one on its way; the same step adds none, the step of 3 adds 2.
+def test_a_breach_during_warm_up_does_not_scale_out_twice() -> None:
+    # The guide's example: 10 hosts and one starting; the same step adds none, the step of 3 adds 2.
     size = GroupSize(desired=11, minimum=10, maximum=20, in_service=10, warming=1)
     assert desired_after(size, 1) == 11
     assert desired_after(size, 3) == 13
@@ -56,5 +56,5 @@ def test_scale_in_waits_for_warm_up_and_counts_terminating_hosts() -> None:
 
 
 @pytest.mark.parametrize(("change", "desired"), [(9, 6), (-9, 2)])
-def test_bounds_hold(change: int, desired: int) -> None:
+def test_desired_hosts_stay_within_the_bounds(change: int, desired: int) -> None:
     assert desired_after(GroupSize(4, 2, 6, in_service=4), change) == desired

@@ -1,4 +1,4 @@
-"""The catalogue: every row loads, names a source, and agrees with the rows beside it."""
+"""The catalogue: every row is valid, has a source, and is consistent with similar rows."""
 
 import itertools
 import re
@@ -9,8 +9,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from blueprint import catalog
-from blueprint.catalog import CacheNodeType, InstanceType, Quota, Region, ServicePrice
+from tests.nonempty import nonempty
+from voice_blueprint import catalog
+from voice_blueprint.catalog import CacheNodeType, InstanceType, Quota, Region, ServicePrice
 
 TYPES = tuple(catalog.instance_types().values())
 NODES = tuple(catalog.cache_node_types().values())
@@ -27,7 +28,7 @@ ACCELERATOR_QUOTAS = {"neuron": {"inf", "trn"}, "gpu": {"p", "g-vt"}}
 
 
 def family(name: str) -> str:
-    """``cache.r7g`` of ``cache.r7g.large``, ``c8g`` of ``c8g.metal-24xl``."""
+    """Return ``cache.r7g`` for ``cache.r7g.large``, ``c8g`` for ``c8g.metal-24xl``."""
     return name.rpartition(".")[0]
 
 
@@ -39,10 +40,10 @@ def accelerators(row: InstanceType) -> int:
     return row.accelerator.count if row.accelerator else 0
 
 
-def sizes_of_one_family() -> list[tuple[InstanceType, InstanceType]]:
-    """Every (smaller, larger) pair by vCPU; metal apart, as its price and queues follow other rules.
+def size_pairs() -> list[tuple[InstanceType, InstanceType]]:
+    """Return every (smaller, larger) pair by vCPU, without metal, whose price and queues follow other rules.
 
-    A g type's 16xlarge has one GPU and its 12xlarge four: neither is the larger one.
+    The 16xlarge of a g type has one GPU and its 12xlarge four, so neither is larger.
     """
     return [
         (small, large)
@@ -54,12 +55,12 @@ def sizes_of_one_family() -> list[tuple[InstanceType, InstanceType]]:
     ]
 
 
-def in_regions(*names: str) -> set[str]:
+def regions_of_types(*names: str) -> set[str]:
     return set.intersection(*(set(catalog.instance_types()[name].regions) for name in names))
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_row_hides_another(file: str) -> None:
+def test_keys_of_rows_are_unique(file: str) -> None:
     key, load = FILES[file]
     text = resources.files(catalog).joinpath(file).read_text(encoding="utf-8")
     keys = [row[key] for row in yaml.safe_load(text)]
@@ -69,7 +70,7 @@ def test_no_row_hides_another(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_no_yaml_anchor_is_defined_twice(file: str) -> None:
-    # YAML allows it, and an alias then silently takes the later value.
+    # YAML allows duplicate anchors, and an alias silently refers to the later one.
     text = resources.files(catalog).joinpath(file).read_text(encoding="utf-8")
     anchors = [token.value for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken)]
     assert len(anchors) == len(set(anchors))
@@ -77,16 +78,16 @@ def test_no_yaml_anchor_is_defined_twice(file: str) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_row_names_its_source(file: str) -> None:
-    for key, row in FILES[file][1]().items():
+    for key, row in nonempty(FILES[file][1]().items()):
         assert len(row.source.split()) > 1 or "/" in row.source, key
 
 
-def test_rows_take_no_silent_conversion() -> None:
+def test_rows_reject_values_of_another_type() -> None:
     with pytest.raises(ValidationError):
         Region.model_validate({"name": 3, "ena_express_across_zones": "yes", "source": "x"})
 
 
-def test_every_asked_type_is_there() -> None:
+def test_every_used_type_exists() -> None:
     graviton = {
         "medium",
         "large",
@@ -104,17 +105,17 @@ def test_every_asked_type_is_there() -> None:
 
 
 @pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
-def test_type_refers_to_known_regions_and_its_family_quota(row: InstanceType) -> None:
+def test_instance_type_has_known_regions_and_the_quota_of_its_family(row: InstanceType) -> None:
     assert row.regions
     assert list(row.regions) == sorted(set(row.regions))
-    assert set(row.regions) <= set(catalog.regions()), "add the region to blueprint/catalog/regions.yaml"
+    assert set(row.regions) <= set(catalog.regions()), "add the region to voice_blueprint/catalog/regions.yaml"
     assert set(row.usd_per_hour) <= set(row.regions)
     letters = "".join(itertools.takewhile(str.isalpha, row.name))
     assert catalog.quotas()[row.quota_code].family == QUOTA_FAMILY[letters]
 
 
 @pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
-def test_type_agrees_with_itself(row: InstanceType) -> None:
+def test_instance_type_fields_are_consistent(row: InstanceType) -> None:
     assert (row.price_date is None) == (not row.usd_per_hour)
     assert all(usd > 0 for usd in row.usd_per_hour.values())
     assert row.network_burst_gbps is None or row.network_burst_gbps > row.network_gbps
@@ -123,7 +124,7 @@ def test_type_agrees_with_itself(row: InstanceType) -> None:
     assert row.ena_express_note is None or row.ena_express
     # Capacity Blocks sell accelerators only.
     assert row.accelerator or not row.capacity_blocks
-    # A g behind the generation is Graviton: c8g, c8gn, r8gd.
+    # A g after the generation means Graviton: c8g, c8gn, r8gd.
     assert (row.architecture == "arm64") == bool(re.match(r"[a-z]+\d+g", row.name))
 
 
@@ -143,7 +144,7 @@ def test_graviton4_compute_has_2_gib_per_vcpu() -> None:
             assert row.memory_gib == 2 * row.vcpus, row.name
 
 
-def test_larger_size_never_has_less() -> None:
+def test_a_larger_size_never_has_fewer_resources() -> None:
     def amounts(row: InstanceType) -> list[float]:
         burst = row.network_burst_gbps or row.network_gbps
         return [
@@ -151,18 +152,18 @@ def test_larger_size_never_has_less() -> None:
             *(row.ena_express, row.efa, row.instance_store_gb, row.instance_store_disks, accelerators(row)),
         ]
 
-    for small, large in sizes_of_one_family():
+    for small, large in nonempty(size_pairs()):
         for less, more in zip(amounts(small), amounts(large), strict=True):
             assert less <= more, (small.name, large.name)
 
 
 def test_price_grows_with_vcpus() -> None:
-    for small, large in sizes_of_one_family():
+    for small, large in nonempty(size_pairs()):
         for region in small.usd_per_hour.keys() & large.usd_per_hour.keys():
             assert small.usd_per_hour[region] < large.usd_per_hour[region], (small.name, large.name, region)
 
 
-def test_metal_has_what_the_virtual_size_has_and_costs_no_less() -> None:
+def test_metal_has_the_resources_of_the_virtual_size_and_costs_no_less() -> None:
     for name in ("c8g", "c8gn"):
         for size in ("24xl", "48xl"):
             metal = catalog.instance_types()[f"{name}.metal-{size}"]
@@ -173,7 +174,7 @@ def test_metal_has_what_the_virtual_size_has_and_costs_no_less() -> None:
 
 
 def test_the_four_original_types_share_three_regions() -> None:
-    shared = in_regions("c8g.4xlarge", "inf2.48xlarge", "trn1.2xlarge", "p5.4xlarge")
+    shared = regions_of_types("c8g.4xlarge", "inf2.48xlarge", "trn1.2xlarge", "p5.4xlarge")
     assert shared == {"us-east-1", "us-east-2", "us-west-2"}
 
 
@@ -187,7 +188,7 @@ def test_inferentia_and_trainium_have_no_ena_express_at_any_size() -> None:
     assert not any(row.ena_express for row in TYPES if row.accelerator and row.accelerator.kind == "neuron")
 
 
-def test_disputed_ena_express_is_noted() -> None:
+def test_uncertain_ena_express_support_is_noted() -> None:
     assert {row.name for row in TYPES if row.ena_express_note} == {
         "c8g.8xlarge",
         "c8gn.4xlarge",
@@ -195,7 +196,7 @@ def test_disputed_ena_express_is_noted() -> None:
     }
 
 
-def test_efa() -> None:
+def test_efa_support() -> None:
     assert not any(row.efa for row in TYPES if family(row.name) == "inf2")
     assert not catalog.instance_types()["trn1.2xlarge"].efa
     for row in TYPES:
@@ -203,14 +204,14 @@ def test_efa() -> None:
             assert row.efa == (row.vcpus >= {"c8g": 96, "c8gn": 64}[family(row.name)]), row.name
 
 
-def test_flexible_queues_are_on_c8gn_only() -> None:
+def test_only_c8gn_has_flexible_queues() -> None:
     queues = {row.name: (row.network_queues, row.network_queues_max) for row in TYPES}
     assert all(default == most for name, (default, most) in queues.items() if family(name) != "c8gn")
     assert queues["c8g.4xlarge"] == (8, 8)
     assert [queues[f"c8gn.{size}xlarge"] for size in (4, 8, 12)] == [(8, 16), (8, 32), (16, 64)]
 
 
-def test_p5_4xlarge() -> None:
+def test_p5_4xlarge_row() -> None:
     row = catalog.instance_types()["p5.4xlarge"]
     assert row.accelerator == catalog.Accelerator(kind="gpu", model="H100", count=1, memory_gib=80)
     assert (row.vcpus, row.memory_gib, row.network_gbps) == (16, 256, 100)
@@ -218,26 +219,28 @@ def test_p5_4xlarge() -> None:
     assert row.efa
 
 
-def test_inf2_48xlarge() -> None:
+def test_inf2_48xlarge_row() -> None:
     row = catalog.instance_types()["inf2.48xlarge"]
     assert row.accelerator
     assert (row.vcpus, row.memory_gib, row.instance_store_gb) == (192, 768, 0)
     assert row.accelerator.count * row.accelerator.memory_gib == 384
 
 
-def test_ena_express_stays_in_one_zone_in_three_regions() -> None:
+def test_ena_express_is_limited_to_one_zone_in_three_regions() -> None:
     inside = {name for name, row in catalog.regions().items() if not row.ena_express_across_zones}
     assert inside == {"sa-east-1", "me-south-1", "me-central-1"}
 
 
-def test_regions_are_those_of_the_instance_types() -> None:
+def test_regions_and_instance_types_refer_to_the_same_regions() -> None:
     offered = {region for row in TYPES for region in row.regions} | {"me-south-1"}
-    assert set(catalog.regions()) - offered == set(), "blueprint/catalog/instance_types.yaml has no type for these"
-    assert offered - set(catalog.regions()) == set(), "add these to blueprint/catalog/regions.yaml"
+    assert set(catalog.regions()) - offered == set(), (
+        "voice_blueprint/catalog/instance_types.yaml has no type for these"
+    )
+    assert offered - set(catalog.regions()) == set(), "add these to voice_blueprint/catalog/regions.yaml"
 
 
-def test_larger_cache_node_never_has_less_and_costs_more() -> None:
-    for small, large in itertools.pairwise(NODES):
+def test_a_larger_cache_node_costs_more_and_never_has_fewer_resources() -> None:
+    for small, large in nonempty(itertools.pairwise(NODES)):
         if family(small.name) == family(large.name):
             assert small.vcpus <= large.vcpus
             assert small.memory_gib < large.memory_gib
@@ -245,7 +248,7 @@ def test_larger_cache_node_never_has_less_and_costs_more() -> None:
                 assert small.usd_per_hour[region] < large.usd_per_hour[region]
 
 
-def test_cache_node_is_memory_optimised_where_it_says_so() -> None:
+def test_r_family_cache_nodes_have_the_most_memory() -> None:
     nodes = catalog.cache_node_types()
     assert {family(name) for name in nodes} == {"cache.t4g", "cache.m7g", "cache.r7g", "cache.r8g"}
     for size in ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge"):
@@ -256,7 +259,7 @@ def test_cache_node_is_memory_optimised_where_it_says_so() -> None:
 
 def test_service_prices_have_a_known_region_and_a_date() -> None:
     azure = {"global"}.union(*(row.regions for row in catalog.vm_sizes().values()), {"centralus"})
-    for row in catalog.service_prices().values():
+    for row in nonempty(catalog.service_prices().values()):
         assert row.region in ({"global", *catalog.regions()} if row.cloud == "aws" else azure)
         assert row.date[:4].isdigit()
         assert row.date[4] == "-"

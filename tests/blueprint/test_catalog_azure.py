@@ -1,4 +1,4 @@
-"""The catalogue of Azure and inference: rows agree with themselves and with each other."""
+"""The catalogue of Azure and inference: each row is consistent, and rows match each other."""
 
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -6,9 +6,10 @@ from importlib import resources
 import pytest
 import yaml
 
-from blueprint import catalog
-from blueprint.catalog import Gpu, ModelCard, VmSize
-from blueprint.catalog.inference import Architecture
+from tests.nonempty import nonempty
+from voice_blueprint import catalog
+from voice_blueprint.catalog import Gpu, ModelCard, VmSize
+from voice_blueprint.catalog.inference import Architecture
 
 SIZES = tuple(catalog.vm_sizes().values())
 Row = VmSize | Gpu | ModelCard
@@ -24,7 +25,7 @@ def names(rows: tuple[VmSize, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_row_hides_another_and_every_row_names_its_source(file: str) -> None:
+def test_keys_of_rows_are_unique_and_every_row_names_its_source(file: str) -> None:
     text = resources.files(catalog).joinpath(file).read_text(encoding="utf-8")
     assert [row["name"] for row in yaml.safe_load(text)] == list(FILES[file]())
     anchors = [token.value for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken)]
@@ -33,7 +34,7 @@ def test_no_row_hides_another_and_every_row_names_its_source(file: str) -> None:
         assert len(row.source.split()) > 3 or "/" in row.source, name
 
 
-def test_the_asked_rows_are_there() -> None:
+def test_the_requested_rows_exist() -> None:
     assert {
         "Standard_NC24ads_A100_v4",
         "Standard_NC48ads_A100_v4",
@@ -47,7 +48,7 @@ def test_the_asked_rows_are_there() -> None:
     assert {"A100-80", "H100", "H100-NVL", "H200", "A10", "A4500"} <= set(catalog.gpus())
 
 
-def test_every_gpu_that_a_machine_has_is_in_the_catalogue() -> None:
+def test_every_gpu_of_a_vm_size_is_in_the_catalogue() -> None:
     assert {size.gpu for size in SIZES if size.gpu} <= set(catalog.gpus())
     accelerators = [row.accelerator for row in catalog.instance_types().values()]
     models = {accelerator.model for accelerator in accelerators if accelerator and accelerator.kind == "gpu"}
@@ -55,7 +56,7 @@ def test_every_gpu_that_a_machine_has_is_in_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=names(SIZES))
-def test_topology_adds_up(size: VmSize) -> None:
+def test_topology_matches_the_vm_size(size: VmSize) -> None:
     assert (size.gpu is None) == (size.gpu_count == 0)
     if size.numa_nodes:
         assert sum(node.vcpus for node in size.numa_nodes) == size.vcpus
@@ -72,11 +73,11 @@ def test_topology_adds_up(size: VmSize) -> None:
 def test_nc96_has_a_gpu_for_each_numa_node_and_two_pairs() -> None:
     size = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
     assert [(node.vcpus, node.gpus) for node in size.numa_nodes] == [(24, (gpu,)) for gpu in range(4)]
-    assert [size.nvlink_domain_of(gpu) for gpu in range(4)] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert [size.nvlink_domain(gpu) for gpu in range(4)] == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=names(SIZES))
-def test_regions_and_prices_agree(size: VmSize) -> None:
+def test_regions_and_prices_match(size: VmSize) -> None:
     assert not set(size.usd_per_hour) & set(size.unpriced_regions)
     assert {"southcentralus", "westus3"} <= set(size.regions)
     assert all(price > 0 for price in size.usd_per_hour.values())
@@ -87,35 +88,35 @@ def test_only_infiniband_sizes_have_rdma() -> None:
     assert [size.name for size in SIZES if size.rdma] == ["Standard_ND96isr_H200_v5"]
 
 
-def test_prices_grow_with_the_size_and_are_no_windows_prices() -> None:
+def test_prices_grow_with_the_size_and_are_for_linux() -> None:
     # NC48 and NC96 are two and four NC24; Windows adds 0.046 USD for every vCPU.
     small, pair, large = (catalog.vm_sizes()[f"Standard_NC{n}ads_A100_v4"] for n in (24, 48, 96))
-    for region in small.regions:
+    for region in nonempty(small.regions):
         assert pair.usd_per_hour[region] == pytest.approx(2 * small.usd_per_hour[region], rel=0.001)
         assert large.usd_per_hour[region] == pytest.approx(4 * small.usd_per_hour[region], rel=0.001)
 
 
 @pytest.mark.parametrize("model", catalog.models().values(), ids=catalog.models())
-def test_model_shapes_agree(model: ModelCard) -> None:
+def test_model_shapes_are_consistent(model: ModelCard) -> None:
     assert model.attention_heads % model.kv_heads == 0
     assert (model.architecture is Architecture.ENCODER_DECODER) == (model.cross_attention_tokens > 0)
     assert model.bf16_only_gib < model.weights_gib / 2
 
 
-def test_only_the_speech_model_is_not_for_business() -> None:
+def test_only_the_speech_model_forbids_commercial_use() -> None:
     closed = [model for model in catalog.models().values() if not model.commercial_use]
     assert [(model.name, model.licence, model.served_by) for model in closed] == [
         ("voxtral-4b-tts", "CC-BY-NC-4.0", "vllm-omni")
     ]
 
 
-def test_gpus_report_less_than_the_number_on_the_box() -> None:
+def test_gpus_report_less_memory_than_advertised() -> None:
     boxes = {"A100-80": 80, "H100": 80, "H100-NVL": 94, "H200": 141, "L40S": 48, "L4": 24, "A10": 24, "A10G": 24,
              "A4500": 20}  # fmt: skip
-    for name, gpu in catalog.gpus().items():
+    for name, gpu in nonempty(catalog.gpus().items()):
         assert boxes[name] * 0.9 < gpu.memory_gib < boxes[name]
 
 
-def test_fp8_is_arithmetic_from_ada_on() -> None:
+def test_gpus_compute_in_fp8_since_ada() -> None:
     ada_and_newer = {"H100", "H100-NVL", "H200", "L40S", "L4"}
     assert {name for name, gpu in catalog.gpus().items() if gpu.computes_fp8} == ada_and_newer

@@ -1,4 +1,4 @@
-"""The contract: names that cannot collide, traffic that has a listener, access that ends where the need does."""
+"""The contract: names are unique, every flow has a listener, and permissions are minimal."""
 
 import ast
 import inspect
@@ -8,11 +8,10 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 
-from blueprint.contract import environment, metrics, network
-from blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES, CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
-from blueprint.contract.environment import (
+from voice_blueprint.contract import environment, metrics, network
+from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES, CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from voice_blueprint.contract.environment import (
     DEPLOYMENT,
-    ENVIRONMENT,
     FLEET,
     TOKEN_KEY,
     VALKEY_HOST,
@@ -23,8 +22,8 @@ from blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import (
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     EVENT_DIMENSION,
@@ -36,8 +35,9 @@ from blueprint.contract.metrics import (
     REASON_DIMENSION,
     Metric,
 )
-from blueprint.contract.network import ENA_EXPRESS_MTU, FLOWS, PUBLIC_TLS, RTP, VALKEY, XDP_MTU, Port, Tier
-from blueprint.contract.state import STATE_USERS, StateAccess
+from voice_blueprint.contract.network import ENA_EXPRESS_MTU, FLOWS, PUBLIC_TLS, RTP, VALKEY, XDP_MTU, Port, Tier
+from voice_blueprint.contract.state import STATE_USERS, StateAccess
+from voice_blueprint.environment import ENVIRONMENT
 
 PORTS = {name: value for name, value in vars(network).items() if isinstance(value, Port)}
 VARIABLES = {name: value for name, value in vars(environment).items() if isinstance(value, Variable)}
@@ -47,7 +47,7 @@ EACH_IMAGE = pytest.mark.parametrize("image", ENVIRONMENT)
 EACH_USER = pytest.mark.parametrize("user", STATE_USERS, ids=lambda user: user.tier)
 
 
-def repeated(items: Iterable[Hashable]) -> list[Hashable]:
+def duplicates(items: Iterable[Hashable]) -> list[Hashable]:
     return [item for item, count in Counter(items).items() if count > 1]
 
 
@@ -75,27 +75,27 @@ def test_chunk_datagram_is_3244_bytes_and_fits_every_data_path() -> None:
 
 
 @pytest.mark.parametrize("name", PORTS)
-def test_port_is_valid_and_says_what_it_is_for(name: str) -> None:
+def test_port_is_valid_and_described(name: str) -> None:
     port = PORTS[name]
     assert 1 <= port.number <= 65535
-    # Programs of ours run without privileges; 443 is a load balancer's or AWS's own.
+    # Our programs run without privileges; 443 belongs to a load balancer or AWS.
     assert port.number >= 1024 or port.number == 443
     assert port.protocol in {"tcp", "udp"}
     assert port.purpose
 
 
-def test_no_two_listeners_of_ours_share_a_port() -> None:
+def test_no_two_listeners_share_a_port() -> None:
     ours = [port for name, port in PORTS.items() if name not in {"PUBLIC_TLS", "AWS_API"}]
-    assert repeated(port.number for port in ours) == []
+    assert duplicates(port.number for port in ours) == []
 
 
 @pytest.mark.parametrize("tier", Tier)
 def test_no_two_services_of_a_tier_share_a_port(tier: Tier) -> None:
     ports = {flow.port for flow in FLOWS if flow.destination is tier}
-    assert repeated((port.number, port.protocol) for port in ports) == []
+    assert duplicates((port.number, port.protocol) for port in ports) == []
 
 
-def test_every_port_is_either_reachable_or_on_the_loopback() -> None:
+def test_every_port_is_either_reachable_or_bound_to_the_loopback() -> None:
     reachable = {flow.port for flow in FLOWS}
     assert {name for name, port in PORTS.items() if port not in reachable} == LOOPBACK
     assert all("loopback only" in PORTS[name].purpose for name in LOOPBACK)
@@ -104,13 +104,13 @@ def test_every_port_is_either_reachable_or_on_the_loopback() -> None:
 # --- Flows ------------------------------------------------------------------------------------------------
 
 
-def test_flows_are_listed_once_and_never_lead_back() -> None:
-    assert repeated((flow.source, flow.destination, flow.port) for flow in FLOWS) == []
+def test_flows_are_unique_and_acyclic() -> None:
+    assert duplicates((flow.source, flow.destination, flow.port) for flow in FLOWS) == []
     pairs = {(flow.source, flow.destination) for flow in FLOWS if flow.source is not flow.destination}
     assert not {(there, here) for here, there in pairs} & pairs
 
 
-def test_the_internet_reaches_the_public_load_balancers_and_nothing_else() -> None:
+def test_the_internet_reaches_only_the_public_load_balancers() -> None:
     doors = {Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER}
     assert {flow.destination for flow in FLOWS if flow.source is Tier.INTERNET} == doors
     assert {flow.port for flow in FLOWS if flow.source is Tier.INTERNET} == {PUBLIC_TLS, RTP}
@@ -122,18 +122,18 @@ def test_only_the_state_port_of_the_state_store_is_open_and_only_to_hosts_gatewa
     assert {flow.source for flow in flows} == {Tier.AGENT, Tier.GATEWAY, Tier.VAD, Tier.ASR}
 
 
-def test_stores_and_aws_open_no_connection() -> None:
+def test_stores_and_aws_services_open_no_connection() -> None:
     assert not {flow.source for flow in FLOWS} & {Tier.STATE, Tier.AWS}
 
 
-def test_every_user_of_the_state_store_is_let_through_and_the_other_way_round() -> None:
+def test_users_of_the_state_store_match_its_rules() -> None:
     assert {user.tier for user in STATE_USERS} == {flow.source for flow in FLOWS if flow.destination is Tier.STATE}
 
 
 # --- Metrics ----------------------------------------------------------------------------------------------
 
 
-def test_no_metric_hides_another() -> None:
+def test_metric_names_are_unique() -> None:
     calls = [
         node.args[0].value
         for node in ast.walk(ast.parse(inspect.getsource(metrics)))
@@ -142,14 +142,14 @@ def test_no_metric_hides_another() -> None:
         and node.func.id == "Metric"
         and isinstance(node.args[0], ast.Constant)
     ]
-    assert repeated(calls) == []
+    assert duplicates(calls) == []
     assert calls == list(METRICS)
 
 
 @EACH_METRIC
-def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> None:
+def test_metric_has_a_publisher_on_each_of_its_tiers(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
-    # Gateway and agents measure themselves; every host has a telemetry container.
+    # Gateway and agents publish their own metrics; every host has a telemetry container.
     by_tier = {
         Tier.GATEWAY: Image.GATEWAY,
         Tier.AGENT: Image.AGENT,
@@ -161,29 +161,29 @@ def test_metric_has_a_publisher_on_every_tier_that_it_is_for(metric: Metric) -> 
 
 
 @EACH_METRIC
-def test_publisher_knows_the_value_of_every_dimension(metric: Metric) -> None:
+def test_publisher_has_the_value_of_every_dimension(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
     known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
     assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
     of_one = {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION, ALLOWANCE_DIMENSION, LOSS_DIMENSION}
     assert set(metric.dimensions[2:]) <= of_one
-    assert repeated(metric.dimensions) == []
+    assert duplicates(metric.dimensions) == []
 
 
 @EACH_METRIC
-def test_metric_is_named_and_explained(metric: Metric) -> None:
+def test_metric_has_a_valid_name_and_a_description(metric: Metric) -> None:
     assert re.fullmatch(r"([A-Z][a-z0-9]+)+", metric.name)
     assert metric.meaning.endswith(".")
     assert metric.load in {None, "rises", "falls"}
 
 
-def test_every_tier_of_ours_has_a_metric_to_scale_on() -> None:
-    loads = [m for m in METRICS.values() if m.load and m.is_of_whole_fleet]
+def test_every_tier_has_a_scaling_metric() -> None:
+    loads = [m for m in METRICS.values() if m.load and m.is_fleet_wide]
     assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY, Tier.AGENT}
 
 
-def test_namespace_is_not_one_of_aws() -> None:
+def test_namespace_is_not_an_aws_namespace() -> None:
     assert re.fullmatch(r"[A-Za-z][\w.-]*", NAMESPACE)
     assert not NAMESPACE.startswith("AWS")
 
@@ -194,12 +194,12 @@ def test_namespace_is_not_one_of_aws() -> None:
 @EACH_IMAGE
 def test_environment_of_an_image_has_unique_prefixed_names(image: Image) -> None:
     names = [variable.name for variable in ENVIRONMENT[image]]
-    assert repeated(names) == []
+    assert duplicates(names) == []
     assert all(re.fullmatch(r"VOICE(_[A-Z0-9]+)+", name) for name in names)
 
 
-def test_every_variable_has_one_constant_a_meaning_and_a_reader() -> None:
-    assert repeated(variable.name for variable in VARIABLES.values()) == []
+def test_every_variable_has_one_constant_a_description_and_a_reader() -> None:
+    assert duplicates(variable.name for variable in VARIABLES.values()) == []
     for constant, variable in VARIABLES.items():
         assert variable.name == f"VOICE_{constant}"
         assert variable.meaning
@@ -207,7 +207,7 @@ def test_every_variable_has_one_constant_a_meaning_and_a_reader() -> None:
 
 
 @EACH_IMAGE
-def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_host_and_password(image: Image) -> None:
+def test_an_image_that_uses_the_state_store_gets_its_variables_with_one_host_and_password(image: Image) -> None:
     variables = set(ENVIRONMENT[image])
     login = {VALKEY_PORT, VALKEY_USER}
     assert not variables & login or login <= variables
@@ -215,8 +215,9 @@ def test_an_image_that_uses_the_state_store_gets_all_it_needs_and_one_host_and_p
         assert len(variables & ways) == (1 if variables & login else 0)
 
 
-def test_secrets_are_given_as_values_only_where_the_launcher_injects_them() -> None:
-    # Gateway and agent are told by ECS or Kubernetes; EC2 user data is readable by whoever may describe the instance.
+def test_secrets_are_passed_as_values_only_if_the_launcher_injects_them() -> None:
+    # ECS or Kubernetes sets them for gateway and agent; EC2 user data is readable by everyone who may describe the
+    # instance.
     secrets = {VALKEY_PASSWORD, TOKEN_KEY}
     assert {image for image, variables in ENVIRONMENT.items() if secrets & set(variables)} == {
         Image.AGENT, Image.GATEWAY
@@ -230,22 +231,31 @@ def test_image_name_can_be_a_repository_and_a_folder(image: Image) -> None:
 
 # --- Access to the state store ----------------------------------------------------------------------------
 
-NEEDS = {
-    Tier.GATEWAY: {"session:*": "RW", "file:*": "RW", "transcript:*": "R", "host:*": "R"},
-    Tier.AGENT: {"conversation:*": "RW", "host:agent*": "RW"},
-    Tier.VAD: {"session:*": "RW", "host:*": "RW"},
-    Tier.ASR: {"session:*": "RW", "file:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:*": "RW"},
-}
+REQUIRED_KEYS = {
+    Tier.GATEWAY: {
+        "session:*": "RW", "srtp:*": "RW", "shipped:*": "R", "transcribed:*": "RW", "file:*": "RW", "transcript:*": "R",
+        "host:*": "R", "usage:*": "R",
+    },
+    Tier.AGENT: {"conversation:*": "RW", "usage:*": "RW", "host:agent*": "RW"},
+    Tier.VAD: {
+        "session:[0-9]*": "R", "srtp:[0-9]*": "R", "shipped:[0-9]*": "RW", "host:vad*": "RW", "host:asr": "RW",
+        "host:asr:*": "R",
+    },
+    Tier.ASR: {
+        "session:[0-9]*": "R", "shipped:[0-9]*": "R", "transcribed:[0-9]*": "RW", "lease:[0-9]*": "RW", "held:*": "RW",
+        "file:*": "RW", "transcript:*": "RW", "audio:*": "RW", "host:asr*": "RW",
+    },
+}  # fmt: skip
 ALLOWED_CATEGORIES = {"connection", "read", "write", "stream", "hash", "keyspace", "transaction"}
 
 
-def rules_of(user: StateAccess) -> list[str]:
+def acl_rules(user: StateAccess) -> list[str]:
     return user.acl.split()
 
 
-def keys_of(user: StateAccess) -> dict[str, str]:
+def key_permissions(user: StateAccess) -> dict[str, str]:
     found: dict[str, str] = {}
-    for rule in rules_of(user):
+    for rule in acl_rules(user):
         if match := re.fullmatch(r"(?:%(?P<mode>R|W|RW))?~(?P<keys>\S+)", rule):
             assert match["keys"] not in found
             found[match["keys"]] = match["mode"] or "RW"
@@ -254,34 +264,35 @@ def keys_of(user: StateAccess) -> dict[str, str]:
 
 @EACH_USER
 def test_every_rule_of_an_acl_is_understood(user: StateAccess) -> None:
-    grammar = r"on|resetkeys|resetchannels|(%(R|W|RW))?~[a-z]+:[a-z]*\*|[+-]@[a-z]+"
-    assert [rule for rule in rules_of(user) if not re.fullmatch(grammar, rule)] == []
-    assert repeated(rules_of(user)) == []
+    grammar = r"on|resetkeys|resetchannels|(%(R|W|RW))?~[a-z]+:([a-z]*:?\*|[a-z]+|\[0-9\]\*)|[+-]@[a-z]+|-[a-z]+"
+    assert [rule for rule in acl_rules(user) if not re.fullmatch(grammar, rule)] == []
+    assert duplicates(acl_rules(user)) == []
 
 
 @EACH_USER
-def test_user_touches_only_the_keys_that_it_needs(user: StateAccess) -> None:
-    assert keys_of(user) == NEEDS[user.tier]
-    # Rules apply from left to right: what was there before is dropped first.
-    rules = rules_of(user)
+def test_user_can_only_access_the_keys_that_it_needs(user: StateAccess) -> None:
+    assert key_permissions(user) == REQUIRED_KEYS[user.tier]
+    # Rules apply from left to right: the first one resets earlier ones.
+    rules = acl_rules(user)
     assert all(rules.index("resetkeys") < position for position, rule in enumerate(rules) if "~" in rule)
     assert not {"allkeys", "~*", "allchannels", "&*"} & set(rules)
 
 
 @EACH_USER
 def test_user_has_no_dangerous_commands(user: StateAccess) -> None:
-    commands = [rule for rule in rules_of(user) if rule[0] in "+-"]
+    commands = [rule for rule in acl_rules(user) if rule[0] in "+-"]
     assert commands[0] == "-@all"
-    assert commands[-1] == "-@dangerous"  # last, so that no category brings one back
+    # The last rules, since a later category could allow them again; commands that list keys are not in @dangerous.
+    assert commands[-3:] == ["-@dangerous", "-scan", "-randomkey"]
     assert {rule.removeprefix("+@") for rule in commands if rule.startswith("+")} <= ALLOWED_CATEGORIES
 
 
 @EACH_USER
-def test_user_is_on_and_needs_its_password(user: StateAccess) -> None:
-    assert rules_of(user)[0] == "on"
-    assert "nopass" not in rules_of(user)
-    assert "resetchannels" in rules_of(user)
+def test_user_is_enabled_and_requires_its_password(user: StateAccess) -> None:
+    assert acl_rules(user)[0] == "on"
+    assert "nopass" not in acl_rules(user)
+    assert "resetchannels" in acl_rules(user)
 
 
-def test_one_user_a_tier() -> None:
-    assert repeated(user.tier for user in STATE_USERS) == []
+def test_each_tier_has_one_user() -> None:
+    assert duplicates(user.tier for user in STATE_USERS) == []

@@ -1,22 +1,36 @@
-"""Reading a deployment file: every mistake is one problem with its line, and nothing else ever escapes."""
+"""Loading of deployment files: every mistake is reported as one problem with its line, without other exceptions."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-import blueprint
-from blueprint import DeploymentFileError, Problem, checks
-from blueprint.base import Model
-from blueprint.file.model.deployment import Deployment
-from tests.blueprint.documents import BASE, DEPLOYMENTS, load_edited, load_text, location, parsed, places, text
+import voice_blueprint
+from tests.blueprint.documents import (
+    AZURE_BASE,
+    BASE,
+    DEPLOYMENTS,
+    edit_document,
+    load_text,
+    load_with_edits,
+    location,
+    parse_yaml,
+    setting_locations,
+    text,
+)
 from tests.blueprint.mistakes import MISTAKES, Mistake
+from voice_blueprint import DeploymentFileError, Problem, checks
+from voice_blueprint.base import Model
+from voice_blueprint.file.messages import MAX_MISTAKES
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.suggestion import suggestion
 
-SHIPPED = sorted(DEPLOYMENTS.glob("*.yaml"))
+SHIPPED_FILES = sorted(DEPLOYMENTS.glob("*.yaml"))
 FUZZ = settings(
     max_examples=60,
     deadline=None,
@@ -24,37 +38,37 @@ FUZZ = settings(
 )
 
 
-def problems_of(content: str | bytes, folder: Path) -> tuple[Problem, ...]:
+def problems_in(content: str | bytes, folder: Path) -> tuple[Problem, ...]:
     file = folder / "deployment.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DeploymentFileError) as caught:
-        blueprint.load(file)
+        voice_blueprint.load(file)
     assert all(problem.file == file for problem in caught.value.problems)
     assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
     return caught.value.problems
 
 
-def line_of(content: str, culprit: str) -> int:
-    """The line on which ``culprit`` starts, which stands in the text once."""
+def line_number(content: str, culprit: str) -> int:
+    """Return the line on which ``culprit``, which occurs once, starts."""
     assert content.count(culprit) == 1, culprit
     return content.count("\n", 0, content.index(culprit)) + 1
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
-def test_each_mistake_is_one_problem_on_its_line(mistake: Mistake, tmp_path: Path) -> None:
+def test_each_mistake_is_reported_as_one_problem_with_its_line(mistake: Mistake, tmp_path: Path) -> None:
     assert BASE.count(mistake.old) >= 1
     content = BASE.replace(mistake.old, mistake.new, 1)
-    problems = problems_of(content, tmp_path)
+    problems = problems_in(content, tmp_path)
     assert len(problems) == 1, problems
     for words in mistake.says:
         assert words in problems[0].message
-    assert problems[0].line == line_of(content, mistake.culprit)
+    assert problems[0].line == line_number(content, mistake.culprit)
     assert "\n" not in str(problems[0])
     assert len(problems[0].message) < 300
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "says"),
+    ("content", "line", "message"),
     [
         ("", None, "is empty or no mapping"),
         ("# only\n# comments\n", None, "is empty or no mapping"),
@@ -65,23 +79,74 @@ def test_each_mistake_is_one_problem_on_its_line(mistake: Mistake, tmp_path: Pat
     ],
     ids=["empty", "comments", "scalar", "list", "bytes", "utf-16"],
 )
-def test_what_is_no_document_is_one_problem(content: str | bytes, line: int | None, says: str, tmp_path: Path) -> None:
-    (problem,) = problems_of(content, tmp_path)
+def test_an_invalid_document_is_reported_as_one_problem(
+    content: str | bytes, line: int | None, message: str, tmp_path: Path
+) -> None:
+    (problem,) = problems_in(content, tmp_path)
     assert problem.line == line
-    assert says in problem.message
+    assert message in problem.message
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [("absent.yaml", "does not exist"), (".", "is a directory"), ("file/below.yaml", "cannot be read")],
 )
-def test_what_is_no_file_is_one_problem(name: str, says: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_one_problem(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeploymentFileError) as caught:
-        blueprint.load(tmp_path / name)
+        voice_blueprint.load(tmp_path / name)
     (problem,) = caught.value.problems
     assert (problem.file, problem.line) == (tmp_path / name, None)
-    assert says in problem.message
+    assert message in problem.message
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(DeploymentFileError, match="is a pipe or a device"):
+            voice_blueprint.load(file)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(BASE + "# " + "x" * 1_000_000 + "\n")
+    with pytest.raises(DeploymentFileError, match=r"has 1\.0 MB, and a deployment file at most 1 MB"):
+        voice_blueprint.load(file)
+    file.write_text(BASE + "# " + "x" * 900_000 + "\n")
+    assert voice_blueprint.load(file).name
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_quote_that_is_never_closed_is_reported_where_it_opens(quote: str, tmp_path: Path) -> None:
+    (problem,) = problems_in(f"name: base\nenvironment: {quote}production\nload:\n  calls: 1\n", tmp_path)
+    assert problem.line == 2
+    assert "the quote that opens here is never closed" in problem.message
+
+
+def test_the_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
+    problems = problems_in("".join(f"setting{index}: 1\n" for index in range(5_000)), tmp_path)
+    assert len(problems) == MAX_MISTAKES + 1
+    assert problems[-1].message == "and 4,952 more problems; is it a deployment file?"
+
+
+def test_a_merge_key_is_reported(tmp_path: Path) -> None:
+    (problem,) = problems_in(BASE + "<<: {name: other}\n", tmp_path)
+    assert "merge keys (`<<`) are not supported" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("m7i.xlarge", None),
+        ("us-east-1", None),
+        ("C8G.12xLarge", "c8g.12xlarge"),
+        ("c8q.12xlarge", "c8g.12xlarge"),
+        ("p5.49xlarge", "p5.48xlarge"),
+    ],
+)
+def test_a_suggestion_has_the_same_instance_family(word: str, meant: str | None) -> None:
+    known = ["c8g.xlarge", "c8g.12xlarge", "inf2.xlarge", "p5.48xlarge", "g6e.xlarge"]
+    assert suggestion(word, known) == (f"; did you mean `{meant}`?" if meant else "")
 
 
 def test_all_mistakes_are_reported_in_file_order(tmp_path: Path) -> None:
@@ -92,33 +157,33 @@ def test_all_mistakes_are_reported_in_file_order(tmp_path: Path) -> None:
         .replace("rx_queues: 4", 'rx_queues: "4"')
         .replace("option: capacity-reservation", "option: reserved")
     )
-    problems = problems_of(content, tmp_path)
+    problems = problems_in(content, tmp_path)
     culprits = ("environment: prod", "cdir", "replicas", "rx_queues", "reserved")
-    assert [problem.line for problem in problems] == [line_of(content, culprit) for culprit in culprits]
+    assert [problem.line for problem in problems] == [line_number(content, culprit) for culprit in culprits]
 
 
 def test_all_unknown_names_are_reported_in_file_order(tmp_path: Path) -> None:
     content = BASE.replace("region: us-east-1\n", "region: moon-1\n").replace("c8g.12", "c8q.12")
     content = content.replace("cache.r7g.large", "cache.r7q.large").replace("p5.48xlarge", "p5.49xlarge")
-    problems = problems_of(content, tmp_path)
+    problems = problems_in(content, tmp_path)
     culprits = ("moon-1", "cache.r7q.large", "c8q.12", "p5.49xlarge")
-    assert [problem.line for problem in problems] == [line_of(content, culprit) for culprit in culprits]
+    assert [problem.line for problem in problems] == [line_number(content, culprit) for culprit in culprits]
 
 
-def test_a_problem_reads_like_a_compiler_message() -> None:
+def test_a_problem_is_formatted_like_a_compiler_message() -> None:
     assert str(Problem(Path("a.yaml"), 3, "is wrong")) == "a.yaml:3: is wrong"
     assert str(Problem(Path("a.yaml"), None, "is wrong")) == "a.yaml: is wrong"
 
 
-@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
-def test_shipped_file_loads_under_its_own_name(file: Path) -> None:
-    deployment = blueprint.load(str(file))
+@pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: file.stem)
+def test_the_name_of_a_shipped_file_matches_its_deployment(file: Path) -> None:
+    deployment = voice_blueprint.load(str(file))
     assert deployment.name == file.stem
     assert deployment.source.file == file
 
 
 def test_there_are_shipped_files() -> None:
-    assert {file.stem for file in SHIPPED} >= {"sandbox", "seed", "production-us-east-1"}
+    assert {file.stem for file in SHIPPED_FILES} >= {"sandbox", "seed", "production-us-east-1"}
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\n"])
@@ -126,18 +191,18 @@ def test_there_are_shipped_files() -> None:
 def test_line_endings_and_a_byte_order_mark_do_not_matter(start: str, ending: str, tmp_path: Path) -> None:
     file = tmp_path / "deployment.yaml"
     file.write_bytes((start + BASE).replace("\n", ending).encode())
-    assert blueprint.load(file).model_dump() == load_text(BASE, tmp_path).model_dump()
+    assert voice_blueprint.load(file).model_dump() == load_text(BASE, tmp_path).model_dump()
 
 
-def test_every_value_of_the_file_has_its_line(tmp_path: Path) -> None:
+def test_every_value_of_the_file_has_a_line_number(tmp_path: Path) -> None:
     source = load_text(BASE, tmp_path).source
     rows = BASE.splitlines()
-    for place in places(parsed(BASE)):
+    for place in setting_locations(parse_yaml(BASE)):
         line = source.line(place)
         assert line
         key = place[-1] if isinstance(place[-1], str) else place[-2]
         assert str(key) in rows[line - 1] or rows[line - 1].lstrip().startswith("- "), place
-    assert source.line(location("aws.vad.drain_timeout_s")) == line_of(BASE, "  vad:")
+    assert source.line(location("aws.vad.drain_timeout_s")) == line_number(BASE, "  vad:")
     assert source.line(("nowhere",)) == 1
 
 
@@ -162,14 +227,14 @@ def test_lists_of_the_file_become_tuples(tmp_path: Path) -> None:
         assert isinstance(value, tuple)
 
 
-def test_only_values_decide_what_is_loaded(tmp_path: Path) -> None:
+def test_formatting_does_not_affect_the_loaded_deployment(tmp_path: Path) -> None:
     first = load_text(BASE, tmp_path)
-    assert load_text(text(parsed(BASE)), tmp_path).model_dump() == first.model_dump()
+    assert load_text(text(parse_yaml(BASE)), tmp_path).model_dump() == first.model_dump()
     assert Deployment.model_validate_json(first.model_dump_json()).model_dump() == first.model_dump()
-    assert load_edited({"aws.vad.huge_pages.count": 1}, tmp_path).model_dump() != first.model_dump()
+    assert load_with_edits({"aws.vad.huge_pages.count": 1}, tmp_path).model_dump() != first.model_dump()
 
 
-def explained(error: DeploymentFileError, content: str) -> bool:
+def is_explained(error: DeploymentFileError, content: str) -> bool:
     # YAML breaks lines at a carriage return too; splitlines() at those and a few more.
     lines = range(1, len(content.splitlines()) + 2)
     return bool(error.problems) and all(
@@ -181,7 +246,7 @@ def assert_loads_or_explains(content: str, folder: Path) -> None:
     try:
         deployment = load_text(content, folder)
     except DeploymentFileError as error:
-        if not explained(error, content):
+        if not is_explained(error, content):
             pytest.fail(str(error))
     else:
         assert all(finding.violation.message for finding in checks.run(deployment))
@@ -201,10 +266,10 @@ VALUES = st.one_of(
 
 @FUZZ
 @given(data=st.data())
-def test_mutated_documents_load_or_are_explained(data: st.DataObject, tmp_path: Path) -> None:
-    document = parsed(BASE)
+def test_mutated_documents_load_or_are_rejected_with_a_problem(data: st.DataObject, tmp_path: Path) -> None:
+    document = parse_yaml(BASE)
     for _ in range(data.draw(st.integers(1, 3))):
-        *parents, last = data.draw(st.sampled_from(list(places(document))))
+        *parents, last = data.draw(st.sampled_from(list(setting_locations(document))))
         at: Any = document
         for part in parents:
             at = at[part]
@@ -231,7 +296,7 @@ YAML_MARKS = "\n\t :-[]{}!&*#?|>'\"%@`\\,~=<0.x\0"
     length=st.integers(0, 20),
     insert=st.text(alphabet=st.sampled_from(YAML_MARKS) | st.characters(codec="utf-8"), max_size=8),
 )
-def test_mutated_text_loads_or_is_explained(start: int, length: int, insert: str, tmp_path: Path) -> None:
+def test_mutated_text_loads_or_is_rejected_with_a_problem(start: int, length: int, insert: str, tmp_path: Path) -> None:
     content = BASE[:start] + insert + BASE[start + length :]
     assert_loads_or_explains(content, tmp_path)
 
@@ -244,5 +309,160 @@ def test_mutated_text_loads_or_is_explained(start: int, length: int, insert: str
         max_leaves=15,
     )
 )
-def test_any_json_document_is_explained(document: object, tmp_path: Path) -> None:
-    assert problems_of(json.dumps(document), tmp_path)
+def test_any_json_document_is_rejected_with_a_problem(document: object, tmp_path: Path) -> None:
+    assert problems_in(json.dumps(document), tmp_path)
+
+
+def _texts(schema: object) -> list[dict[str, Any]]:
+    """Return every part of a schema that is a string with a pattern."""
+    if isinstance(schema, list):
+        return [found for each in schema for found in _texts(each)]
+    if not isinstance(schema, dict):
+        return []
+    return [*([schema] if "pattern" in schema else []), *_texts(list(schema.values()))]
+
+
+ODD_CHARACTERS = ("ü", "💥", "\x92", "\u202e", "\u200b", " ", "\u0663", "\n", '"', "<x>", "\\", "ü 💥\x92")
+
+
+def test_every_pattern_has_a_message_and_an_example_and_rejects_odd_characters() -> None:
+    texts = {each["pattern"]: each for each in _texts(Deployment.model_json_schema())}
+    assert len(texts) > 30
+    for pattern, each in texts.items():
+        form = TypeAdapter(Annotated[str, Field(pattern=pattern)])
+        (example,) = each["examples"]
+        assert each["patternErrorMessage"].endswith(f", such as {example}")
+        form.validate_python(example)
+        for odd in ODD_CHARACTERS:
+            for text_ in (odd, example + odd, odd + example, example[:-1] + odd + example[-1]):
+                with pytest.raises(ValidationError):
+                    form.validate_python(text_)
+
+
+GROUP = "/subscriptions/11111111-1111-4111-8111-111111111111/resourceGroups/shared/providers"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "example"),
+    [
+        ("aws.account", "1234", "123456789012"),
+        ("aws.edge.domain.zone_id", "/hostedzone/Z0123", "Z0123456789EXAMPLE"),
+        ("aws.edge.domain.name", "Voice.callers.dev", "voice.example.com"),
+        ("aws.vad.machine_image", "ami-xyz", "ami-0123456789abcdef0"),
+        ("aws.vad.machine_image", "ami-0123456789", "ami-0123456789abcdef0"),
+        ("aws.asr.1.purchase.reservation_id", "cr-ü", "cr-0123456789abcdef0"),
+        (
+            "aws.edge.certificate_arn",
+            "arn:aws:acm:us-east-1:123456789012:certificate/ü 💥\x92",
+            "arn:aws:acm:us-east-1",
+        ),
+        ("aws.edge.trace_collector", "https://collector.example.com/ü", "https://collector.example.com/v1/traces"),
+        ("aws.edge.allowed_origins", ["https://💥"], "https://app.example.com"),
+        ("aws.edge.allowed_origins", ["https://[f35e]"], "https://app.example.com"),
+        ("aws.observability.chat_webhook_secret", "ü", "oncall/webhook"),
+        ("aws.observability.email", "on call@example.com", "oncall@example.com"),
+        ("aws.network.interface_endpoints", ["com.amazonaws/ü"], "ecr.dkr"),
+        *(
+            ("aws.availability_zones", [zone], "us-east-1a")
+            for zone in (
+                "us-east-1",
+                "us-east-1ab",
+                "us-east-1C",
+                "us-east-11",
+                "use1-az3",
+                "us-east-1-bos-1a",
+                "us-east-1ü",
+            )
+        ),
+        ("aws.state.restore_from", "ü", "production-state-2026-11-22"),
+        ("aws.edge.gateway.measured.date", "\u0662\u0660\u0662\u0666-11-22", "2026-11-22"),
+        ("images.gateway", "latest", "sha256:0123456789abcdef"),
+        (
+            "azure.existing",
+            {"registry_id": f"{GROUP}/Microsoft.ContainerRegistry/registries/ü 💥\x92"},
+            "registries/images",
+        ),
+        ("azure.existing", {"log_workspace_id": f"{GROUP}/Microsoft.OperationalInsights/workspaces/ü"}, "/shared-logs"),
+        ("azure.existing", {"private_dns_zones": [f"{GROUP}/Microsoft.Network/privateDnsZones/ü"]}, "azurecr.io"),
+        ("azure.access", {"kind": "peering", "network_id": "/subscriptions/mine/x"}, "/virtualNetworks/hub"),
+        (
+            "azure.pools.0.purchase",
+            {"option": "capacity-reservation", "group_id": "a100"},
+            "capacityReservationGroups/a100",
+        ),
+        ("azure.admin_groups", ["Admins"], "11111111-2222-3333-4444-555555555555"),
+        ("azure.hub_token_secret", "hub_token", "engine-key"),
+        ("azure.access", {"kind": "public", "authorized_ranges": ["everywhere"]}, "198.51.100.0/24"),
+        ("azure.kubernetes_version", "1.33.2", "1.33"),
+        ("azure.pools.0.name", "GPU-pool", "h100"),
+    ],
+)
+def test_a_text_that_does_not_match_its_pattern_is_rejected_with_an_example(
+    setting: str, value: object, example: str, tmp_path: Path
+) -> None:
+    content = edit_document({setting: value}, AZURE_BASE if setting.startswith("azure") else BASE)
+    (problem,) = [each for each in problems_in(content, tmp_path) if "should be" in each.message]
+    assert example in problem.message.partition("such as")[2]
+    assert f"`{setting}" in problem.message
+    assert "^" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "culprit", "message"),
+    [
+        (
+            "name: pairs",
+            "name: cells",
+            "cells\n      vm_size: Standard_NC96ads_A100_v4\n      nodes: {min: 1, max: 2}",
+            "`azure.pools.1.name`: cells is named twice",
+        ),
+        (
+            "name: qwen\n",
+            "name: pair\n",
+            "name: pair\n      model: qwen3",
+            "`azure.services.3.name`: pair is named twice",
+        ),
+        ('["1", "2", "3"]', '["1", "2", "1"]', '"1", "2", "1"', "`azure.availability_zones.2`: 1 is named twice"),
+        (
+            "pod_cidr: 10.244.0.0/16",
+            "pod_cidr: 10.60.0.0/16",
+            "pod_cidr",
+            "`azure.network.pod_cidr`: 10.60.0.0/16 overlaps",
+        ),
+        (
+            "{cidr: 10.60.0.0/16",
+            "{cidr: 10.60.0.0/24",
+            "cidr: 10.60.0.0/24",
+            "`azure.network.cidr`: 10.60.0.0/24 is a /24",
+        ),
+        ("pool: cells", "pool: cell", "pool: cell\n", "`cell` is no pool of this file; did you mean `cells`?"),
+        (
+            "pools: [a100]",
+            "pools: [zzz]",
+            "zzz",
+            "`zzz` is no pool of this file; take `a100`, `cells`, `h200` or `pairs`",
+        ),
+        ("location: southcentralus", "location: westeuropa", "westeuropa", "did you mean `westeurope`?"),
+        (
+            "location: southcentralus",
+            "location: mars",
+            "mars",
+            "`mars` is no Azure region in voice_blueprint/catalog/vm_sizes.yaml",
+        ),
+        ("Standard_D8ds_v5", "Standard_D8ds_v55", "Standard_D8ds_v55", "did you mean `Standard_D8ds_v5`?"),
+        ("model: qwen3-8b", "model: qwen3-8c", "qwen3-8c", "did you mean `qwen3-8b`?"),
+        ("model: voxtral-4b-tts, ref", "model: voxtral-4b, ref", "voxtral-4b, ref", "did you mean `voxtral-4b-tts`?"),
+    ],
+)
+def test_an_azure_mistake_is_reported_as_one_problem_with_its_line(
+    old: str, new: str, culprit: str, message: str, tmp_path: Path
+) -> None:
+    content = AZURE_BASE.replace(old, new, 1)
+    (problem,) = problems_in(content, tmp_path)
+    assert message in problem.message
+    assert problem.line == line_number(content, culprit)
+
+
+def test_enum_values_are_case_sensitive(tmp_path: Path) -> None:
+    (problem,) = problems_in(edit_document({"azure.maintenance": {"day": "sunday"}}, AZURE_BASE), tmp_path)
+    assert "should be 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday' or 'Sunday'" in problem.message

@@ -1,4 +1,4 @@
-"""Scaling rules: bands measured from the threshold, in both directions, and what a rule refuses."""
+"""Scaling rules: bands relative to the threshold in both directions, and invalid rules."""
 
 import math
 
@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from blueprint.aws.alarms import AlarmRule
-from blueprint.aws.autoscaling import alarm_of, step_adjustment
-from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from voice_blueprint.aws.alarms import AlarmRule
+from voice_blueprint.aws.autoscaling import alarm_for, step_adjustment
+from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(adjustment=1),)
 
@@ -35,14 +35,14 @@ def rule(
     )
 
 
-OUT = rule(
+SCALE_OUT = rule(
     Comparison.ABOVE, (Step(adjustment=1), Step(lower_bound=5, adjustment=2), Step(lower_bound=15, adjustment=4))
 )
-IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, adjustment=-2)), 30)
+SCALE_IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, adjustment=-2)), 30)
 
 
 def adjustment_at(scaling: ScalingRule, value: float) -> int:
-    if not alarm_of(scaling).breaches(value):
+    if not alarm_for(scaling).breaches(value):
         return 0
     return step_adjustment(scaling.bands, value - scaling.threshold)
 
@@ -52,21 +52,21 @@ def adjustment_at(scaling: ScalingRule, value: float) -> int:
     [(0, 0), (79.9, 0), (80, 0), (80.1, 1), (84.9, 1), (85, 2), (94.9, 2), (95, 4), (100, 4), (1e9, 4)],
 )
 def test_bands_above_the_threshold(value: float, change: int) -> None:
-    # Auto Scaling: above the threshold a band's lower bound belongs to it, its upper bound to the next.
-    assert adjustment_at(OUT, value) == change
+    # In Auto Scaling, bands above the threshold include their lower bound and exclude their upper bound.
+    assert adjustment_at(SCALE_OUT, value) == change
 
 
 @pytest.mark.parametrize(
     ("value", "change"), [(100, 0), (30.1, 0), (30, 0), (29.9, -1), (20.1, -1), (20, -2), (19.9, -2), (-1e9, -2)]
 )
 def test_bands_below_the_threshold(value: float, change: int) -> None:
-    # Below it the bounds swap: the upper bound of a band belongs to it.
-    assert adjustment_at(IN, value) == change
+    # Bands below the threshold include their upper bound and exclude their lower bound.
+    assert adjustment_at(SCALE_IN, value) == change
 
 
-def test_direction() -> None:
-    assert OUT.adds_hosts
-    assert not IN.adds_hosts
+def test_direction_follows_from_the_adjustments() -> None:
+    assert SCALE_OUT.adds_hosts
+    assert not SCALE_IN.adds_hosts
     # A falling metric, such as headroom, adds hosts below its threshold.
     headroom = rule(Comparison.BELOW, (Step(adjustment=1), Step(upper_bound=-10, adjustment=3)), 20)
     assert headroom.adds_hosts
@@ -74,7 +74,7 @@ def test_direction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "message"),
     [
         ((), "at least 1"),
         ((Step(lower_bound=5, adjustment=1),), "lower_bound must start at 0"),
@@ -89,8 +89,8 @@ def test_direction() -> None:
         ((Step(adjustment=-1), Step(lower_bound=5, adjustment=0)), "either all add hosts or all remove"),
     ],
 )
-def test_refused_steps(steps: tuple[Step, ...], says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
+def test_invalid_steps_are_refused(steps: tuple[Step, ...], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         rule(steps=steps)
 
 
@@ -102,13 +102,13 @@ def test_a_band_starts_in_the_direction_of_the_breach() -> None:
 
 
 @pytest.mark.parametrize(("breaching", "evaluated"), [(4, 3), (0, 3), (1, 0), (-1, -1)])
-def test_refused_datapoints(breaching: int, evaluated: int) -> None:
+def test_invalid_datapoints_are_refused(breaching: int, evaluated: int) -> None:
     with pytest.raises(ValidationError):
         rule(breaching=breaching, evaluated=evaluated)
 
 
 @pytest.mark.parametrize(("breaching", "evaluated"), [(3, 3), (1, 3), (1, 1)])
-def test_accepted_datapoints(breaching: int, evaluated: int) -> None:
+def test_valid_datapoints_are_accepted(breaching: int, evaluated: int) -> None:
     assert rule(breaching=breaching, evaluated=evaluated).datapoints_to_alarm == breaching
 
 
@@ -117,7 +117,7 @@ finite = st.floats(-1e6, 1e6)
 
 @st.composite
 def rules(draw: st.DrawFn) -> ScalingRule:
-    """Any rule whose steps grow with the distance, as a sensible operator writes them."""
+    """Draw realistic rules, whose adjustments grow with the distance from the threshold."""
     starts = sorted(draw(st.sets(st.integers(1, 100), max_size=4)))
     sign = draw(st.sampled_from([1, -1]))
     comparison = draw(st.sampled_from(Comparison))
@@ -137,7 +137,9 @@ def test_hosts_change_exactly_when_the_alarm_breaches(one: ScalingRule, value: f
 
 
 @given(one=rules(), distances=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)))
-def test_farther_from_the_threshold_never_changes_less(one: ScalingRule, distances: tuple[float, float]) -> None:
+def test_a_greater_distance_from_the_threshold_never_changes_fewer_hosts(
+    one: ScalingRule, distances: tuple[float, float]
+) -> None:
     sign = 1 if one.comparison is Comparison.ABOVE else -1
     near, far = (abs(adjustment_at(one, one.threshold + sign * distance)) for distance in sorted(distances))
     assert near <= far
@@ -145,7 +147,7 @@ def test_farther_from_the_threshold_never_changes_less(one: ScalingRule, distanc
 
 
 @given(one=rules(), value=finite)
-def test_every_change_is_one_of_the_steps(one: ScalingRule, value: float) -> None:
+def test_every_change_matches_one_of_the_steps(one: ScalingRule, value: float) -> None:
     change = adjustment_at(one, value)
     assert change in {0, *(step.adjustment for step in one.steps)}
     assert change == 0 or math.copysign(1, change) == math.copysign(1, one.steps[0].adjustment)

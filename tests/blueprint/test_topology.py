@@ -1,4 +1,4 @@
-"""The kubelet's merge rule: what it admits, which GPUs it gives, and that it is Kubernetes' rule."""
+"""Model of the kubelet's topology manager: admitted pods, assigned GPUs, and equivalence with Kubernetes."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint.azure.topology import (
+from voice_blueprint.azure.topology import (
     Free,
     Request,
     admit,
@@ -17,16 +17,16 @@ from blueprint.azure.topology import (
     share_nvlink,
     whole_node,
 )
-from blueprint.catalog.azure import NumaNode, VmSize
-from blueprint.file.model.azure import TopologyPolicy
+from voice_blueprint.catalog.azure import NumaNode, VmSize
+from voice_blueprint.file.model.azure import TopologyPolicy
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = TopologyPolicy
-REFUSED = "refused"
+REFUSAL = "refused"
 PAIRS = ((0, 1), (2, 3))
 
 
 def vm_size(*nodes: NumaNode, domains: tuple[tuple[int, ...], ...] = (), gpus: int | None = None) -> VmSize:
-    """A size with these NUMA nodes; GPUs beyond those of the nodes are nobody's."""
+    """Return a size with these NUMA nodes; additional GPUs belong to no node."""
     count = sum(len(node.gpus) for node in nodes) if gpus is None else gpus
     return VmSize(
         name="made up", vcpus=sum(node.vcpus for node in nodes) or 96, memory_gib=880, gpu="A100", gpu_count=count,
@@ -36,15 +36,15 @@ def vm_size(*nodes: NumaNode, domains: tuple[tuple[int, ...], ...] = (), gpus: i
 
 
 NC96 = vm_size(*(NumaNode(vcpus=24, gpus=(gpu,)) for gpu in range(4)), domains=PAIRS)
-"""Four NUMA nodes with a GPU each, NVLink between 0 and 1 and between 2 and 3."""
+"""VM size with four NUMA nodes of one GPU, and NVLink between 0 and 1 and between 2 and 3."""
 NC80 = vm_size(NumaNode(vcpus=40, gpus=(0,)), NumaNode(vcpus=40, gpus=(1,)), domains=((0, 1),))
-UNKNOWN = vm_size(gpus=8, domains=(tuple(range(8)),))
+UNKNOWN_TOPOLOGY = vm_size(gpus=8, domains=(tuple(range(8)),))
 
 
 def two_pairs(policy: TopologyPolicy, cpus: int, free: Free | None = None) -> list[tuple[int, ...] | str]:
-    """What two containers of two GPUs get, one after the other."""
+    """Return the GPUs of two containers with two each, in order."""
     answers = place(NC96, [Request(2, cpus)] * 2, policy, free or whole_node(NC96, 0))
-    return [answer.gpus if answer.admitted else REFUSED for answer in answers]
+    return [answer.gpus if answer.admitted else REFUSAL for answer in answers]
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,20 @@ def two_pairs(policy: TopologyPolicy, cpus: int, free: Free | None = None) -> li
         (NONE, 40, [(0, 1), (2, 3)]),
         (BEST_EFFORT, 20, [(0, 1), (2, 3)]),
         (BEST_EFFORT, 40, [(0, 1), (2, 3)]),
-        (RESTRICTED, 20, [REFUSED, REFUSED]),
+        (RESTRICTED, 20, [REFUSAL, REFUSAL]),
         (RESTRICTED, 40, [(0, 1), (2, 3)]),
-        (SINGLE, 20, [REFUSED, REFUSED]),
-        (SINGLE, 40, [REFUSED, REFUSED]),
+        (SINGLE, 20, [REFUSAL, REFUSAL]),
+        (SINGLE, 40, [REFUSAL, REFUSAL]),
     ],
 )
-def test_two_gpus_on_four_numa_nodes(policy: TopologyPolicy, cpus: int, gets: list[tuple[int, ...] | str]) -> None:
+def test_two_gpus_on_four_numa_nodes_are_placed(
+    policy: TopologyPolicy, cpus: int, gets: list[tuple[int, ...] | str]
+) -> None:
     assert two_pairs(policy, cpus) == gets
 
 
 @pytest.mark.parametrize("policy", [NONE, BEST_EFFORT, RESTRICTED])
-def test_pods_of_one_gpu_break_pairs(policy: TopologyPolicy) -> None:
+def test_single_gpu_pods_break_nvlink_pairs(policy: TopologyPolicy) -> None:
     (gets, _) = two_pairs(policy, 40, whole_node(NC96, 0).without(0, 2))
     assert gets == (1, 3)
     assert not share_nvlink(NC96, (1, 3))
@@ -75,7 +77,7 @@ def test_pods_of_one_gpu_break_pairs(policy: TopologyPolicy) -> None:
     ("policy", "gpus", "cpus"),
     [
         (RESTRICTED, 2, range(25, 49)),
-        (RESTRICTED, 4, range(73, 95)),  # the kubelet keeps two
+        (RESTRICTED, 4, range(73, 95)),  # the kubelet reserves two
         (RESTRICTED, 1, range(1, 25)),
         (SINGLE, 2, None),
         (SINGLE, 1, range(1, 25)),
@@ -83,40 +85,40 @@ def test_pods_of_one_gpu_break_pairs(policy: TopologyPolicy) -> None:
         (NONE, 4, range(1, 95)),
     ],
 )
-def test_cpus_that_a_policy_admits(policy: TopologyPolicy, gpus: int, cpus: range | None) -> None:
+def test_admitted_cpus_depend_on_the_topology_policy(policy: TopologyPolicy, gpus: int, cpus: range | None) -> None:
     assert admitted_cpus(NC96, gpus, policy) == cpus
 
 
-def test_cpus_of_containers_without_whole_cpus_take_no_part() -> None:
+def test_containers_without_whole_cpus_are_not_pinned() -> None:
     assert admit(NC96, whole_node(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
     assert not admit(NC96, whole_node(NC96, 0), Request(2, None), SINGLE).admitted
 
 
-def test_cpus_that_aks_reserves() -> None:
-    """The rows of https://learn.microsoft.com/azure/aks/node-resource-reservations."""
+def test_cpus_reserved_by_aks() -> None:
+    """Rows of https://learn.microsoft.com/azure/aks/node-resource-reservations."""
     for vcpus, reserved in ((4, 0.14), (8, 0.18), (16, 0.26), (32, 0.42), (64, 0.74)):
         assert kube_reserved_cpus(vm_size(NumaNode(vcpus=vcpus))) == pytest.approx(reserved)
     assert whole_node(NC96).cpus == (22, 24, 24, 24)
 
 
-def test_cpus_that_the_kubelet_keeps_come_before_the_link() -> None:
+def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
     free = whole_node(NC96)
     assert admit(NC96, free, Request(2, 48), RESTRICTED).gpus == (1, 2)
     assert admit(NC96, free, Request(2, 46), RESTRICTED).gpus == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("policy", "cpus", "says"),
+    ("policy", "cpus", "message"),
     [
         (RESTRICTED, 20, "2 GPUs lie on 2 of 4 NUMA nodes, 20 CPUs on 1; restricted wants both on the same"),
         (SINGLE, 20, "2 GPUs lie on 2 of 4 NUMA nodes, 20 CPUs on 1; single-numa-node wants everything on one"),
         (BEST_EFFORT, 97, "97 CPUs of 96 that are free"),
     ],
 )
-def test_refusal_gives_the_numbers(policy: TopologyPolicy, cpus: int, says: str) -> None:
+def test_refusal_contains_the_numbers(policy: TopologyPolicy, cpus: int, message: str) -> None:
     answer = admit(NC96, whole_node(NC96, 0), Request(2, cpus), policy)
     assert not answer.admitted
-    assert says in answer.reason
+    assert message in answer.reason
 
 
 def test_more_gpus_than_are_free_are_refused() -> None:
@@ -124,15 +126,15 @@ def test_more_gpus_than_are_free_are_refused() -> None:
     assert answer.reason == "2 GPUs of 1 that are free"
 
 
-def test_a_pair_on_two_numa_nodes() -> None:
+def test_a_pair_on_two_numa_nodes_is_placed() -> None:
     assert not admit(NC80, whole_node(NC80, 0), Request(2, 40), RESTRICTED).admitted
     assert admit(NC80, whole_node(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
 
 
-def test_unknown_numa_nodes_are_taken_to_admit() -> None:
-    answers = list(place(UNKNOWN, [Request(1, 10)] * 8, SINGLE, whole_node(UNKNOWN, 0)))
+def test_a_size_with_unknown_numa_nodes_admits_pods() -> None:
+    answers = list(place(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, whole_node(UNKNOWN_TOPOLOGY, 0)))
     assert [answer.gpus for answer in answers] == [(gpu,) for gpu in range(8)]
-    assert not admit(UNKNOWN, whole_node(UNKNOWN, 0), Request(9, 1), NONE).admitted
+    assert not admit(UNKNOWN_TOPOLOGY, whole_node(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE).admitted
 
 
 def test_nvlink_domains() -> None:
@@ -140,7 +142,7 @@ def test_nvlink_domains() -> None:
     assert share_nvlink(NC96, (1,))
     assert not share_nvlink(NC96, (1, 2))
     assert not share_nvlink(NC96, (0, 1, 2))
-    assert share_nvlink(UNKNOWN, range(8))
+    assert share_nvlink(UNKNOWN_TOPOLOGY, range(8))
 
 
 # --- The same rule with bit masks, step by step as the kubelet compares, against the product's sets -------
@@ -156,26 +158,26 @@ Offer = tuple[int, bool]
 
 
 def offers(total: tuple[int, ...], free: tuple[int, ...], amount: int) -> list[Offer]:
-    def holds(amounts: tuple[int, ...], mask: int) -> int:
+    def amount_in_mask(amounts: tuple[int, ...], mask: int) -> int:
         return sum(value for bit, value in enumerate(amounts) if mask >> bit & 1)
 
     smallest = len(total)
     found = []
     for mask in masks(len(total)):
-        if holds(total, mask) >= amount:
+        if amount_in_mask(total, mask) >= amount:
             smallest = min(smallest, mask.bit_count())
-        if holds(free, mask) >= amount:
+        if amount_in_mask(free, mask) >= amount:
             found.append(mask)
     return [(mask, mask.bit_count() == smallest) for mask in found]
 
 
-def narrower(one: int, other: int) -> int:
+def narrower_mask(one: int, other: int) -> int:
     if one.bit_count() == other.bit_count():
         return min(one, other)
     return one if one.bit_count() < other.bit_count() else other
 
 
-def better(current: Offer | None, candidate: Offer, wanted: int) -> Offer | None:
+def better_offer(current: Offer | None, candidate: Offer, gpu_count: int) -> Offer | None:
     if candidate[0] == 0:
         return current
     if current is None or (candidate[1] and not current[1]):
@@ -183,14 +185,14 @@ def better(current: Offer | None, candidate: Offer, wanted: int) -> Offer | None
     if current[1] and not candidate[1]:
         return current
     have, new = current[0].bit_count(), candidate[0].bit_count()
-    if current[1] or have > wanted or have == new:
-        return (narrower(candidate[0], current[0]), current[1])
-    if have == wanted or new > wanted:
+    if current[1] or have > gpu_count or have == new:
+        return (narrower_mask(candidate[0], current[0]), current[1])
+    if have == gpu_count or new > gpu_count:
         return current
     return candidate if new > have else current
 
 
-def merged(groups: list[list[Offer]], count: int) -> Offer:
+def merge_offers(groups: list[list[Offer]], count: int) -> Offer:
     wanted = max((min((mask.bit_count() for mask, _ in group), default=0) for group in groups), default=0)
     best: Offer | None = None
     for chosen in itertools.product(*groups):
@@ -198,12 +200,12 @@ def merged(groups: list[list[Offer]], count: int) -> Offer:
         for one, _ in chosen:
             mask &= one
         same = all(one == chosen[0][0] for one, _ in chosen)
-        best = better(best, (mask, same and all(preferred for _, preferred in chosen)), wanted)
+        best = better_offer(best, (mask, same and all(preferred for _, preferred in chosen)), wanted)
     return best or ((1 << count) - 1, False)
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[VmSize, Free, Request]:
+def placement_requests(draw: st.DrawFn) -> tuple[VmSize, Free, Request]:
     nodes = draw(st.integers(1, 4))
     per_node = draw(st.integers(0, 2))
     size = vm_size(
@@ -217,8 +219,8 @@ def situations(draw: st.DrawFn) -> tuple[VmSize, Free, Request]:
     return size, free, Request(draw(st.integers(0, len(free.gpus))), cpus)
 
 
-@given(situations(), st.sampled_from([BEST_EFFORT, RESTRICTED, SINGLE]))
-def test_rule_is_that_of_the_kubelet(situation: tuple[VmSize, Free, Request], policy: TopologyPolicy) -> None:
+@given(placement_requests(), st.sampled_from([BEST_EFFORT, RESTRICTED, SINGLE]))
+def test_allocation_matches_the_kubelet(situation: tuple[VmSize, Free, Request], policy: TopologyPolicy) -> None:
     size, free, request = situation
     count = len(size.numa_nodes)
     groups = []
@@ -231,7 +233,7 @@ def test_rule_is_that_of_the_kubelet(situation: tuple[VmSize, Free, Request], po
     if policy is SINGLE:
         groups = [[(mask, preferred) for mask, preferred in group if preferred and mask.bit_count() == 1]
                   for group in groups]  # fmt: skip
-    mask, preferred = merged(groups, count)
+    mask, preferred = merge_offers(groups, count)
     answer = admit(size, free, request, policy)
     enough = (request.cpus or 0) <= sum(free.cpus)
     assert answer.admitted == (enough and (preferred or policy is BEST_EFFORT))

@@ -1,7 +1,7 @@
-"""checkov on the production templates: nothing fails but what accepted.yaml gives a reason for.
+"""checkov scans the production templates; every finding needs a reason in accepted.yaml.
 
-checkov pins libraries that the project has outgrown, so it has an environment of its own, which `make test-nightly`
-makes. On every change cfn-lint and cdk-nag read the same templates (tests/stacks/aws/test_validated.py).
+checkov pins libraries that conflict with the project's, so `make test-nightly` creates a separate environment. On every
+change cfn-lint and cdk-nag check the same templates (tests/stacks/aws/test_validated.py).
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import blueprint
-from stacks.aws.app import make_app
-from tests.blueprint.documents import parsed
+import voice_blueprint
+from tests.blueprint.documents import parse_yaml
+from voice_stacks.aws.app import make_app
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / ".tools/checkov/bin/checkov"
@@ -26,7 +26,7 @@ Finding = tuple[str, str, str]
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
     assert CHECKOV.exists(), "checkov is not installed: run `make .tools/checkov/.ready` once"
-    deployment = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    deployment = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
     folder = tmp_path_factory.mktemp("templates")
     make_app(deployment, outdir=str(folder)).synth()
     done = subprocess.run(  # noqa: S603
@@ -46,15 +46,15 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
     }
 
 
-def accepted() -> set[Finding]:
-    entries = parsed((Path(__file__).parent / "accepted.yaml").read_text(encoding="utf-8"))
+def accepted_findings() -> set[Finding]:
+    entries = parse_yaml((Path(__file__).parent / "accepted.yaml").read_text(encoding="utf-8"))
     assert all(len(entry["reason"]) > 20 for entry in entries)
     return {(entry["check"], entry["stack"], entry["resource"]) for entry in entries}
 
 
-def test_nothing_fails_without_a_reason(findings: set[Finding]) -> None:
-    assert findings - accepted() == set()
+def test_every_failed_check_has_a_documented_reason(findings: set[Finding]) -> None:
+    assert findings - accepted_findings() == set()
 
 
-def test_no_reason_has_outlived_its_finding(findings: set[Finding]) -> None:
-    assert accepted() - findings == set()
+def test_every_documented_reason_has_a_failed_check(findings: set[Finding]) -> None:
+    assert accepted_findings() - findings == set()

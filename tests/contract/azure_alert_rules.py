@@ -1,4 +1,4 @@
-"""What is emitted for alerts on Azure: rules and dashboards, the metrics that they read, and promtool's judgement."""
+"""Rules and dashboards emitted for Azure, their metrics, and their evaluation by promtool."""
 
 import json
 import re
@@ -10,21 +10,21 @@ from typing import Any
 
 import yaml
 
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS
-from blueprint.engines.launch.dcgm import COUNTERS
-from blueprint.engines.published.release import published
-from sandbox.azure.graph import Graph
 from tests.stacks.azure.recorded import inputs
 from voice_agent.metrics import Metrics as AgentMetrics
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.engines.launch.dcgm import COUNTERS
+from voice_blueprint.engines.published.release import published
 from voice_runtime.metrics import Metrics
+from voice_sandbox.azure.graph import Graph
 
 Rule = Mapping[str, Any]
-"""A rule as Azure gets it."""
+"""A rule in Azure's format."""
 
 _NAME = re.compile(r"[a-zA-Z_][\w:]*")
 _NO_METRIC = re.compile(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|group_left|group_right)\s*\([^)]*\)')
-"""Parts of an expression in which names are labels: matchers, ranges, lists of labels."""
+"""Parts of an expression without metric names: matchers, ranges, and lists of labels."""
 _WORDS = {"and", "or", "unless", "bool", "offset"}
 _HISTOGRAM = ("_bucket", "_count", "_sum")
 
@@ -34,7 +34,7 @@ def rules(graph: Graph) -> list[Rule]:
     return [rule for each in graph.of_type("alertsmanagement:PrometheusRuleGroup") for rule in inputs(each)["rules"]]
 
 
-def drawn(graph: Graph) -> Iterator[tuple[str, str]]:
+def graph_expressions(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the expression of every graph of every dashboard, with its title."""
     for each in graph.of_type("dashboard:DashboardDefinition"):
         for panel in json.loads(inputs(each)["properties"]["serializedData"])["panels"]:
@@ -48,8 +48,8 @@ def metrics(expression: str) -> set[str]:
     return set(_NAME.findall(bare)) - functions - _WORDS - {"sum", "max", "min", "count", "avg"}
 
 
-def known(recorded: Collection[str]) -> set[str]:
-    """Return every metric that something of the cluster publishes: engines, caches, exporters, our own rules."""
+def published_metrics(recorded: Collection[str]) -> set[str]:
+    """Return every metric published in the cluster by engines, caches, exporters and recording rules."""
     kube_state = (Path(__file__).parent / "kube-state-metrics.txt").read_text(encoding="utf-8").splitlines()[1:]
     engines = {
         f"{metric.name}{ending}"
@@ -70,22 +70,22 @@ def known(recorded: Collection[str]) -> set[str]:
     return engines | ours | agents | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
 
 
-def unpublished(graph: Graph) -> list[str]:
-    """Return what rules and dashboards read and nobody publishes."""
-    there = known({rule["record"] for rule in rules(graph) if "record" in rule})
+def unpublished_metrics(graph: Graph) -> list[str]:
+    """Return metrics of rules and dashboards that are not published."""
+    there = published_metrics({rule["record"] for rule in rules(graph) if "record" in rule})
     read = [(rule.get("alert") or rule["record"], rule["expression"]) for rule in rules(graph)]
     return [
         f"{where}: nobody publishes {name}"
-        for where, expression in (*read, *drawn(graph))
+        for where, expression in (*read, *graph_expressions(graph))
         for name in sorted(metrics(expression) - there)
     ]
 
 
-def promtool(found: list[Rule], tests: list[Mapping[str, Any]]) -> str:
-    """Let Prometheus evaluate rules over series; return what it finds wrong."""
+def promtool(rule_list: list[Rule], tests: list[Mapping[str, Any]]) -> str:
+    """Evaluate rules over series with Prometheus; return the differences."""
     written = [
         {key: rule[key] for key in ("alert", "record", "labels", "for") if key in rule} | {"expr": rule["expression"]}
-        for rule in found
+        for rule in rule_list
     ]
     for rule in written:
         if "for" in rule:

@@ -1,4 +1,4 @@
-"""A sandbox deployment's templates, to be changed by hand; the store that programs run with."""
+"""A mutable copy of a sandbox deployment's templates, and a store for programs."""
 
 import copy
 

@@ -1,21 +1,21 @@
-"""Every variable that an image reads is set by everything that launches the image."""
+"""Every variable that an image reads is set by all of its launchers."""
 
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from blueprint.contract.environment import Variable
-from blueprint.contract.images import Image
-from blueprint.engines.published.release import published
-from tests.contract.templates import Templates, of_type, text
+from tests.contract.templates import Templates, resources_by_type, text
+from voice_blueprint.contract.environment import Variable
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.published.release import published
 
 PREFIX = "VOICE_"
 
 ENGINE_TABLES: dict[Image, str | None] = {Image.ASR_VLLM: "vllm", Image.ASR_NEURON: None, Image.WHISPER_ENGINE: None}
-"""Images that hold somebody else's engine or library, with the table of what its release reads, if there is one."""
+"""Images with third-party engines or libraries, and the table of the variables that the engine reads, if any."""
 
-OF_LIBRARIES = {
+LIBRARY_VARIABLES = {
     "HOME": "POSIX",
     "XDG_CACHE_HOME": "XDG Base Directory Specification",
     "DO_NOT_TRACK": "vLLM, Hugging Face",
@@ -28,16 +28,16 @@ OF_LIBRARIES = {
     "NEURON_RT_VISIBLE_CORES": "Neuron runtime",
     "NEURON_COMPILE_CACHE_URL": "NeuronX persistent cache",
 }
-"""Variables of libraries inside those images, and whose they are."""
+"""Variables of libraries in those images, with their owners."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One container as a launcher starts it.
+    """A container and the environment that its launcher sets.
 
     Attributes:
-        own: Variables that it alone gets, with their values; what only the host knows is empty.
-        shared: Variables of every container beside it.
+        own: Variables of this container with their values; values known only to the host are empty.
+        shared: Variables of every container on the host.
     """
 
     where: str
@@ -47,12 +47,12 @@ class Launch:
 
 
 def launches(templates: Templates) -> Iterator[Launch]:
-    """Yield every container of every launch template and task definition that serves; a job of a fleet has a name."""
-    for template in of_type(templates, "EC2::LaunchTemplate"):
+    """Yield every container of every launch template and serving task definition; a fleet's job has a name."""
+    for template in resources_by_type(templates, "EC2::LaunchTemplate"):
         if "LaunchTemplateName" in template.properties:
             continue
-        yield from _of_host(str(template), text(template.properties["LaunchTemplateData"]["UserData"]))
-    for task in of_type(templates, "ECS::TaskDefinition"):
+        yield from _host_launches(str(template), text(template.properties["LaunchTemplateData"]["UserData"]))
+    for task in resources_by_type(templates, "ECS::TaskDefinition"):
         for container in task.properties["ContainerDefinitions"]:
             given = {entry["Name"]: text(entry["Value"]) for entry in container.get("Environment", [])}
             secrets = {entry["Name"]: text(entry["ValueFrom"]) for entry in container.get("Secrets", [])}
@@ -60,12 +60,12 @@ def launches(templates: Templates) -> Iterator[Launch]:
 
 
 def violations(templates: Templates, environment: Mapping[Image, Collection[Variable]]) -> list[str]:
-    """Return variables that a launcher forgets, that nobody reads, and images that the contract does not know."""
+    """Return variables that a launcher does not set or no program reads, and images missing from the contract."""
     return [problem for launch in launches(templates) for problem in check(launch, environment)]
 
 
 def check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> Iterator[str]:
-    """Yield what is wrong with the variables of one container."""
+    """Yield the problems of one container's variables."""
     where = f"{launch.where}, container {launch.image}"
     if launch.image not in {image.value for image in environment}:
         yield f"{where}: the contract knows no such image"
@@ -73,30 +73,30 @@ def check(launch: Launch, environment: Mapping[Image, Collection[Variable]]) -> 
     read = {variable.name for variable in environment[Image(launch.image)]}
     for name in sorted(read - launch.own.keys() - launch.shared.keys()):
         yield f"{where}: {name} is read and not set"
-    for name in sorted(launch.own.keys() - read - _engines_own(Image(launch.image), launch.own)):
+    for name in sorted(launch.own.keys() - read - _engine_variables(Image(launch.image), launch.own)):
         yield f"{where}: {name} is set and not read"
     anywhere = {variable.name for variables in environment.values() for variable in variables}
     for name in sorted(launch.shared.keys() - anywhere):
         yield f"{where}: {name} is set and read by no image"
 
 
-def _engines_own(image: Image, names: Iterable[str]) -> set[str]:
-    """Return the variables among ``names`` that the image's engine, or a library of it, reads."""
+def _engine_variables(image: Image, names: Iterable[str]) -> set[str]:
+    """Return the ``names`` that the image's engine, or one of its libraries, reads."""
     if image not in ENGINE_TABLES:
         return set()
     table = ENGINE_TABLES[image]
-    known = OF_LIBRARIES.keys() | (published(table).environment if table else set())
+    known = LIBRARY_VARIABLES.keys() | (published(table).environment if table else set())
     return {name for name in names if name in known}
 
 
-def _of_host(where: str, script: str) -> Iterator[Launch]:
+def _host_launches(where: str, script: str) -> Iterator[Launch]:
     tables = dict(_tables(script))
     on_the_host = re.search(r"^environment_of\(\) \{\n(.*?)^\}", script, re.DOTALL | re.MULTILINE)
     shared = dict.fromkeys(re.findall(rf"{PREFIX}\w+(?==)", on_the_host[1] if on_the_host else ""), "")
     common = re.search(r"^COMMON=('.*?')$", script, re.DOTALL | re.MULTILINE)
     shared |= _pairs(shlex.split(common[1])[0].splitlines() if common else [])
     for name, uri in tables["IMAGE"].items():
-        # The address has the repository as a reference to the registry's resource: the digest is what is literal.
+        # The repository is a reference to a resource, so only the digest is literal.
         assert "@sha256:" in uri
         yield Launch(where, name, _pairs(tables.get("ENVIRONMENT", {}).get(name, "").splitlines()), shared)
 

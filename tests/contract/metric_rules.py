@@ -1,13 +1,14 @@
-"""Every metric that something reads is one that something publishes."""
+"""Rule that every metric used in alarms, dashboards and scaling policies is published."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import (
+from tests.contract.templates import Templates, resources_by_type, text
+from voice_blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
     EVENT_DIMENSION,
@@ -22,15 +23,14 @@ from blueprint.contract.metrics import (
     Metric,
     StartPhase,
 )
-from tests.contract.templates import Templates, of_type, text
 
 SUB_MINUTE_PERIODS = {10, 20, 30}
-"""What CloudWatch alarms allow below a minute."""
+"""Alarm periods below a minute that CloudWatch supports."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A metric as an alarm, a dashboard or a scaling policy reads it."""
+    """A metric in an alarm, a dashboard or a scaling policy."""
 
     where: str
     namespace: str
@@ -41,19 +41,19 @@ class Use:
 
 
 def uses(templates: Templates) -> Iterator[Use]:
-    """Yield every metric that is read anywhere."""
+    """Yield every use of a metric."""
     yield from _alarms(templates)
     yield from _dashboards(templates)
-    yield from _tracked(templates)
+    yield from _target_tracking_uses(templates)
 
 
 def violations(
     templates: Templates, declared: Collection[Metric], *, deployment: str, fleets: Collection[str]
 ) -> list[str]:
-    """Return what is read and not published so, and log metrics that no filter counts."""
+    """Return uses without a matching publisher, and log metrics without a filter."""
     by_name = {(metric.namespace, metric.name): metric for metric in declared}
     found = [problem for use in uses(templates) for problem in _check(use, by_name, deployment, fleets)]
-    return [*found, *_uncounted(templates, declared, deployment)]
+    return [*found, *_missing_metric_filters(templates, declared, deployment)]
 
 
 def _check(
@@ -91,10 +91,10 @@ def _check(
             yield f"{use.where}: nobody publishes {use.name} with {name} {value}"
 
 
-def _uncounted(templates: Templates, declared: Collection[Metric], deployment: str) -> Iterator[str]:
+def _missing_metric_filters(templates: Templates, declared: Collection[Metric], deployment: str) -> Iterator[str]:
     counted = {
         (change["MetricNamespace"], change["MetricName"], change.get("Unit"), len(change.get("Dimensions", [])))
-        for each in of_type(templates, "Logs::MetricFilter")
+        for each in resources_by_type(templates, "Logs::MetricFilter")
         for change in each.properties["MetricTransformations"]
     }
     wanted = {
@@ -107,7 +107,7 @@ def _uncounted(templates: Templates, declared: Collection[Metric], deployment: s
 
 
 def _alarms(templates: Templates) -> Iterator[Use]:
-    for alarm in of_type(templates, "CloudWatch::Alarm"):
+    for alarm in resources_by_type(templates, "CloudWatch::Alarm"):
         properties = alarm.properties
         where = f"alarm {properties['AlarmName']}"
         if "MetricName" in properties:
@@ -118,11 +118,11 @@ def _alarms(templates: Templates) -> Iterator[Use]:
                 yield _use(where, stat["Metric"], stat["Period"], stat.get("Unit"))
 
 
-def _tracked(templates: Templates) -> Iterator[Use]:
-    for policy in of_type(templates, "ApplicationAutoScaling::ScalingPolicy"):
+def _target_tracking_uses(templates: Templates) -> Iterator[Use]:
+    for policy in resources_by_type(templates, "ApplicationAutoScaling::ScalingPolicy"):
         tracked = policy.properties.get("TargetTrackingScalingPolicyConfiguration", {})
         if specification := tracked.get("CustomizedMetricSpecification"):
-            # Without a period Application Auto Scaling reads a minute.
+            # Without a period Application Auto Scaling uses a minute.
             yield _use(f"policy {policy}", specification, 60, specification.get("Unit"))
 
 
@@ -132,7 +132,7 @@ def _use(where: str, metric: Mapping[str, Any], period_s: int, unit: str | None)
 
 
 def _dashboards(templates: Templates) -> Iterator[Use]:
-    for dashboard in of_type(templates, "CloudWatch::Dashboard"):
+    for dashboard in resources_by_type(templates, "CloudWatch::Dashboard"):
         for widget in json.loads(text(dashboard.properties["DashboardBody"]))["widgets"]:
             if widget["type"] == "metric":
                 graph = widget["properties"]

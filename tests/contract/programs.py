@@ -1,4 +1,4 @@
-"""What the programs of our images read from their environment, taken from the programs themselves."""
+"""Environment variables that the programs of the images read, extracted from their sources."""
 
 import ast
 import importlib
@@ -9,33 +9,33 @@ from pathlib import Path
 
 from pydantic_settings import BaseSettings
 
-from blueprint.images import CONTEXT, BuiltImage
 from tests.images.dockerfile import read
+from voice_blueprint.images import CONTEXT, BuiltImage
 
 NAME = re.compile(r"VOICE_[A-Z0-9_]+")
-IN_C = re.compile(rf'"({NAME.pattern})"')
+C_STRING = re.compile(rf'"({NAME.pattern})"')
 
 
-def variables_of(image: BuiltImage) -> dict[str, bool]:
-    """Return the variables that an image's programs read, and whether each has to be set."""
+def variables_for(image: BuiltImage) -> dict[str, bool]:
+    """Return the variables that an image's programs read, and whether each is required."""
     found: dict[str, bool] = {}
     for folder in _sources(image):
-        found |= dict.fromkeys(_in_c(folder), False)
+        found |= dict.fromkeys(_names_in_c(folder), False)
         found |= dict.fromkeys(_read_directly(folder), True)
         read = [each for kind in _settings(folder) for each in fields(kind).items()]
-        # Others are a cloud's own words.
+        # Other names are defined by a cloud.
         found |= {name: needed for name, needed in read if NAME.fullmatch(name)}
     return found
 
 
 def fields(kind: type[BaseSettings]) -> dict[str, bool]:
-    """Return the variables of a class of settings, and whether each has to be set."""
+    """Return the variables of a settings class, and whether each is required."""
     prefix = kind.model_config.get("env_prefix", "")
     return {f"{prefix}{name}".upper(): field.is_required() for name, field in kind.model_fields.items()}
 
 
 def set_by_image(image: BuiltImage) -> set[str]:
-    """Return the variables that the image itself brings."""
+    """Return the variables that the image itself sets."""
     words = [word for item in read(image.folder).all("ENV") for word in item.words]
     return {name for word in words if NAME.fullmatch(name := word.partition("=")[0])}
 
@@ -48,7 +48,7 @@ def _sources(image: BuiltImage) -> Iterator[Path]:
 
 
 def _settings(folder: Path) -> Iterator[type[BaseSettings]]:
-    """Yield every class of settings below a folder of packages; imports all of their modules."""
+    """Yield every settings class in a folder of packages. All of their modules are imported."""
     packages = {module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg}
     for name in packages:
         package = importlib.import_module(name)
@@ -63,7 +63,7 @@ def _settings(folder: Path) -> Iterator[type[BaseSettings]]:
 
 
 def _read_directly(folder: Path) -> Iterator[str]:
-    """Yield the names by which Python asks ``os`` itself."""
+    """Yield the names that Python reads directly from ``os``."""
     for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:
@@ -73,7 +73,7 @@ def _read_directly(folder: Path) -> Iterator[str]:
                     yield from NAME.findall(name)
 
 
-def _in_c(folder: Path) -> Iterator[str]:
+def _names_in_c(folder: Path) -> Iterator[str]:
     for pattern in ("*.c", "*.cpp", "*.h", "*.hpp"):
         for file in folder.rglob(pattern):
-            yield from IN_C.findall(file.read_text(encoding="utf-8"))
+            yield from C_STRING.findall(file.read_text(encoding="utf-8"))

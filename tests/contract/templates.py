@@ -1,8 +1,10 @@
-"""Reading synthesized templates: resources of a type, and text out of intrinsic functions."""
+"""Access to synthesized templates: resources of a type, and text of intrinsic functions."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+from voice_userdata import unpacked
 
 Template = dict[str, Any]
 Templates = Mapping[str, Template]
@@ -10,7 +12,7 @@ Templates = Mapping[str, Template]
 
 
 class Resource(NamedTuple):
-    """A resource and where it stands."""
+    """A resource and its position."""
 
     tier: str
     logical_id: str
@@ -20,7 +22,7 @@ class Resource(NamedTuple):
         return f"{self.tier}/{self.logical_id}"
 
 
-def of_type(templates: Templates, kind: str) -> Iterator[Resource]:
+def resources_by_type(templates: Templates, kind: str) -> Iterator[Resource]:
     """Yield every resource of a type such as ``EC2::SecurityGroup``."""
     for tier, template in templates.items():
         for logical_id, resource in template["Resources"].items():
@@ -28,20 +30,23 @@ def of_type(templates: Templates, kind: str) -> Iterator[Resource]:
                 yield Resource(tier, logical_id, resource.get("Properties", {}))
 
 
-def properties_of(templates: Templates, kind: str) -> list[dict[str, Any]]:
+def properties_by_type(templates: Templates, kind: str) -> list[dict[str, Any]]:
     """Return the properties of every resource of a type; they can be changed in place."""
-    return [resource.properties for resource in of_type(templates, kind)]
+    return [resource.properties for resource in resources_by_type(templates, kind)]
 
 
 def text(value: object) -> str:
-    """Return a value as text, with ``<...>`` in place of what only a deploy knows; it never has a quote in it."""
+    """Return a value as text, with ``<...>`` for values that are known only at deployment.
+
+    It never contains a quote.
+    """
     match value:
         case str():
             return value
         case {"Fn::Join": [str(separator), list(parts)]}:
             return separator.join(map(text, parts))
         case {"Fn::Base64": inner}:
-            return text(inner)
+            return unpacked(text(inner))
         case {"Ref": str(name)} | {"Fn::ImportValue": str(name)}:
             return f"<{name}>"
         case {"Fn::GetAtt": [str(name), str(attribute)]}:
@@ -53,7 +58,7 @@ def text(value: object) -> str:
 
 
 def origin(templates: Templates, tier: str, value: object) -> tuple[str, str] | None:
-    """Return tier and logical id of the resource that a reference leads to, through exports of other stacks."""
+    """Return tier and logical id of a reference's target; exports of other stacks are resolved."""
     match value:
         case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), _]}:
             return tier, name

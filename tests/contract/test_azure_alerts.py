@@ -1,6 +1,6 @@
-"""Alerts on Azure: what they read is published, Prometheus fires them, and each has its runbook.
+"""Alerts on Azure: their metrics are published, Prometheus fires them, and each has a runbook.
 
-Rules and series are given to Prometheus' own `promtool`, which evaluates them as the managed Prometheus does.
+Prometheus' own `promtool` evaluates rules and series like the managed Prometheus.
 """
 
 import re
@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.reference import azure_alerts
-from sandbox.azure.graph import Graph
 from tests.blueprint.documents import ABSENT
 from tests.contract import azure_alert_rules, runbook_rules
 from tests.contract.azure_alert_cases import CASES, HEALTHY, Case
+from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests, workloads
-from tests.stacks.azure.recorded import cluster, edited, inputs
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from tests.synthesized import ROOT
+from voice_ops.reference import azure_alerts
+from voice_sandbox.azure.graph import Graph
 
-_PRODUCTION = yaml.safe_load((ROOT / "deployments/production-azure.yaml").read_text(encoding="utf-8"))["azure"]
-WITH_IMAGES = edited(
+_PRODUCTION = yaml.safe_load((ROOT / "tests/deployments/production-azure.yaml").read_text(encoding="utf-8"))["azure"]
+WITH_IMAGES = edit_deployment(
     {
         "images": DIGESTS,
         "azure.observability": {"email": "a@b.de", "monthly_budget": 900},
@@ -32,7 +33,7 @@ WITH_IMAGES = edited(
     }
 )
 SCALED_BY_TIER = re.compile("container_cpu|voice_agent|voice_open_sockets|voice_slots_taken")
-"""Queries of tiers that carry callers, which have no alert of saturation."""
+"""Queries of caller tiers, which have no saturation alert."""
 RUNBOOKS = runbook_rules.read(ROOT / "docs/runbooks/azure")
 
 
@@ -41,9 +42,9 @@ def graph() -> Graph:
     return cluster(WITH_IMAGES)
 
 
-def test_what_is_read_is_published(graph: Graph) -> None:
-    assert azure_alert_rules.unpublished(graph) == []
-    assert len(list(azure_alert_rules.drawn(graph))) > 10
+def test_metrics_of_alerts_and_dashboards_are_published(graph: Graph) -> None:
+    assert azure_alert_rules.unpublished_metrics(graph) == []
+    assert len(list(azure_alert_rules.graph_expressions(graph))) > 10
 
 
 @pytest.mark.parametrize(
@@ -51,10 +52,10 @@ def test_what_is_read_is_published(graph: Graph) -> None:
     ["kube_node_info", "vllm:num_requests_running", "vllm:time_to_first_token_seconds", "DCGM_FI_DEV_XID_ERRORS",
      "vllm_omni:audio_ttfp_s", "lmcache_mp_l1_usage_ratio", "voice:pod_start_seconds"],
 )  # fmt: skip
-def test_a_misspelt_metric_is_found(graph: Graph, name: str) -> None:
+def test_a_misspelt_metric_is_detected(graph: Graph, name: str) -> None:
     misspelt = f"{name[:-2]}x{name[-2:]}"
 
-    def changed(value: Any) -> Any:  # noqa: ANN401  whatever an input holds
+    def changed(value: Any) -> Any:  # noqa: ANN401  any value of an input
         match value:
             case dict():
                 return {key: value["record"] if key == "record" else changed(each) for key, each in value.items()}
@@ -65,7 +66,7 @@ def test_a_misspelt_metric_is_found(graph: Graph, name: str) -> None:
         return value
 
     resources = tuple(replace(each, inputs=changed(dict(each.inputs))) for each in graph.resources)
-    problems = azure_alert_rules.unpublished(replace(graph, resources=resources))
+    problems = azure_alert_rules.unpublished_metrics(replace(graph, resources=resources))
     assert problems
     assert all(misspelt in problem for problem in problems)
 
@@ -78,7 +79,7 @@ def series(of: dict[str, str | None]) -> list[dict[str, str]]:
     ]
 
 
-def test_nothing_fires_while_all_is_well(graph: Graph) -> None:
+def test_no_alert_fires_while_the_deployment_is_healthy(graph: Graph) -> None:
     rules = azure_alert_rules.rules(graph)
     names = [rule["alert"] for rule in rules if "alert" in rule]
     quiet = [{"eval_time": "80m", "alertname": name, "exp_alerts": []} for name in names]
@@ -86,9 +87,9 @@ def test_nothing_fires_while_all_is_well(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
-def test_an_alert_fires_when_it_should_and_not_before(graph: Graph, case: Case) -> None:
+def test_an_alert_fires_at_the_expected_time(graph: Graph, case: Case) -> None:
     found = {rule["alert"]: rule for rule in azure_alert_rules.rules(graph) if "alert" in rule}
-    # Labels say which one; what they are called is Prometheus' business, so the rule is asked for its number alone.
+    # Prometheus decides the label names, so the test only evaluates the rule's number.
     rule = dict(found[case.alert]) | {"expression": f"count({found[case.alert]['expression']})"}
     test = {
         "input_series": series({**HEALTHY, **case.series}),
@@ -120,7 +121,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(graph: Graph) -> N
 
 
 def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
-    titles = {title for title, _ in azure_alert_rules.drawn(graph)}
+    titles = {title for title, _ in azure_alert_rules.graph_expressions(graph)}
     topics = {inputs(each)["dashboardName"] for each in graph.of_type("dashboard:Dashboard")}
     for id_, text in RUNBOOKS.items():
         assert set(re.findall(r"[Dd]ashboard `(\w+)`", text)) <= topics, id_
@@ -130,9 +131,11 @@ def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
                     assert any(title.startswith(named) for title in titles), (id_, named)
 
 
-def test_the_wait_for_an_answer_is_drawn_by_what_the_service_publishes(graph: Graph) -> None:
+def test_the_graph_of_response_times_uses_published_metrics(graph: Graph) -> None:
     """Speech has no first token; an engine that transcribes or answers has no first sound."""
-    drawn = [expression for title, expression in azure_alert_rules.drawn(graph) if title == "First answer, p95 s"]
+    drawn = [
+        expression for title, expression in azure_alert_rules.graph_expressions(graph) if title == "First answer, p95 s"
+    ]
     services = yaml.safe_load(WITH_IMAGES)["azure"]["services"]
     assert len(drawn) == len(services)
     for service in services:
@@ -140,9 +143,9 @@ def test_the_wait_for_an_answer_is_drawn_by_what_the_service_publishes(graph: Gr
         assert ("vllm_omni:" in expression) == (service["kind"] == "tts"), expression
 
 
-def test_the_table_says_what_is_deployed(graph: Graph) -> None:
+def test_the_table_matches_the_deployment(graph: Graph) -> None:
     table = azure_alerts()
-    for rule in azure_alert_rules.rules(graph):
+    for rule in nonempty(azure_alert_rules.rules(graph)):
         if "alert" in rule:
             (row,) = (line for line in table.splitlines() if line.startswith(f"| [{rule['alert']}]"))
             _, condition, lasting, noticed, watched = (cell.strip() for cell in re.split(r" \| ", row))
@@ -153,7 +156,7 @@ def test_the_table_says_what_is_deployed(graph: Graph) -> None:
             assert rule["severity"] == (1 if noticed == "yes" else 2)
 
 
-def test_an_alert_lies_beyond_the_scaling_that_it_watches(graph: Graph) -> None:
+def test_the_threshold_of_an_alert_exceeds_that_of_its_scaling_rule(graph: Graph) -> None:
     emitted = [rule for rule in azure_alert_rules.rules(graph) if rule.get("alert", "").startswith("service-saturated")]
     scaled = manifests(workloads(WITH_IMAGES), "ScaledObject")
     triggers = [trigger["metadata"] for each in scaled for trigger in each["spec"]["triggers"]]
@@ -164,21 +167,21 @@ def test_an_alert_lies_beyond_the_scaling_that_it_watches(graph: Graph) -> None:
         assert 1.1 * float(trigger["threshold"]) < threshold < 1.25 * float(trigger["threshold"])
 
 
-def test_the_agent_keeps_what_rules_and_dashboards_read(graph: Graph) -> None:
+def test_the_agent_keeps_metrics_of_rules_and_dashboards(graph: Graph) -> None:
     (settings,) = (
         each
         for each in manifests(workloads(WITH_IMAGES), "ConfigMap")
         if each["metadata"]["namespace"] == "kube-system"
     )
     read = [rule["expression"] for rule in azure_alert_rules.rules(graph)] + [
-        e for _, e in azure_alert_rules.drawn(graph)
+        e for _, e in azure_alert_rules.graph_expressions(graph)
     ]
     wanted = {name for each in read for name in azure_alert_rules.metrics(each) if name.startswith("kube_")}
     (kept,) = re.findall(r'kubestate = "(.+)"', settings["data"]["cluster-metrics"])
     assert set(kept.split("|")) == wanted
 
 
-def test_operators_are_told_by_every_alert_and_by_the_budget(graph: Graph) -> None:
+def test_every_alert_and_the_budget_notify_operators(graph: Graph) -> None:
     (group,) = graph.of_type("monitor:ActionGroup")
     group_id = group.id
     assert [each["emailAddress"] for each in inputs(group)["emailReceivers"]] == ["a@b.de"]
@@ -190,31 +193,31 @@ def test_operators_are_told_by_every_alert_and_by_the_budget(graph: Graph) -> No
     told = inputs(budget)["notifications"].values()
     assert {(each["thresholdType"], each["threshold"]) for each in told} == {("Actual", 80), ("Forecasted", 100)}
     assert all(each["contactGroups"] == [group_id] for each in told)
-    # The nodes, which are most of the bill, lie in the group that AKS makes.
+    # The nodes, which cause most of the cost, are in a resource group that AKS creates.
     (aks,) = graph.of_type("containerservice:ManagedCluster")
     groups = inputs(budget)["filter"]["dimensions"]["values"]
     assert inputs(aks)["nodeResourceGroup"] in groups
     assert budget.ignore_changes == ("timePeriod",)
 
 
-def test_what_waits_for_its_image_raises_no_alert() -> None:
-    waiting = azure_alert_rules.rules(cluster(edited({})))
+def test_workloads_without_an_image_raise_no_alert() -> None:
+    waiting = azure_alert_rules.rules(cluster(edit_deployment({})))
     assert {link(rule) for rule in waiting if "alert" in rule} == {
         "telemetry-silent", "replicas-at-maximum", "replicas-missing", "engine-restarts", "model-fetch-failed",
         "node-not-ready", "gpu-error",
     }  # fmt: skip
 
 
-def test_without_a_budget_there_is_none() -> None:
-    assert list(cluster(edited({"azure.observability": ABSENT})).of_type("consumption:Budget")) == []
+def test_without_a_configured_budget_no_budget_is_created() -> None:
+    assert list(cluster(edit_deployment({"azure.observability": ABSENT})).of_type("consumption:Budget")) == []
 
 
-def test_groups_are_as_large_as_azure_allows(graph: Graph) -> None:
-    for each in graph.of_type("alertsmanagement:PrometheusRuleGroup"):
+def test_rule_groups_do_not_exceed_the_azure_limit(graph: Graph) -> None:
+    for each in nonempty(graph.of_type("alertsmanagement:PrometheusRuleGroup")):
         assert 0 < len(inputs(each)["rules"]) <= 20
 
 
-def test_phases_of_a_start_are_recorded(graph: Graph) -> None:
+def test_durations_of_start_phases_are_recorded(graph: Graph) -> None:
     recorded = [rule for rule in azure_alert_rules.rules(graph) if "record" in rule]
     started = {
         'kube_pod_created{namespace="voice",pod="p"}': "100",

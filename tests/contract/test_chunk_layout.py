@@ -1,13 +1,13 @@
-"""An `AudioChunk` is the same in `blueprint.contract` and in the data plane's C header.
+"""The layout of an `AudioChunk` is the same in `voice_blueprint.contract` and in the data plane's C header.
 
-A C compiler is not among what these tests may expect. So the contract's side is written into a header here, and the
-data plane's own tests (`make test-native`) hold the C struct against it.
+These tests cannot rely on a C compiler. They therefore write the layout of the contract to a header, with which the
+data plane's tests (`make test-native`) compare the C struct.
 """
 
 import os
 from pathlib import Path
 
-from blueprint.contract.chunk import (
+from voice_blueprint.contract.chunk import (
     CHUNK_HEADER,
     CHUNK_MEL_BINS,
     CHUNK_MEL_FRAMES,
@@ -47,13 +47,13 @@ def layout() -> dict[str, int]:
 def header() -> str:
     numbers = "".join(f"    {name} = {number},\n" for name, number in layout().items())
     return (
-        "/* AudioChunk as blueprint/contract/chunk.py has it. Written by tests/contract/test_chunk_layout.py:\n"
+        "/* AudioChunk as voice_blueprint/contract/chunk.py has it. Written by tests/contract/test_chunk_layout.py:\n"
         " * UPDATE_GOLDEN=1 pytest tests/contract/test_chunk_layout.py */\n"
         "#ifndef CONTRACT_H\n#define CONTRACT_H\n\nenum {\n" + numbers + "};\n\n#endif\n"
     )
 
 
-def test_header_for_the_native_test_is_the_contract() -> None:
+def test_header_of_the_native_test_matches_the_contract() -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         HEADER.write_text(header())
     assert HEADER.read_text() == header()

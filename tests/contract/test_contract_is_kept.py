@@ -1,8 +1,8 @@
-"""What is provisioned keeps the contract.
+"""Provisioned resources match the contract.
 
-Of the two sides of the contract this looks at the provisioning one: alarms, dashboards, scaling policies, security
-groups, user data and task definitions in synthesized templates. The other side are the programs: what they publish is
-compared in test_published_metrics.py, what they read from their environment in test_programs.py.
+This covers the provisioning side of the contract: alarms, dashboards, scaling policies, security groups, user data and
+task definitions in synthesized templates. The other side is the programs: test_published_metrics.py compares what they
+publish, and test_programs.py their environment.
 """
 
 import re
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from blueprint import Deployment
-from blueprint.aws.alerts import alerts
-from blueprint.aws.dashboards import dashboards
-from blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
-from blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.network import FLOWS
-from blueprint.hosts import AWS_IMAGES
 from tests.contract import environment_rules, metric_rules, network_rules, runbook_rules, secret_rules
-from tests.contract.sources import DECLARED, RUNBOOKS, SANDBOX, deployment, templates_of
-from tests.contract.templates import Templates, of_type, text
+from tests.contract.sources import DECLARED_METRICS, RUNBOOKS, SANDBOX, deployment, templates_by_tier
+from tests.contract.templates import Templates, resources_by_type, text
 from tests.synthesized import edited_sandbox, shipped
+from voice_blueprint import Deployment
+from voice_blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
+from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
+from voice_blueprint.contract.network import FLOWS
+from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.hosts import AWS_IMAGES
+from voice_blueprint.observability.aws.alerts import alerts
+from voice_blueprint.observability.aws.dashboards import dashboards
 
 DEPLOYMENTS = ("sandbox", "production-us-east-1", "both", "small")
 
@@ -31,7 +31,7 @@ Check = Callable[[Templates, Deployment], list[str]]
 
 def metrics(templates: Templates, of: Deployment) -> list[str]:
     fleets = [VAD_FLEET, GATEWAY_FLEET, AGENT_FLEET, *(fleet.name for fleet in of.aws.asr)]
-    return metric_rules.violations(templates, DECLARED, deployment=of.name, fleets=fleets)
+    return metric_rules.violations(templates, DECLARED_METRICS, deployment=of.name, fleets=fleets)
 
 
 def network(templates: Templates, _: Deployment) -> list[str]:
@@ -48,27 +48,30 @@ def secrets(templates: Templates, _: Deployment) -> list[str]:
 
 @pytest.mark.parametrize("check", [metrics, network, environment, secrets])
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_shipped_deployment_keeps_the_contract(name: str, check: Check) -> None:
-    assert check(templates_of(shipped(name)), deployment(name)) == []
+def test_shipped_deployment_satisfies_the_contract(name: str, check: Check) -> None:
+    assert check(templates_by_tier(shipped(name)), deployment(name)) == []
 
 
 def runbook_problems(name: str) -> list[str]:
     of = deployment(name)
     noticed = [alert.alarm_name(of) for alert in alerts(of) if alert.callers_affected]
     url = of.aws.observability.runbook_url
-    return runbook_rules.violations(templates_of(shipped(name)), RUNBOOKS, url, noticed)
+    return runbook_rules.violations(templates_by_tier(shipped(name)), RUNBOOKS, url, noticed)
 
 
 def test_every_alarm_has_a_runbook_and_every_runbook_an_alarm() -> None:
     assert runbook_problems("sandbox") == []
 
 
-def test_without_images_only_their_alarm_is_missing() -> None:
-    # The production file ships without digests: its fleets have 0 hosts, which are silent and no fault.
-    assert runbook_problems("production-us-east-1") == ["docs/runbooks/telemetry-silent.md belongs to no alarm"]
+def test_without_images_only_the_alarms_of_images_are_missing() -> None:
+    # The production file has no image digests: its fleets have 0 hosts, which publish nothing; this is not a fault.
+    assert runbook_problems("production-us-east-1") == [
+        f"docs/runbooks/{id_}.md belongs to no alarm"
+        for id_ in ("certificate-expires", "front-door-closed", "synthetic-call-fails", "telemetry-silent")
+    ]
 
 
-def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
+def test_every_service_and_log_metric_is_used() -> None:
     of = deployment("sandbox")
     read = {(use.namespace, use.name) for use in metric_rules.uses(SANDBOX)}
     assert {key for key in SERVICE_METRICS if key not in read} == set()
@@ -79,7 +82,7 @@ def test_every_metric_of_aws_and_of_logs_is_read_by_something() -> None:
 def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
     (alarm,) = (
         each.properties
-        for each in of_type(SANDBOX, "CloudWatch::Alarm")
+        for each in resources_by_type(SANDBOX, "CloudWatch::Alarm")
         if each.properties["AlarmName"] == f"sandbox-alert-{folded}"
     )
     assert [query["Expression"] for query in alarm["Metrics"] if query["ReturnData"]] == [
@@ -87,24 +90,28 @@ def test_alarm_over_several_fleets_returns_one_series(folded: str) -> None:
     ]
 
 
-def test_every_alert_tells_operators_when_it_fires_and_when_it_is_over() -> None:
-    (topic,) = of_type(SANDBOX, "SNS::Topic")
+def test_every_alert_notifies_operators_when_it_fires_and_resolves() -> None:
+    (topic,) = resources_by_type(SANDBOX, "SNS::Topic")
     told = [
         each.properties
         for kind in ("CloudWatch::Alarm", "CloudWatch::CompositeAlarm")
-        for each in of_type(SANDBOX, kind)
+        for each in resources_by_type(SANDBOX, kind)
         if each.tier == "observability"
     ]
     assert len(told) > len(RUNBOOKS) / 2
+    windows = {name for alarm in told for name in re.findall(r'"([^"]+)"', alarm.get("AlarmRule", "")) if " AND " in
+               alarm["AlarmRule"]}  # fmt: skip
+    assert not any(alarm.get("AlarmActions") for alarm in told if alarm["AlarmName"] in windows)
+    told = [alarm for alarm in told if alarm["AlarmName"] not in windows]
     assert all(alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic.logical_id}] for alarm in told)
-    for budget in of_type(SANDBOX, "Budgets::Budget"):
+    for budget in resources_by_type(SANDBOX, "Budgets::Budget"):
         for notification in budget.properties["NotificationsWithSubscribers"]:
             assert [who["Address"] for who in notification["Subscribers"]] == [{"Ref": topic.logical_id}]
 
 
-def test_topic_is_encrypted_and_takes_messages_of_this_account_over_tls_only() -> None:
-    (topic,) = of_type(SANDBOX, "SNS::Topic")
-    (policy,) = of_type(SANDBOX, "SNS::TopicPolicy")
+def test_topic_is_encrypted_and_only_accepts_messages_of_this_account_over_tls() -> None:
+    (topic,) = resources_by_type(SANDBOX, "SNS::Topic")
+    (policy,) = resources_by_type(SANDBOX, "SNS::TopicPolicy")
     assert topic.properties["KmsMasterKeyId"]
     deny, allow = policy.properties["PolicyDocument"]["Statement"]
     assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
@@ -112,18 +119,18 @@ def test_topic_is_encrypted_and_takes_messages_of_this_account_over_tls_only() -
     assert allow["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_address_of_the_chat_is_read_from_its_secret_at_deploy(tmp_path: Path) -> None:
-    with_chat = templates_of(edited_sandbox({"aws.observability.chat_webhook_secret": "voice/chat"}, tmp_path))
+def test_the_chat_webhook_is_read_from_its_secret_at_deploy_time(tmp_path: Path) -> None:
+    with_chat = templates_by_tier(edited_sandbox({"aws.observability.chat_webhook_secret": "voice/chat"}, tmp_path))
     endpoints = {
         each.properties["Protocol"]: text(each.properties["Endpoint"])
-        for each in of_type(with_chat, "SNS::Subscription")
+        for each in resources_by_type(with_chat, "SNS::Subscription")
     }
     assert endpoints["https"] == "{{resolve:secretsmanager:voice/chat:SecretString:::}}"
     assert secret_rules.violations(with_chat) == []
 
 
 def test_every_image_is_launched_by_a_shipped_file() -> None:
-    each = (templates_of(shipped(name)) for name in DEPLOYMENTS)
+    each = (templates_by_tier(shipped(name)) for name in DEPLOYMENTS)
     launched = {launch.image for templates in each for launch in environment_rules.launches(templates)}
     assert launched == {image.value for image in AWS_IMAGES}
 

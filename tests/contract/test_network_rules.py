@@ -1,18 +1,18 @@
-"""The rules on the network bite: one thing is changed by hand, and a violation must come of it."""
+"""The rules on the network detect violations, each caused by a manual change."""
 
 from collections.abc import Callable, Mapping
 
 import pytest
 
-from blueprint.contract.network import FLOWS, Flow, Port, Tier
 from tests.contract import network_rules
-from tests.contract.templates import Template, properties_of
+from tests.contract.templates import Template, properties_by_type
+from voice_blueprint.contract.network import FLOWS, Flow, Port, Tier
 
 Mutable = dict[str, Template]
 
 
-def test_port_opened_to_the_world(templates: Mutable) -> None:
-    groups = properties_of(templates, "EC2::SecurityGroup")
+def test_a_port_open_to_the_internet_is_reported(templates: Mutable) -> None:
+    groups = properties_by_type(templates, "EC2::SecurityGroup")
     front = next(group for group in groups if "public-load-balancer" in group["GroupDescription"])
     front["SecurityGroupIngress"].append({"CidrIp": "0.0.0.0/0", "FromPort": 22, "ToPort": 22, "IpProtocol": "tcp"})
     (problem,) = network_rules.violations(templates, FLOWS)
@@ -20,40 +20,42 @@ def test_port_opened_to_the_world(templates: Mutable) -> None:
 
 
 @pytest.mark.parametrize("peer", [{"CidrIp": "0.0.0.0/0"}, {"CidrIpv6": "::/0"}, {"CidrIp": "10.0.0.0/8"}])
-def test_tier_behind_opened(peer: Mapping[str, str], templates: Mutable) -> None:
-    groups = properties_of(templates, "EC2::SecurityGroup")
+def test_an_internal_tier_open_to_the_internet_is_reported(peer: Mapping[str, str], templates: Mutable) -> None:
+    groups = properties_by_type(templates, "EC2::SecurityGroup")
     state = next(group for group in groups if "state" in group["GroupDescription"])
     state["SecurityGroupIngress"] = [{**peer, "FromPort": 6379, "ToPort": 6379, "IpProtocol": "tcp"}]
     assert len(network_rules.violations(templates, FLOWS)) == 1
 
 
-def test_port_range_widened(templates: Mutable) -> None:
-    rule = next(rule for rule in properties_of(templates, "EC2::SecurityGroupIngress") if rule["FromPort"] == 5006)
+def test_a_widened_port_range_is_reported(templates: Mutable) -> None:
+    rule = next(rule for rule in properties_by_type(templates, "EC2::SecurityGroupIngress") if rule["FromPort"] == 5006)
     rule["ToPort"] = 5010
-    assert len(network_rules.violations(templates, FLOWS)) == 2  # one too many, one missing
+    assert len(network_rules.violations(templates, FLOWS)) == 2  # an additional rule and a missing rule
 
 
-def test_host_may_send_anything(templates: Mutable) -> None:
-    groups = properties_of(templates, "EC2::SecurityGroup")
+def test_unrestricted_egress_is_reported(templates: Mutable) -> None:
+    groups = properties_by_type(templates, "EC2::SecurityGroup")
     vad = next(group for group in groups if group["GroupDescription"] == "voice-serve vad tier")
     vad["SecurityGroupEgress"] = [{"CidrIp": "0.0.0.0/0", "IpProtocol": "-1"}]
     assert len(network_rules.violations(templates, FLOWS)) == 2
 
 
-def test_flow_without_rule(templates: Mutable) -> None:
+def test_a_flow_without_a_rule_is_reported(templates: Mutable) -> None:
     flows = (*FLOWS, Flow(Tier.GATEWAY, Tier.ASR, Port(9000, "tcp", "made up")))
     assert len(network_rules.violations(templates, flows)) == 2
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: f"{flow.source}-{flow.destination}-{flow.port.number}")
-def test_rule_without_flow(flow: Flow, templates: Mutable) -> None:
+def test_a_rule_without_a_flow_is_reported(flow: Flow, templates: Mutable) -> None:
     fewer = [other for other in FLOWS if other != flow]
     assert network_rules.violations(templates, fewer)
 
 
-def test_host_wears_another_tiers_group(templates: Mutable) -> None:
+def test_a_host_with_the_security_group_of_another_tier_is_reported(templates: Mutable) -> None:
     vad, asr = (
-        properties_of({tier: templates[tier]}, "EC2::LaunchTemplate")[0]["LaunchTemplateData"]["NetworkInterfaces"][0]
+        properties_by_type({tier: templates[tier]}, "EC2::LaunchTemplate")[0]["LaunchTemplateData"][
+            "NetworkInterfaces"
+        ][0]
         for tier in ("vad", "asr-inf2")
     )
     vad["Groups"] = asr["Groups"]
@@ -61,9 +63,9 @@ def test_host_wears_another_tiers_group(templates: Mutable) -> None:
     assert "is of the tier vad and wears the security groups ['asr']" in problem
 
 
-def test_third_listener(templates: Mutable) -> None:
+def test_an_additional_listener_is_reported(templates: Mutable) -> None:
     listener = next(
-        each for each in properties_of(templates, "ElasticLoadBalancingV2::Listener") if each["Port"] == 443
+        each for each in properties_by_type(templates, "ElasticLoadBalancingV2::Listener") if each["Port"] == 443
     )
     listener["Port"] = 8443
     (problem,) = network_rules.violations(templates, FLOWS)
@@ -73,19 +75,19 @@ def test_third_listener(templates: Mutable) -> None:
 @pytest.mark.parametrize(
     "make_public",
     [
-        lambda t: properties_of(t, "EC2::LaunchTemplate")[0]["LaunchTemplateData"]["NetworkInterfaces"][0].update(
+        lambda t: properties_by_type(t, "EC2::LaunchTemplate")[0]["LaunchTemplateData"]["NetworkInterfaces"][0].update(
             AssociatePublicIpAddress=True
         ),
-        lambda t: properties_of(t, "EC2::Subnet")[0].update(MapPublicIpOnLaunch=True),
-        lambda t: properties_of(t, "ECS::Service")[0]["NetworkConfiguration"]["AwsvpcConfiguration"].update(
+        lambda t: properties_by_type(t, "EC2::Subnet")[0].update(MapPublicIpOnLaunch=True),
+        lambda t: properties_by_type(t, "ECS::Service")[0]["NetworkConfiguration"]["AwsvpcConfiguration"].update(
             AssignPublicIp="ENABLED"
         ),
-        lambda t: properties_of(t, "SNS::TopicPolicy")[0]["PolicyDocument"]["Statement"].append(
+        lambda t: properties_by_type(t, "SNS::TopicPolicy")[0]["PolicyDocument"]["Statement"].append(
             {"Effect": "Allow", "Principal": "*", "Action": "sns:Publish", "Resource": "*"}
         ),
     ],
     ids=["host", "subnet", "task", "policy"],
 )
-def test_something_made_public(make_public: Callable[[Mutable], None], templates: Mutable) -> None:
+def test_an_additional_public_resource_is_reported(make_public: Callable[[Mutable], None], templates: Mutable) -> None:
     make_public(templates)
     assert len(network_rules.violations(templates, FLOWS)) == 1

@@ -1,4 +1,4 @@
-"""What programs read is what the contract says, and a deployment file sets it or the list below says why none does."""
+"""Programs read the variables of the contract, and each can be set by a deployment file, with listed exceptions."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -6,18 +6,20 @@ from typing import NamedTuple
 import pytest
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from blueprint.contract import environment as variables
-from blueprint.contract.environment import ENVIRONMENT, Variable
-from blueprint.contract.images import Image
-from blueprint.images import BuiltImage, specs
 from tests.contract.environment_rules import Launch, launches
-from tests.contract.programs import IN_C, fields, set_by_image, variables_of
-from tests.contract.sources import templates_of
+from tests.contract.programs import C_STRING, fields, set_by_image, variables_for
+from tests.contract.sources import templates_by_tier
 from tests.synthesized import edited_sandbox, shipped
+from voice_blueprint.contract import environment as variables
+from voice_blueprint.contract.environment import Variable
+from voice_blueprint.contract.images import Image
+from voice_blueprint.environment import CALLER_RULES, ENVIRONMENT
+from voice_blueprint.images import BuiltImage, specs
 
-BUILT = {image: spec for image, spec in specs().items() if isinstance(spec, BuiltImage)}
+BUILT_IMAGES = {image: spec for image, spec in specs().items() if isinstance(spec, BuiltImage)}
 
-INTERNAL = {
+INTERNAL_VARIABLES = {
+    "VOICE_ARCHIVE_ENDPOINT": "of emulators alone: the cloud's own server follows from the address of the archive",
     "VOICE_BACKEND": "the image's own: asr-neuron is made for Neuron alone",
     "VOICE_LAYOUT": "for measurements: `make bench-voice` compares both",
     "VOICE_VALKEY_HOST": "one of two ways; the contract gives each image its own",
@@ -27,8 +29,9 @@ INTERNAL = {
     "VOICE_VALKEY_TLS": "off for the store of a developer's machine alone",
     "VOICE_VALKEY_CA_FILE": "for a store whose certificate is nobody's; ElastiCache's is Amazon's",
     "VOICE_BIND_ADDRESS": "the loopback on a developer's machine; a container has no other address",
+    "VOICE_FORWARDED": "on Azure alone, where the application gateway adds to X-Forwarded-For",
     "VOICE_MEDIA_TLS": "off where no load balancer is in front, on a developer's machine",
-    "VOICE_CONTROL_SOCKET": "where blueprint/contract/metrics.py says: two images share it",
+    "VOICE_CONTROL_SOCKET": "where voice_blueprint/contract/metrics.py says: two images share it",
     "VOICE_NEURON_MONITOR": "as VOICE_CONTROL_SOCKET",
     "VOICE_START_PHASES": "as VOICE_CONTROL_SOCKET",
     "VOICE_ENGINE_METRICS_URL": "as VOICE_CONTROL_SOCKET",
@@ -52,14 +55,14 @@ INTERNAL = {
     "VOICE_INCOMPLETE_WITHIN_S": "as people pause, whatever is deployed",
     "VOICE_UNHEARD_WITHIN_S": "as VOICE_FINAL_WITHIN_S",
 }
-"""Variables with a default that no deployment changes, and why."""
+"""Variables with a default that no deployment changes, with the reason."""
 
 
-def undeclared(image: BuiltImage, given: Iterable[Variable], read: Mapping[str, bool]) -> list[str]:
-    """Return what an image reads and the contract does not say, and the other way round."""
-    declared = {variable.name for variable in given}
-    unknown = read.keys() - declared - INTERNAL.keys()
-    needed = {name for name in read.keys() & INTERNAL.keys() - declared if read[name]}
+def contract_differences(image: BuiltImage, variables: Iterable[Variable], read: Mapping[str, bool]) -> list[str]:
+    """Return differences between the variables of an image and of the contract."""
+    declared = {variable.name for variable in variables}
+    unknown = read.keys() - declared - INTERNAL_VARIABLES.keys()
+    needed = {name for name in read.keys() & INTERNAL_VARIABLES.keys() - declared if read[name]}
     return [
         *(f"{image.name} reads {name}: add it to ENVIRONMENT, and a setting of the file" for name in sorted(unknown)),
         *(f"{image.name} is given {name} and does not read it" for name in sorted(declared - read.keys())),
@@ -67,41 +70,41 @@ def undeclared(image: BuiltImage, given: Iterable[Variable], read: Mapping[str, 
     ]
 
 
-@pytest.mark.parametrize("image", BUILT)
-def test_an_image_reads_what_the_contract_says(image: Image) -> None:
-    read = variables_of(BUILT[image])
-    assert undeclared(BUILT[image], ENVIRONMENT[image], read) == []
-    assert set_by_image(BUILT[image]) <= read.keys() & INTERNAL.keys()
+@pytest.mark.parametrize("image", BUILT_IMAGES)
+def test_an_image_reads_the_variables_of_the_contract(image: Image) -> None:
+    read = variables_for(BUILT_IMAGES[image])
+    assert contract_differences(BUILT_IMAGES[image], ENVIRONMENT[image], read) == []
+    assert set_by_image(BUILT_IMAGES[image]) <= read.keys() & INTERNAL_VARIABLES.keys()
 
 
-def test_the_list_of_internals_has_no_other() -> None:
+def test_the_list_of_internal_variables_is_complete() -> None:
     read: set[str] = set()
-    for image, spec in BUILT.items():
-        read |= variables_of(spec).keys() - {variable.name for variable in ENVIRONMENT[image]}
-    assert read == INTERNAL.keys()
+    for image, spec in BUILT_IMAGES.items():
+        read |= variables_for(spec).keys() - {variable.name for variable in ENVIRONMENT[image]}
+    assert read == INTERNAL_VARIABLES.keys()
 
 
-def test_a_variable_that_only_one_side_knows_is_named() -> None:
-    class Planted(BaseSettings):
+def test_a_variable_in_only_one_of_contract_and_program_is_reported() -> None:
+    class ExtraVariable(BaseSettings):
         model_config = SettingsConfigDict(env_prefix="VOICE_")
 
         forgotten: str
         layout: str
 
-    telemetry = BUILT[Image.TELEMETRY]
+    telemetry = BUILT_IMAGES[Image.TELEMETRY]
     given = (Variable("VOICE_LAYOUT", ""), Variable("VOICE_SPARE", ""))
-    assert undeclared(telemetry, given, fields(Planted)) == [
+    assert contract_differences(telemetry, given, fields(ExtraVariable)) == [
         "telemetry reads VOICE_FORGOTTEN: add it to ENVIRONMENT, and a setting of the file",
         "telemetry is given VOICE_SPARE and does not read it",
     ]
-    assert undeclared(telemetry, given[1:], {"VOICE_SPARE": True, "VOICE_LAYOUT": True}) == [
+    assert contract_differences(telemetry, given[1:], {"VOICE_SPARE": True, "VOICE_LAYOUT": True}) == [
         "telemetry needs VOICE_LAYOUT, which no launcher sets"
     ]
-    assert IN_C.findall('Variable{"VOICE_PLANTED", nullptr}; VOICE_STEER_QUEUES') == ["VOICE_PLANTED"]
+    assert C_STRING.findall('Variable{"VOICE_PLANTED", nullptr}; VOICE_STEER_QUEUES') == ["VOICE_PLANTED"]
 
 
-def test_programs_are_looked_at() -> None:
-    assert {image for image, spec in BUILT.items() if variables_of(spec)} == {
+def test_variables_are_detected_in_every_program() -> None:
+    assert {image for image, spec in BUILT_IMAGES.items() if variables_for(spec)} == {
         Image.AGENT, Image.GATEWAY, Image.VAD_DATAPLANE, Image.WHISPER_ENGINE, Image.ASR_NEURON, Image.TELEMETRY
     }  # fmt: skip
 
@@ -110,19 +113,19 @@ def test_programs_are_looked_at() -> None:
 
 
 class Setting(NamedTuple):
-    """A field of the deployment file, a value that nothing else has, and how a container is told it."""
+    """A field of the deployment file, a unique value, and its form in a container's environment."""
 
     field: str
     value: object
-    told: str
+    expected: str
     images: tuple[Image, ...] = tuple(Image)
 
 
-MEASURED = {"date": "2026-11-22", "conditions": "measured by hand"}
+HAND_MEASUREMENT = {"date": "2026-11-22", "conditions": "measured by hand"}
 WHISPER = (Image.WHISPER_ENGINE, Image.ASR_NEURON)
 EDGE, AGENTS = "aws.edge", "aws.agents"
 SETTINGS: tuple[tuple[Variable, Setting], ...] = (
-    (variables.DEPLOYMENT, Setting("name", "elsewhere", "elsewhere")),
+    (variables.DEPLOYMENT, Setting("name", "elsewhere", "elsewhere-1")),
     (variables.REGION, Setting("aws.region", "us-west-2", "us-west-2")),
     (variables.FLEET, Setting("aws.asr.0.name", "chips", "chips", (Image.TELEMETRY,))),
     (variables.DATA_PATH, Setting("aws.vad.data_path.mode", "vfio", "vfio")),
@@ -137,9 +140,12 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.MODEL_REVISION, Setting("aws.asr.0.revision", "b" * 40, "b" * 40, (Image.ASR_NEURON,))),
     (variables.MODEL_REVISION, Setting("aws.asr.2.revision", "b" * 40, "b" * 40, (Image.WHISPER_ENGINE,))),
     (variables.CHUNK_KIND, Setting("aws.asr.2.model", "some/tiny", "pcm16")),
-    (variables.SESSIONS, Setting("aws.asr.0.measured", MEASURED | {"calls": 77}, "77", (Image.ASR_NEURON,))),
-    (variables.SESSIONS, Setting("aws.asr.2.measured", MEASURED | {"calls": 78}, "78", (Image.WHISPER_ENGINE,))),
-    (variables.MAX_SESSIONS, Setting("aws.vad.measured", MEASURED | {"calls": 1234}, "1234")),
+    (variables.SESSIONS, Setting("aws.asr.0.measured", HAND_MEASUREMENT | {"calls": 77}, "77", (Image.ASR_NEURON,))),
+    (
+        variables.SESSIONS,
+        Setting("aws.asr.2.measured", HAND_MEASUREMENT | {"calls": 78}, "78", (Image.WHISPER_ENGINE,)),
+    ),
+    (variables.MAX_SESSIONS, Setting("aws.vad.measured", HAND_MEASUREMENT | {"calls": 1234}, "1234")),
     (variables.ENCODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.DECODERS, Setting("aws.asr.0.instance_type", "inf2.24xlarge", "6", (Image.ASR_NEURON,))),
     (variables.ENCODERS, Setting("aws.asr.2.instance_type", "p5.48xlarge", "8", (Image.WHISPER_ENGINE,))),
@@ -155,7 +161,7 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     ),
     (variables.AUTHORIZER, Setting(f"{EDGE}.authorizer.kind", "jwt", "jwt")),
     (variables.JWT_AUDIENCE, Setting(f"{EDGE}.authorizer.audience", "listeners", "listeners")),
-    (variables.MEDIA_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "media.other.example.com")),
+    (variables.MEDIA_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "media.c1.other.example.com")),
     (variables.TOKEN_TTL_S, Setting(f"{EDGE}.token_ttl_s", 701, "701", (Image.GATEWAY,))),
     (variables.IDLE_TIMEOUT_S, Setting(f"{EDGE}.idle_timeout_s", 71, "71", (Image.GATEWAY,))),
     (variables.TOKEN_TTL_S, Setting(f"{AGENTS}.token_ttl_s", 702, "702", (Image.AGENT,))),
@@ -169,6 +175,10 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.SPEECH_RATE, Setting(f"{AGENTS}.speech_rate", 22050, "22050")),
     (variables.PROMPT, Setting(f"{AGENTS}.prompt", "Be brief.", "Be brief.")),
     (variables.TOOLS_URL, Setting(f"{AGENTS}.tools_url", "https://tools.test", "https://tools.test")),
+    (
+        variables.TWILIO_ACCOUNT,
+        Setting(f"{AGENTS}.twilio", {"account": f"AC{'0' * 32}", "token_secret": "t"}, f"AC{'0' * 32}"),
+    ),
     (variables.LANGUAGE, Setting(f"{AGENTS}.language", "de", "de")),
     (variables.ANSWER_TOKENS, Setting(f"{AGENTS}.answer_tokens", 77, "77")),
     (variables.LISTENING, Setting(f"{AGENTS}.listening", "audio", "audio")),
@@ -179,21 +189,34 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
     (variables.SESSION_MAX_S, Setting(f"{EDGE}.session_max_s", 1801, "1801")),
     (variables.CALLER_SESSIONS, Setting(f"{EDGE}.caller_sessions", 1001, "1001")),
     (variables.CALLER_CREATIONS_PER_S, Setting(f"{EDGE}.caller_creations_per_s", 51, "51")),
+    (variables.CALLER_MINUTES_PER_DAY, Setting(f"{EDGE}.caller_minutes_per_day", 617, "617")),
     (variables.MAX_CONNECTIONS, Setting(f"{EDGE}.gateway.sockets_per_task", 42, "42")),
     (
         variables.OTHER_REGIONS,
         Setting(
             "aws.other_regions",
             [{"region": "eu-west-1", "availability_zones": ["eu-west-1a"]}],
-            "https://api.eu-west-1.other.example.com",
+            "https://api.eu-west-1.c1.other.example.com",
         ),
     ),
+    (variables.API_HOST, Setting(f"{EDGE}.domain.name", "other.example.com", "api.c1.other.example.com")),
     (
         variables.API_URL,
         Setting(
             "aws.other_regions",
             [{"region": "eu-west-1", "availability_zones": ["eu-west-1a"]}],
-            "https://api.other.example.com",
+            "https://api.c1.other.example.com",
+        ),
+    ),
+    (
+        variables.CELLS,
+        Setting(
+            "cells",
+            {"calls": 10, "number": 1},
+            ",".join(
+                f"https://api.{cell}.other.example.com=https://media.{cell}.other.example.com/healthz"
+                for cell in ("c1", "c2", "eu-west-1.c1", "eu-west-1.c2")
+            ),
         ),
     ),
     (
@@ -201,11 +224,12 @@ SETTINGS: tuple[tuple[Variable, Setting], ...] = (
         Setting(f"{EDGE}.allowed_origins", ["https://a.test", "https://b.test"], "https://a.test,https://b.test"),
     ),
 )
-DEPLOYED = {
+DEPLOYMENT_VARIABLES = {
     variables.HOST: "the host's own",
     variables.HOST_ADDRESS: "the host's own",
     variables.INTERFACE: "the host's own",
     variables.ZONE: "the host's own",
+    variables.ARCHIVE_URL: "the deployed bucket's, or the container's",
     variables.VALKEY_HOST: "the deployed store's",
     variables.VALKEY_HOST_FILE: "the deployed store's",
     variables.VALKEY_PORT: "of the contract, as are the security groups",
@@ -223,8 +247,8 @@ DEPLOYED = {
     variables.TELEMETRY_SOURCES: "what runs beside it",
     variables.CACHE_DIR: "where the launcher mounts the host's disks",
 }
-"""Variables that follow from what is deployed, and need no field of their own."""
-OF_ONE_IMAGE = {
+"""Variables derived from the deployment, which need no field."""
+SINGLE_IMAGE_VARIABLES = {
     (variables.DRAIN_TIMEOUT_S, Image.GATEWAY): "Fargate grants no more",
     (variables.FLEET, Image.GATEWAY): "there is one service",
     (variables.FLEET, Image.AGENT): "there is one service",
@@ -232,60 +256,64 @@ OF_ONE_IMAGE = {
     (variables.GATEWAY_URL, Image.AGENT): "the deployed gateway's",
     (variables.CHAT_KEY, Image.AGENT): "the operator's secret, by its name",
     (variables.SPEECH_KEY, Image.AGENT): "the operator's secret, by its name",
+    (variables.TOOLS_KEY, Image.AGENT): "the operator's secret, by its name",
+    (variables.TWILIO_TOKEN, Image.AGENT): "the operator's secret, by its name",
     (variables.ENGINE, Image.ASR_NEURON): "vLLM is for GPUs",
 }
 
 
 def unreachable(environment: Mapping[Image, Iterable[Variable]]) -> list[str]:
-    """Return the variables of an image that neither a field of the file nor what is deployed sets."""
+    """Return the variables of an image that neither a field nor the deployment sets."""
     set_by_file = {(variable, image) for variable, setting in SETTINGS for image in setting.images}
+    set_by_file |= {(variable, Image.GATEWAY) for variable in CALLER_RULES.values()}
     return [
         f"{image}: no field of the deployment file sets {variable.name}"
         for image, given in environment.items()
         for variable in given
-        if variable not in DEPLOYED and (variable, image) not in set_by_file | OF_ONE_IMAGE.keys()
+        if variable not in DEPLOYMENT_VARIABLES and (variable, image) not in set_by_file | SINGLE_IMAGE_VARIABLES.keys()
     ]
 
 
-def test_every_variable_has_something_that_sets_it() -> None:
+def test_every_variable_is_set_by_a_launcher() -> None:
     assert unreachable(ENVIRONMENT) == []
 
 
-def test_a_variable_that_no_file_can_set_is_named() -> None:
+def test_a_variable_that_no_deployment_can_set_is_reported() -> None:
     planted = {**ENVIRONMENT, Image.GATEWAY: (*ENVIRONMENT[Image.GATEWAY], Variable("VOICE_PLANTED", ""))}
     assert unreachable(planted) == ["gateway: no field of the deployment file sets VOICE_PLANTED"]
 
 
 @pytest.fixture(scope="module")
-def before() -> list[Launch]:
-    return list(launches(templates_of(shipped("sandbox"))))
+def default_launches() -> list[Launch]:
+    return list(launches(templates_by_tier(shipped("sandbox"))))
 
 
 @pytest.fixture(scope="module")
-def after(tmp_path_factory: pytest.TempPathFactory) -> list[Launch]:
-    """Launches of one file in which every setting has another value; the second fleet runs vLLM on GPUs."""
+def changed_launches(tmp_path_factory: pytest.TempPathFactory) -> list[Launch]:
+    """Return the launches of a file in which every setting has another value; the second fleet runs vLLM on GPUs."""
     load = {"sessions": 32, "session_tokens": 448, "context_tokens": 448}
     edits = {
         "aws.availability_zones": ["us-west-2a", "us-west-2b"],
+        "load": {"calls": 10},
         "aws.asr.1.instance_type": "p5.4xlarge",
         "aws.asr.1.vllm": {"model": "whisper-large-v3", "load": load},
         **{setting.field: setting.value for _, setting in SETTINGS},
     }
-    return list(launches(templates_of(edited_sandbox(edits, tmp_path_factory.mktemp("all-settings")))))
+    return list(launches(templates_by_tier(edited_sandbox(edits, tmp_path_factory.mktemp("all-settings")))))
 
 
-def told(found: list[Launch], image: Image, variable: Variable) -> set[str | None]:
-    return {{**each.shared, **each.own}.get(variable.name) for each in found if each.image == image.value}
+def values_for(launch_list: list[Launch], image: Image, variable: Variable) -> set[str | None]:
+    return {{**each.shared, **each.own}.get(variable.name) for each in launch_list if each.image == image.value}
 
 
 @pytest.mark.parametrize(
     ("variable", "setting"), SETTINGS, ids=[f"{variable.name}-{setting.field}" for variable, setting in SETTINGS]
 )
-def test_a_field_of_the_file_reaches_the_programs(
-    variable: Variable, setting: Setting, before: list[Launch], after: list[Launch]
+def test_a_field_of_the_deployment_file_reaches_the_programs(
+    variable: Variable, setting: Setting, default_launches: list[Launch], changed_launches: list[Launch]
 ) -> None:
     readers = [image for image in setting.images if variable in ENVIRONMENT[image]]
     assert readers
     for image in readers:
-        assert setting.told in told(after, image, variable)
-        assert setting.told not in told(before, image, variable)
+        assert setting.expected in values_for(changed_launches, image, variable)
+        assert setting.expected not in values_for(default_launches, image, variable)

@@ -1,7 +1,7 @@
-"""Every metric of the contract leaves a program that runs here, with the dimensions that alarms read; no other does.
+"""Real programs publish exactly the metrics of the contract, with the dimensions that alarms read.
 
-The gateway, the engine and the agent are the real programs, and telemetry reads the engine, and what stands for a data
-plane, neuron-monitor and the GPUs' driver. (That the real data plane is read alike: images/vad-dataplane/tests/e2e.)
+Gateway, engine and agent are real. Telemetry reads the real engine, and fakes of the data plane, neuron-monitor and the
+GPU driver; images/vad-dataplane/tests/e2e tests the real data plane.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,8 +22,16 @@ import websockets
 from moto import mock_aws
 from redis.asyncio import Redis
 
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import (
+from images.agent.tests.conftest import running_agent, serving, silence, speech, until
+from images.agent.tests.engines import Engines
+from images.conftest import StoreServer
+from images.gateway.tests import synthetic
+from images.gateway.tests.front_doors import door, localhost_certificate, server
+from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, holds
+from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
+from tests.synthesized import ROOT
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import (
     METRICS,
     NAMESPACE,
     Allowance,
@@ -32,16 +41,11 @@ from blueprint.contract.metrics import (
     Metric,
     StartPhase,
 )
-from blueprint.contract.network import Tier
-from blueprint.engines.launch.vllm import START_LOG
-from images.agent.tests.conftest import agent_over, serving, silence, speech, until
-from images.agent.tests.engines import Engines
-from images.conftest import StoreServer, free_port
-from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port, holds
-from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
-from tests.synthesized import ROOT
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.launch.vllm import START_LOG
 from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_sandbox.loopback import free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
 from voice_telemetry.prometheus import Newest
@@ -62,7 +66,7 @@ SSRC = 7
 
 
 class Series(NamedTuple):
-    """A metric as CloudWatch has it."""
+    """A metric as CloudWatch represents it."""
 
     namespace: str
     name: str
@@ -71,11 +75,11 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """What left the programs.
+    """Metrics published by the programs.
 
     Attributes:
-        by: The series of each program.
-        words: Values of the dimensions beside deployment and fleet, by metric.
+        by: Series published by each program.
+        words: Values of further dimensions by metric, other than deployment and fleet.
     """
 
     by: dict[Image, set[Series]]
@@ -83,7 +87,7 @@ class Published:
 
 
 def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
-    """Return what the contract says and no program publishes, and the other way round."""
+    """Return differences between the contract and the published metrics."""
     said = {(metric.publisher, Series(metric.namespace, metric.name, metric.dimensions)) for metric in declared}
     left = {(image, series) for image, found in published.by.items() for series in found}
     return [
@@ -93,8 +97,8 @@ def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
 
 
 def start_phases() -> set[str]:
-    """Return the words that a host's boot script and the engine's log give to the parts of a start."""
-    script = (ROOT / "userdata/steps/cold_start.sh").read_text(encoding="utf-8")
+    """Return the names of a start's phases in a host's boot script and the engine's log."""
+    script = (ROOT / "userdata/voice_userdata/steps/cold_start.sh").read_text(encoding="utf-8")
     return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG}
 
 
@@ -105,7 +109,7 @@ def cloud() -> Iterator["CloudWatchClient"]:
 
 
 @contextlib.asynccontextmanager
-async def engine_that_has_worked(store: Redis, server: StoreServer) -> AsyncIterator[EngineHost]:
+async def engine_after_session(store: Redis, server: StoreServer) -> AsyncIterator[EngineHost]:
     engine = EngineHost(server)
     try:
         engine.wait_ready()
@@ -124,7 +128,7 @@ async def published_by_telemetry(
     folder: Path,
     is_all: Callable[[set[Series]], bool],
 ) -> tuple[set[Series], dict[str, set[str]]]:
-    """Run telemetry with every source until it has published all, or for a minute; return what CloudWatch has."""
+    """Run telemetry with every source until it has published all, for at most a minute; return CloudWatch's series."""
     (folder / "phases").write_text("".join(f"{phase} 1.5\n" for phase in start_phases()), encoding="utf-8")
     line = " ".join((DATA / "neuron-monitor.json").read_text(encoding="utf-8").split())
     settings = Settings(
@@ -146,12 +150,12 @@ async def published_by_telemetry(
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
         tasks.create_task(telemetry.run(settings, store.settings, sent, newest, stop))
         with contextlib.suppress(AssertionError):
-            await holds("all is published", lambda: is_all(listed(cloud)[0]))
+            await holds("all is published", lambda: is_all(cloudwatch_series(cloud)[0]))
         stop.set()
-    return listed(cloud)
+    return cloudwatch_series(cloud)
 
 
-def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
+def cloudwatch_series(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]:
     series: set[Series] = set()
     words: dict[str, set[str]] = {}
     pages = cloud.get_paginator("list_metrics").paginate()
@@ -162,12 +166,12 @@ def listed(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str, set[str]]]
 
 
 async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]:
-    """Let a gateway take a caller to the end, with a transcript, and refuse another; return the series of its log."""
-    rtp_port = free_rtp_port()
+    """Run a gateway with a complete call, including a transcript, and a refused one; return the series of its log."""
+    rtp_port = free_port(socket.SOCK_DGRAM)
     vad, hosts = VadHost(rtp_port), Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
-    gateway = GatewayProcess(server, rtp_port).start()
+    gateway, own_calls = GatewayProcess(server, rtp_port).start(), list[str]()
     try:
         with hosts.beating(server.settings):
             await (await gateway.ready()).takes_callers()
@@ -181,20 +185,32 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
             assert await opened.close() == 204
             hosts.put(Tier.ASR, "asr-1", slots=0)
             await gateway.answers(503)
+            async with synthetic.caller(gateway, server, own_calls) as own:
+                assert not await own.call()
         gateway.terminate()
         assert gateway.wait() == 0
     finally:
         vad.stop()
         gateway.kill()
-    return set(series_of(gateway.logged()))
+    return set(embedded_metric_series([*gateway.logged(), *map(json.loads, own_calls)]))
+
+
+async def published_by_front_door(folder: Path) -> set[Series]:
+    """Respond to a gateway's request to its public name, and return the series of its log."""
+    certificate = localhost_certificate(folder)
+    async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
+        front_door, lines = door(port, certificate)
+        assert await front_door.check()
+    front_door.metrics.flush()
+    return set(embedded_metric_series(map(json.loads, lines)))
 
 
 async def published_by_agent(store: Redis) -> set[Series]:
-    """Let an agent answer a caller, who interrupts it, and refuse another; return the series of its log."""
+    """Run an agent with a caller, who interrupts it, and refuse another; return the series of its log."""
     engines, lines = Engines(), list[str]()
     engines.port, engines.spoken_s = free_port(), 60.0
     engines.finals, engines.answers = [(1900, "What is this?")], ["A long story of what this is."]
-    async with serving(engines.app(), engines.port), agent_over(engines, store) as place:
+    async with serving(engines.app(), engines.port), running_agent(engines, store) as place:
         place.agent.metrics.told = Metrics(DEPLOYMENT, FLEET, lines.append)
         async with place.call() as caller:
             await caller.send(speech(2.0))
@@ -202,15 +218,15 @@ async def published_by_agent(store: Redis) -> set[Series]:
             await caller.until(lambda each: each.heard_s > 0)
             await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
             await caller.send(silence(0.2))
-            await caller.send(speech(0.3))
+            await caller.send(speech(2.0))
             await caller.until(lambda each: each.interruptions == 2)
             with pytest.raises(websockets.InvalidStatus):
                 await websockets.connect(f"ws{place.url[4:]}/v1/conversations")
             place.agent.metrics.flush(place.agent.held)
-    return set(series_of(map(json.loads, lines)))
+    return set(embedded_metric_series(map(json.loads, lines)))
 
 
-def series_of(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
+def embedded_metric_series(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
     """Yield the series of log lines in CloudWatch's embedded metric format."""
     for line in lines:
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", []):
@@ -220,7 +236,7 @@ def series_of(lines: Iterable[dict[str, Any]]) -> Iterator[Series]:
                     yield Series(directive["Namespace"], metric["Name"], tuple(names))
 
 
-async def test_programs_publish_what_the_contract_declares(
+async def test_programs_publish_the_metrics_of_the_contract(
     cloud: "CloudWatchClient", store: Redis, store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
@@ -228,10 +244,10 @@ async def test_programs_publish_what_the_contract_declares(
     readings = itertools.count()
     monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
     monkeypatch.setattr(nic, "counters", lambda _: dict.fromkeys(Allowance, next(readings)))
-    by_gateway = await published_by_gateway(store, store_server)
+    by_gateway = await published_by_gateway(store, store_server) | await published_by_front_door(tmp_path)
     by_agent = await published_by_agent(store)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}
-    async with engine_that_has_worked(store, store_server) as engine:
+    async with engine_after_session(store, store_server) as engine:
         by_telemetry, words = await published_by_telemetry(
             cloud, engine, store_server, tmp_path, lambda found: names <= {each.name for each in found}
         )
@@ -244,7 +260,7 @@ async def test_programs_publish_what_the_contract_declares(
     assert words["AllowanceExceeded"] == set(Allowance)
     assert words["ColdStart"] == set(StartPhase)
 
-    # What is published is what was compared: a change of the contract alone is named.
+    # A change of the contract alone is reported.
     planted = Metric("GpuTemperature", "None", Image.TELEMETRY, "Planted.", (Tier.ASR,))
     assert differences(published, [*METRICS.values(), planted]) == [
         "telemetry does not publish GpuTemperature by Deployment, Fleet"
@@ -259,8 +275,8 @@ async def test_programs_publish_what_the_contract_declares(
     assert {each.namespace for each in by_telemetry | by_gateway | by_agent} == {NAMESPACE}
 
 
-def test_the_gateway_counts_nothing_else() -> None:
-    """An undeclared name would end its publishing at the next flush."""
+def test_the_gateway_publishes_no_undeclared_metric() -> None:
+    """An undeclared name would stop the publishing of metrics at the next flush."""
     sources = (IMAGES / "gateway/src/voice_gateway").glob("*.py")
     named = {
         name

@@ -1,4 +1,4 @@
-"""The rules on runbooks bite: one thing is changed by hand, and a violation must come of it."""
+"""The rules on runbooks detect violations, each caused by a manual change."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract import runbook_rules
 from tests.contract.sources import RUNBOOKS, deployment
-from tests.contract.templates import Template, properties_of
+from tests.contract.templates import Template, properties_by_type
 
 Mutable = dict[str, Template]
 
@@ -16,45 +16,51 @@ def runbook_problems(templates: Mutable, runbooks: Mapping[str, str]) -> list[st
     return runbook_rules.violations(templates, runbooks, url, [])
 
 
-def without(*gone: str) -> dict[str, str]:
+def runbooks_without(*gone: str) -> dict[str, str]:
     return {id_: text for id_, text in RUNBOOKS.items() if id_ not in gone}
 
 
 @pytest.mark.parametrize("id_", sorted(set(RUNBOOKS) - {runbook_rules.INDEX}))
-def test_runbook_deleted(id_: str, templates: Mutable) -> None:
-    assert any(f"has no runbook docs/runbooks/{id_}.md" in p for p in runbook_problems(templates, without(id_)))
+def test_a_deleted_runbook_is_reported(id_: str, templates: Mutable) -> None:
+    assert any(
+        f"has no runbook docs/runbooks/{id_}.md" in p for p in runbook_problems(templates, runbooks_without(id_))
+    )
 
 
-def test_runbook_without_alarm(templates: Mutable) -> None:
+def test_a_runbook_without_an_alarm_is_reported(templates: Mutable) -> None:
     problems = runbook_problems(templates, {**RUNBOOKS, "old": RUNBOOKS["budget"]})
     assert "docs/runbooks/old.md belongs to no alarm" in problems
     assert "docs/runbooks/README.md does not list old" in problems
 
 
-def test_runbook_without_a_section(templates: Mutable) -> None:
+def test_a_runbook_without_a_section_is_reported(templates: Mutable) -> None:
     shortened = {**RUNBOOKS, "budget": RUNBOOKS["budget"].replace("## What to do", "What to do")}
     assert any("budget.md has the sections" in problem for problem in runbook_problems(templates, shortened))
 
 
-def test_runbook_links_to_nothing(templates: Mutable) -> None:
+def test_a_runbook_with_a_broken_link_is_reported(templates: Mutable) -> None:
     broken = {**RUNBOOKS, "budget": RUNBOOKS["budget"] + "\n[see](nowhere.md)\n"}
     assert "docs/runbooks/budget.md links to nowhere.md, which is not there" in runbook_problems(templates, broken)
 
 
 @pytest.mark.parametrize("description", ["", "It fires.", "Runbook: https://example.com/elsewhere.md"])
-def test_alarm_without_a_link_to_a_runbook(description: str, templates: Mutable) -> None:
-    alarms = {each["AlarmName"]: each for each in properties_of(templates, "CloudWatch::Alarm")}
+def test_an_alarm_without_a_link_to_a_runbook_is_reported(description: str, templates: Mutable) -> None:
+    alarms = {each["AlarmName"]: each for each in properties_by_type(templates, "CloudWatch::Alarm")}
     alarms["sandbox-alert-vad-ring-full"]["AlarmDescription"] = description
     assert any("sandbox-alert-vad-ring-full links to" in p for p in runbook_problems(templates, RUNBOOKS))
 
 
-def test_composite_alarm_is_held_to_the_alerts(templates: Mutable) -> None:
-    (composite,) = properties_of(templates, "CloudWatch::CompositeAlarm")
+def test_a_composite_alarm_must_match_the_alerts(templates: Mutable) -> None:
+    (composite,) = (
+        each
+        for each in properties_by_type(templates, "CloudWatch::CompositeAlarm")
+        if each["AlarmName"] == "sandbox-alert-callers-affected"
+    )
     composite["AlarmRule"] = 'ALARM("sandbox-alert-gone") OR ALARM("sandbox-alert-vad-ring-full")'
     url = deployment("sandbox").aws.observability.runbook_url
-    problems = runbook_rules.violations(templates, RUNBOOKS, url, ["sandbox-alert-sessions-refused"])
+    problems = runbook_rules.violations(templates, RUNBOOKS, url, ["sandbox-alert-chunks-lost"])
     assert [problem.partition(" ")[2] for problem in problems] == [
         "watches sandbox-alert-gone, which is no alarm",
-        "forgets sandbox-alert-sessions-refused",
+        "forgets sandbox-alert-chunks-lost",
         "watches sandbox-alert-vad-ring-full, which callers do not notice",
     ]

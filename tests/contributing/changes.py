@@ -1,6 +1,6 @@
-"""A stranger's change of each kind that CONTRIBUTING.md names: what goes into which file, and what then has to hold."""
+"""An example of each kind of change in CONTRIBUTING.md: edits of files, and the tests that must pass."""
 
-# ruff: noqa: E501  what goes into a file stands here as it stands there
+# ruff: noqa: E501  file contents are not wrapped
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,41 +8,44 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Edit:
-    """What happens to one file.
+    """An edit of one file.
 
     Attributes:
-        after: Text of the file that ``text`` is put behind; empty for a new file.
-        instead: Whether ``text`` takes that text's place.
+        after: Text of the file after which ``text`` is inserted; empty for a new file.
+        instead: Whether ``text`` replaces ``after``.
+        before: Whether ``text`` is inserted before ``after``.
         then: Another edit of the same file.
     """
 
     text: str
     after: str = ""
     instead: bool = False
+    before: bool = False
     then: "Edit | None" = None
 
-    def of(self, old: str) -> str:
+    def apply(self, old: str) -> str:
         """Return the file with the edit.
 
         Raises:
-            ValueError: The text to edit is not there.
+            ValueError: The text to edit is missing.
         """
         if self.after not in old:
-            raise ValueError(f"{self.after!r} is not there any more: tests/contributing/changes.py edits it")
-        new = old.replace(self.after, self.text if self.instead else self.after + self.text, 1) if old else self.text
-        return self.then.of(new) if self.then else new
+            raise ValueError(f"{self.after!r} is missing, and tests/contributing/changes.py edits it")
+        edited = self.text if self.instead else self.text + self.after if self.before else self.after + self.text
+        new = old.replace(self.after, edited, 1) if old else self.text
+        return self.then.apply(new) if self.then else new
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change.
+    """A kind of change with an example.
 
     Attributes:
-        files: By path, what a person writes.
-        made: By path, arguments of ``voice`` whose output the file is (``make schema``).
-        tests: What of pytest looks at it.
-        plans: Deployment files that ``voice plan`` has to take.
-        without: What the first complaint says when a file is forgotten, by its path.
+        files: Edits by path.
+        made: Python arguments that generate the file (``make generate``), by path.
+        tests: The pytest arguments that cover it.
+        plans: Deployment files that ``voice plan`` must accept.
+        without: First error message if a file is omitted, by path.
     """
 
     files: Mapping[str, Edit]
@@ -53,6 +56,13 @@ class Change:
 
 
 SANDBOX = "deployments/sandbox.yaml"
+PRODUCTION = "deployments/production-us-east-1.yaml"
+PRODUCTION_AZURE = "deployments/production-azure.yaml"
+VOICE = ("-c", "from voice_ops.main import main; main()")
+SCHEMA = (*VOICE, "schema")
+DIAGRAM = (*VOICE, "diagram", PRODUCTION, "--output", "docs/architecture.svg")
+PAGE = ("-m", "voice_ops.reference")
+REFERENCES = "tests/test_site.py::test_the_references_match_the_code"
 INDEX = "docs/runbooks/README.md"
 
 NEW_TYPE = """\
@@ -65,12 +75,29 @@ NEW_TYPE = """\
    source: "docs.aws.amazon.com/ec2/latest/instancetypes/co.html"}
 """
 
+NEW_SIZE = """
+
+- {name: Standard_D8xs_v5, vcpus: 8, memory_gib: 32, network_gbps: 12.5, rdma: false,
+   quota_family: standardDXSv5Family, capacity_reservation: true, spot: true,
+   usd_per_hour: {southcentralus: 0.542, westeurope: 0.544, westus3: 0.452}, price_date: "2026-06-18", source: "a page of Microsoft"}"""
+
+NEW_GPU = """\
+- {name: B300, memory_gib: 270.0, compute_capability: [10, 3], memory_gb_per_s: 8000, bf16_tflops: 2250, nvlink_gb_per_s: 900,
+   source: "NVIDIA B300 datasheet"}
+"""
+
+NEW_MODEL = """\
+- {name: qwen4-8b, repository: Qwen/Qwen4-8B, task: chat, architecture: decoder-only, served_by: vllm, weights_gib: 15.26,
+   bf16_only_gib: 2.32, layers: 36, attention_heads: 32, kv_heads: 8, head_dim: 128, max_context_tokens: 40960,
+   licence: Apache-2.0, commercial_use: true, source: "https://huggingface.co/Qwen/Qwen4-8B"}
+"""
+
 NEW_ALERT = """
     yield Alert(
         "sessions-flood",
         Tier.GATEWAY,
         "Callers ask for more sessions than they ever did.",
-        (of_fleet(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
+        (fleet_series(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
         above(5, 2, 3),
         MINUTE_S,
     )
@@ -109,6 +136,45 @@ health: {none_because: Prometheus notices when it does not answer}
 user_id: 65534
 """
 
+NEW_AZURE_ALERT = """\
+        yield Alert(
+            "nodes-many",
+            "The cluster has more nodes than the deployment may have.",
+            f"sum({ClusterMetric.NODE})",
+            Comparison.ABOVE,
+            100,
+            1,
+        )
+"""
+
+NEW_RULE = """
+
+@rule(
+    "support-plan-is-known",
+    "Clusters have a support plan that is generally available.",
+    remedy="remove supportPlan",
+    source="https://learn.microsoft.com/azure/aks/long-term-support",
+)
+def support_plan_is_known(stack: Stack) -> Iterator[Found]:
+    for cluster in stack.of(":ManagedCluster"):
+        if cluster.props["supportPlan"].text == "Preview":
+            yield Found(cluster.urn, f"cluster {cluster.name} has the support plan Preview")
+"""
+
+COMMAND = '''\
+"""`voice hello`: greet."""
+
+from voice_ops.output import out
+
+
+def hello() -> None:
+    """Greet.
+
+    Example: voice hello
+    """
+    out.print("hello")
+'''
+
 NEW_CHECK = """
 
 @check(
@@ -127,103 +193,120 @@ def two_nat_gateways_in_production(deployment: Deployment) -> Iterator[Violation
 """
 
 CHANGES: dict[str, Change] = {
-    "a scaling threshold": Change(
-        files={SANDBOX: Edit("threshold: 75", "threshold: 80", instead=True)},
-        tests=("tests/stacks/aws/test_alerts_and_scaling.py",),
-        plans=(SANDBOX,),
-    ),
-    "an alert's threshold": Change(
+    "a setting of a shipped file, such as a scaling threshold": Change(
         files={
-            "blueprint/aws/alerts/fleets.py": Edit("above(2, 1, 1)", "above(1, 1, 1)", instead=True),
+            PRODUCTION: Edit("threshold: 69\n", "threshold: 70\n", instead=True),
+            PRODUCTION_AZURE: Edit("replicas: {min: 2, max: 9}", "replicas: {min: 2, max: 8}", instead=True),
+        },
+        made={"docs/architecture.svg": DIAGRAM},
+        tests=("tests/blueprint", "tests/stacks/aws", "tests/ops/test_diagram.py", "tests/ops/simulate"),
+        plans=(PRODUCTION, PRODUCTION_AZURE),
+    ),
+    "an alert's threshold on AWS": Change(
+        files={
+            "voice_blueprint/observability/aws/alerts/fleets.py": Edit(
+                "above(2, 1, 1)", "above(1, 1, 1)", instead=True
+            ),
             INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },
         tests=("tests/stacks/aws/test_alert_table.py", "tests/blueprint/test_alerts.py"),
-        without={"blueprint/aws/alerts/fleets.py": INDEX, INDEX: INDEX},
+        without={"voice_blueprint/observability/aws/alerts/fleets.py": INDEX, INDEX: INDEX},
     ),
     "an instance type": Change(
         files={
-            "blueprint/catalog/instance_types.yaml": Edit(NEW_TYPE, "# c8g: Graviton4\n"),
+            "voice_blueprint/catalog/instance_types.yaml": Edit(NEW_TYPE, "# c8g: Graviton4\n"),
             SANDBOX: Edit("instance_type: c8gb.12xlarge", "instance_type: c8g.12xlarge", instead=True),
         },
         tests=("tests/blueprint/test_catalog.py",),
         plans=(SANDBOX,),
-        without={"blueprint/catalog/instance_types.yaml": "blueprint/catalog/instance_types.yaml"},
+        without={"voice_blueprint/catalog/instance_types.yaml": "voice_blueprint/catalog/instance_types.yaml"},
     ),
     "a region": Change(
         files={
-            "blueprint/catalog/regions.yaml": Edit(
+            "voice_blueprint/catalog/regions.yaml": Edit(
                 "- {name: mx-central-1, ena_express_across_zones: true, source: *ena-express}\n",
                 "- {name: me-central-1, ena_express_across_zones: false, source: *ena-express}\n",
             ),
-            "blueprint/catalog/instance_types.yaml": Edit(
+            "voice_blueprint/catalog/instance_types.yaml": Edit(
                 "il-central-1, mx-central-1, sa-east-1", "il-central-1, sa-east-1", instead=True
             ),
         },
         tests=("tests/blueprint/test_catalog.py",),
         without={
-            "blueprint/catalog/regions.yaml": "blueprint/catalog/regions.yaml",
-            "blueprint/catalog/instance_types.yaml": "blueprint/catalog/instance_types.yaml",
+            "voice_blueprint/catalog/regions.yaml": "voice_blueprint/catalog/regions.yaml",
+            "voice_blueprint/catalog/instance_types.yaml": "voice_blueprint/catalog/instance_types.yaml",
         },
     ),
     "an engine's version": Change(
         files={
-            "blueprint/catalog/engines.yaml": Edit(
+            "voice_blueprint/catalog/engines.yaml": Edit(
                 "name: lmcache, version: 0.5.7,", "name: lmcache, version: 0.5.6,", instead=True
             ),
-            "blueprint/engines/published/tables/lmcache.json": Edit(
+            "voice_blueprint/engines/published/tables/lmcache.json": Edit(
                 '"version": "0.5.7"', '"version": "0.5.6"', instead=True
             ),
+            "voice_blueprint/catalog/publishers.yaml": Edit("version: 0.5.7\n", "version: 0.5.6\n", instead=True),
             "images/asr-vllm/requirements.txt": Edit("lmcache==0.5.7", "lmcache==0.5.6", instead=True),
         },
-        tests=("tests/blueprint/engines", "tests/images/test_locks.py"),
+        tests=("tests/blueprint/engines", "tests/images/test_locks.py", "tests/images/test_publishers.py"),
         without={
-            "blueprint/catalog/engines.yaml": "blueprint/catalog/engines.yaml",
-            "blueprint/engines/published/tables/lmcache.json": "make refresh-engines",
+            "voice_blueprint/catalog/engines.yaml": "voice_blueprint/catalog/engines.yaml",
+            "voice_blueprint/catalog/publishers.yaml": "voice_blueprint/catalog/publishers.yaml",
+            "voice_blueprint/engines/published/tables/lmcache.json": "make refresh-engines",
             "images/asr-vllm/requirements.txt": "make lock",
         },
     ),
     "an image": Change(
         files={
-            "blueprint/contract/images.py": Edit(
+            "voice_blueprint/contract/images.py": Edit(
                 '    NODE_EXPORTER = "node-exporter"\n', '    DCGM_EXPORTER = "dcgm-exporter"\n'
             ),
-            "blueprint/contract/environment.py": Edit(
+            "voice_blueprint/contract/environment.py": Edit(
                 "    Image.NODE_EXPORTER: (),\n", "    Image.DCGM_EXPORTER: (),\n"
             ),
-            "blueprint/catalog/engines.yaml": Edit(
+            "voice_blueprint/catalog/engines.yaml": Edit(
                 '- {name: node-exporter, version: v1.12.0, upstream_image: "quay.io/prometheus/node-exporter:v1.12.0",\n'
                 '   source: "https://github.com/prometheus/node_exporter"}\n',
                 "was reachable.\n\n",
             ),
-            "blueprint/hosts.py": Edit(
+            "voice_blueprint/hosts.py": Edit(
                 "Image.DCGM_EXPORTER, Image.NODE_EXPORTER)", "Image.DCGM_EXPORTER)", instead=True
             ),
             "images/node-exporter/image.yaml": Edit(IMAGE),
         },
-        made={"deployments/schema.json": ("schema",), "docs/deployment-file.md": ("schema", "--markdown")},
-        tests=("tests/images/test_specs.py", "tests/blueprint/test_contract.py", "tests/ops/test_schema.py"),
+        made={
+            "deployments/schema.json": SCHEMA,
+            "docs/deployment-file.md": (*PAGE, "deployment-file"),
+        },
+        tests=(
+            "tests/images/test_specs.py",
+            "tests/blueprint/test_contract.py",
+            "tests/ops/test_schema.py",
+            REFERENCES,
+        ),
         without={
-            "blueprint/contract/images.py": "AttributeError: NODE_EXPORTER",
-            "blueprint/contract/environment.py": "blueprint/contract/environment.py",
-            "blueprint/catalog/engines.yaml": "node-exporter is no engine",
-            "blueprint/hosts.py": "blueprint/hosts.py",
+            "voice_blueprint/contract/images.py": "AttributeError: NODE_EXPORTER",
+            "voice_blueprint/contract/environment.py": "voice_blueprint/contract/environment.py",
+            "voice_blueprint/catalog/engines.yaml": "node-exporter is no engine",
+            "voice_blueprint/hosts.py": "voice_blueprint/hosts.py",
             "images/node-exporter/image.yaml": "images/node-exporter/image.yaml",
-            "deployments/schema.json": "make schema",
-            "docs/deployment-file.md": "make schema",
+            "deployments/schema.json": "make generate",
+            "docs/deployment-file.md": "make generate",
         },
     ),
-    "a metric with an alarm": Change(
+    "a metric with an alarm on AWS": Change(
         files={
-            "blueprint/contract/metrics.py": Edit(
+            "voice_blueprint/contract/metrics.py": Edit(
                 '\n        Metric("SessionsRequested", "Count", Image.GATEWAY, "Sessions that callers asked for.", _GATEWAY),',
-                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY),',
+                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),',
             ),
             "images/gateway/src/voice_gateway/session_routes.py": Edit(
-                '    gateway.metrics.count("SessionsRequested")\n', "    wanted = await _read(request)\n"
+                '    gateway.metrics.count("SessionsRequested")\n',
+                "    session = await open_session(gateway, caller, wanted)\n",
             ),
-            "blueprint/aws/alerts/tiers.py": Edit(
+            "voice_blueprint/observability/aws/alerts/tiers.py": Edit(
                 NEW_ALERT,
-                '    """Yield what callers would complain of."""\n',
+                '    """Yield the alerts on sessions, transcripts and the REST API."""\n',
             ),
             "docs/runbooks/sessions-flood.md": Edit(RUNBOOK),
             INDEX: Edit(
@@ -237,18 +320,18 @@ CHANGES: dict[str, Change] = {
             "tests/stacks/aws/test_alert_table.py",
         ),
         without={
-            "blueprint/contract/metrics.py": "SessionsRequested",
+            "voice_blueprint/contract/metrics.py": "SessionsRequested",
             "images/gateway/src/voice_gateway/session_routes.py": "SessionsRequested",
-            "blueprint/aws/alerts/tiers.py": "docs/runbooks/sessions-flood.md belongs to no alarm",
+            "voice_blueprint/observability/aws/alerts/tiers.py": "docs/runbooks/sessions-flood.md belongs to no alarm",
             "docs/runbooks/sessions-flood.md": "has no runbook docs/runbooks/sessions-flood.md",
             INDEX: "docs/runbooks/README.md",
         },
     ),
     "a check": Change(
         files={
-            "blueprint/checks/network.py": Edit(
+            "voice_blueprint/checks/aws/network.py": Edit(
                 NEW_CHECK,
-                '"""AWS services that hosts call: images, logs, metrics, lifecycle hooks, secrets, Session Manager."""\n',
+                '"""AWS services that hosts call for images, logs, metrics, lifecycle hooks, secrets and Session Manager."""\n',
             ),
             "tests/blueprint/checks/cases.py": Edit(
                 '    Case("two-nat-gateways-in-production", "aws.network.nat_gateways", {"aws.network.nat_gateways": 1}, {}),\n',
@@ -257,11 +340,11 @@ CHANGES: dict[str, Change] = {
         },
         tests=("tests/blueprint/checks", "-k", "two_nat or two-nat or covers_exactly"),
         without={
-            "blueprint/checks/network.py": "two-nat-gateways-in-production",
+            "voice_blueprint/checks/aws/network.py": "two-nat-gateways-in-production",
             "tests/blueprint/checks/cases.py": "two-nat-gateways-in-production",
         },
     ),
-    "a cloud resource": Change(
+    "a cloud resource on AWS": Change(
         files={
             "constructs/voice_constructs/aws/alert_topic.py": Edit(
                 "from aws_cdk import aws_sqs as sqs\n",
@@ -271,7 +354,7 @@ CHANGES: dict[str, Change] = {
                     "        key.allow_publishers(PUBLISHERS)\n",
                 ),
             ),
-            "sandbox/aws/adapters/table.yaml": Edit(
+            "voice_sandbox/aws/adapters/table.yaml": Edit(
                 "AWS::SQS::Queue: {service: sqs, create: create_queue, id: '{QueueUrl}', delete: delete_queue, key: QueueUrl, name: QueueName}\n",
                 "client certificates.\n",
             ),
@@ -282,8 +365,156 @@ CHANGES: dict[str, Change] = {
         tests=("tests/sandbox/aws/test_adapters.py",),
         without={
             "constructs/voice_constructs/aws/alert_topic.py": "nothing in constructs/voice_constructs/aws makes these",
-            "sandbox/aws/adapters/table.yaml": "these need a row in sandbox/aws/adapters/table.yaml",
+            "voice_sandbox/aws/adapters/table.yaml": "these need a row in voice_sandbox/aws/adapters/table.yaml",
             "tests/sandbox/aws/samples/observability.py": "these need a sample in tests/sandbox/aws/samples",
+        },
+    ),
+    "a VM size": Change(
+        files={
+            "voice_blueprint/catalog/vm_sizes.yaml": Edit(NEW_SIZE, "\n- {name: Standard_D8ds_v5,", before=True),
+            PRODUCTION_AZURE: Edit("vm_size: Standard_D8xs_v5", "vm_size: Standard_D8ds_v5", instead=True),
+        },
+        tests=("tests/blueprint/test_catalog.py",),
+        plans=(PRODUCTION_AZURE,),
+        without={"voice_blueprint/catalog/vm_sizes.yaml": "voice_blueprint/catalog/vm_sizes.yaml"},
+    ),
+    "a GPU": Change(
+        files={
+            "voice_blueprint/catalog/gpus.yaml": Edit(NEW_GPU, "- {name: A100-80,", before=True),
+            "voice_blueprint/catalog/vm_sizes.yaml": Edit("gpu: B300,", "gpu: A100-80,", instead=True),
+        },
+        tests=("tests/blueprint/test_catalog.py",),
+        without={"voice_blueprint/catalog/gpus.yaml": "voice_blueprint/catalog/gpus.yaml"},
+    ),
+    "a model": Change(
+        files={"voice_blueprint/catalog/models.yaml": Edit(NEW_MODEL, "- {name: voxtral-small-24b,", before=True)},
+        made={
+            "deployments/schema.json": SCHEMA,
+            "docs/deployment-file/azure-services.md": (*PAGE, "deployment-file/azure-services"),
+            "docs/deployment-file/azure-callers.md": (*PAGE, "deployment-file/azure-callers"),
+            "docs/deployment-file/aws-callers.md": (*PAGE, "deployment-file/aws-callers"),
+            "docs/deployment-file/aws-fleets.md": (*PAGE, "deployment-file/aws-fleets"),
+            "docs/deployment-file/azure.md": (*PAGE, "deployment-file/azure"),
+        },
+        tests=("tests/blueprint/test_catalog.py", "tests/ops/test_schema.py", REFERENCES),
+        without={"deployments/schema.json": "make generate"},
+    ),
+    "an alert on Azure": Change(
+        files={
+            "voice_blueprint/observability/azure/alerts.py": Edit(
+                NEW_AZURE_ALERT, '            unit=" GPUs expected",\n        )\n'
+            ),
+            "docs/runbooks/azure/nodes-many.md": Edit(RUNBOOK),
+            "tests/contract/azure_alert_cases.py": Edit(
+                '    Case("nodes-many", _set_all("kube_node_info", "200"), 1),\n',
+                '    Case("engine-restarts", _set_all("restarts_total", "0+4x90"), 2),\n',
+            ),
+        },
+        made={"docs/reference/azure-alerts.md": (*PAGE, "reference/azure-alerts")},
+        tests=("tests/contract/test_azure_alerts.py", REFERENCES),
+        without={
+            "voice_blueprint/observability/azure/alerts.py": "nodes-many",
+            "docs/runbooks/azure/nodes-many.md": "nodes-many",
+            "tests/contract/azure_alert_cases.py": "nodes-many",
+            "docs/reference/azure-alerts.md": "make generate",
+        },
+    ),
+    "a policy rule on Azure": Change(
+        files={
+            "stacks/voice_stacks/azure/policy/cloud.py": Edit(
+                NEW_RULE,
+                '"""Types of resources with data, each of which has ``publicNetworkAccess`` at one of two locations."""\n',
+            ),
+            "tests/stacks/azure/policy/mutations.py": Edit(
+                '    Mutation("preview channel", CLUSTER, change_cluster(supportPlan="Preview"), ("support-plan-is-known",)),\n',
+                "MUTATIONS = (\n",
+            ),
+        },
+        tests=("tests/stacks/azure/policy/test_mutations.py", "-k", "every_rule or preview"),
+        without={
+            "stacks/voice_stacks/azure/policy/cloud.py": "preview channel",
+            "tests/stacks/azure/policy/mutations.py": "support-plan-is-known",
+        },
+    ),
+    "a setting of the gateway": Change(
+        files={
+            "voice_blueprint/file/model/edge.py": Edit(
+                '    greeting_ms: int = Field(default=0, ge=0, le=5000)\n    """Delay before the first event, milliseconds."""\n',
+                '    """Lifetime of a session token, seconds."""\n',
+            ),
+            "images/gateway/src/voice_gateway/settings.py": Edit(
+                "    greeting_ms: int = Field(default=0, ge=0)\n", "    end_of_turn_ms: int = Field(ge=0)\n"
+            ),
+        },
+        made={
+            "deployments/schema.json": SCHEMA,
+            "docs/deployment-file/aws-callers.md": (*PAGE, "deployment-file/aws-callers"),
+            "docs/deployment-file/azure-callers.md": (*PAGE, "deployment-file/azure-callers"),
+        },
+        tests=(
+            "tests/contract/test_programs.py",
+            "tests/contract/test_contract_is_kept.py",
+            "tests/stacks/aws/test_gateway.py",
+            "tests/stacks/azure/test_callers.py",
+            "tests/ops/test_schema.py",
+            REFERENCES,
+        ),
+        without={
+            "voice_blueprint/file/model/edge.py": "VOICE_GREETING_MS",
+            "images/gateway/src/voice_gateway/settings.py": "VOICE_GREETING_MS",
+            "deployments/schema.json": "make generate",
+            "docs/deployment-file/aws-callers.md": "make generate",
+        },
+    ),
+    "a field of the session API": Change(
+        files={
+            "voice_blueprint/contract/session_api.py": Edit(
+                '        "label": {"type": "string", "maxLength": 64, "description": "Text for your own use."},\n',
+                '    "required": ["transport"],\n    "properties": {\n',
+            ),
+            "images/gateway/src/voice_gateway/session_routes.py": Edit(
+                "    label: Annotated[str, Field(max_length=64)] | None = None\n",
+                '    transport: Literal["websocket", "srtp"]\n',
+            ),
+        },
+        made={"docs/reference/session-api.md": (*PAGE, "reference/session-api")},
+        tests=(
+            "images/gateway/tests/test_session_api.py",
+            "tests/stacks/aws/test_session_api.py",
+            REFERENCES,
+            "-k",
+            "described or schema or request_model or references",
+        ),
+        without={
+            "voice_blueprint/contract/session_api.py": "label",
+            "images/gateway/src/voice_gateway/session_routes.py": "label",
+            "docs/reference/session-api.md": "make generate",
+        },
+    ),
+    "a sub-command": Change(
+        files={
+            "voice_ops/hello/__init__.py": Edit('"""`voice hello`: greet."""\n'),
+            "voice_ops/hello/command.py": Edit(COMMAND),
+            "voice_ops/cli.py": Edit(
+                '    "hello": "Greet.",\n',
+                "COMMANDS = {\n",
+                then=Edit('"checks", "hello", "cost"', '"checks", "cost"', instead=True),
+            ),
+            "tests/ops/test_screens.py": Edit('    "hello": ["hello"],\n', "COMMAND_LINES = {\n"),
+        },
+        made={"docs/reference/commands.md": (*PAGE, "reference/commands")},
+        tests=(
+            "tests/ops/test_cli.py",
+            "tests/ops/test_screens.py",
+            "tests/test_architecture.py",
+            REFERENCES,
+            "-k",
+            "panel or folder_with or references or exit_codes",
+        ),
+        without={
+            "voice_ops/hello/command.py": "hello",
+            "voice_ops/cli.py": "hello",
+            "docs/reference/commands.md": "make generate",
         },
     ),
 }

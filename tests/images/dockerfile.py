@@ -1,4 +1,4 @@
-"""A Dockerfile as instructions: continuation lines joined, comments left out, stages told apart."""
+"""Parser of Dockerfiles: joins continuation lines, removes comments, and separates stages."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _FLAG = re.compile(r"^--[a-z-]+(=\S+)?$")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction with everything that belongs to it."""
+    """One instruction with its continuation lines."""
 
     line: int
     keyword: str
@@ -19,7 +19,7 @@ class Instruction:
 
     @property
     def words(self) -> list[str]:
-        """The arguments without flags, in the JSON or the shell form."""
+        """Return the arguments without flags, in the JSON or the shell form."""
         rest = self.text
         while (first := rest.split(maxsplit=1)) and _FLAG.match(first[0]):
             rest = first[1] if len(first) > 1 else ""
@@ -29,7 +29,7 @@ class Instruction:
 
     @property
     def flags(self) -> list[str]:
-        """The flags in front of the arguments."""
+        """Return the flags before the arguments."""
         found = []
         for word in self.text.split():
             if not _FLAG.match(word):
@@ -50,7 +50,7 @@ class Dockerfile:
 
     @property
     def stages(self) -> list[list[Instruction]]:
-        """The instructions of each stage, from its FROM on."""
+        """Return the instructions of each stage, starting with FROM."""
         stages: list[list[Instruction]] = []
         for instruction in self.instructions:
             if instruction.keyword == "FROM":
@@ -61,7 +61,7 @@ class Dockerfile:
 
     @property
     def arguments(self) -> dict[str, str | None]:
-        """Every build argument with its default, from all stages."""
+        """Return every build argument with its default, from all stages."""
         declared = (word.partition("=") for instruction in self.all("ARG") for word in instruction.words)
         return {name: default if equals else None for name, equals, default in declared}
 
@@ -70,7 +70,7 @@ def parse(text: str) -> Dockerfile:
     """Parse a Dockerfile without here-documents.
 
     Raises:
-        ValueError: It has one, or ends in the middle of an instruction.
+        ValueError: The file has a here-document, or ends in the middle of an instruction.
     """
     if re.search(r"^\s*(RUN|COPY|ADD)\b.*<<-?\w", text, re.MULTILINE):
         raise ValueError("here-documents are not read: put the script into a file")

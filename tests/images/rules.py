@@ -1,24 +1,25 @@
-"""What every Dockerfile and image.yaml of this project keeps to, as functions that yield what is wrong."""
+"""Rules for every Dockerfile and image.yaml of this project, as functions that yield violations."""
 
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
-from blueprint import catalog
-from blueprint.images import CONTEXT, BuiltImage, HttpHealth, ImageSpec
 from tests.images.dockerfile import Dockerfile, Instruction
+from voice_blueprint import catalog
+from voice_blueprint.images import CONTEXT, BuiltImage, HttpHealth, ImageSpec
 
 _SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key|credential|private_?key)")
 _DOWNLOAD = re.compile(r"\b(curl|wget)\b(?!=)")
-_CHECKED = re.compile(r"sha256sum\s+(-c|--check)")
-_FORGIVEN = re.compile(r"\|\|\s*(true|:|exit 0)(\s|;|$)")
-_SHARED = ("blueprint/contract", "images/runtime/", "images/whisper-engine/src")
+_CHECKSUM = re.compile(r"sha256sum\s+(-c|--check)")
+_IGNORED_FAILURE = re.compile(r"\|\|\s*(true|:|exit 0)(\s|;|$)")
+_SHARED_SOURCES = ("voice_blueprint/contract", "images/runtime/", "images/whisper-engine/src", "images/debian.sh")
+_MOUNT = re.compile(r"--mount=type=bind,(?:\S*,)?source=([^,\s]+)")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
 
 
 def bases_are_arguments(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """Every stage starts from an earlier one or from a base that is given by digest."""
+    """Every stage starts from an earlier stage or from a base pinned by digest."""
     stages: set[str] = set()
     for instruction in docker.all("FROM"):
         reference, *alias = instruction.words
@@ -32,7 +33,7 @@ def bases_are_arguments(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 
 def arguments_agree(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """Dockerfile and image.yaml name the same build arguments, none has a default, and each is used."""
+    """Dockerfile and image.yaml have the same build arguments, which are used and have no defaults."""
     declared, given = docker.arguments, {*spec.bases, *spec.build_args}
     yield from (f"build argument {name} is not in image.yaml" for name in sorted(declared.keys() - given))
     yield from (f"image.yaml gives {name}, the Dockerfile does not take it" for name in sorted(given - declared.keys()))
@@ -42,7 +43,7 @@ def arguments_agree(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 
 def nothing_floats(docker: Dockerfile) -> Iterator[str]:
-    """No instruction names something that may be another thing tomorrow."""
+    """All references are immutable."""
     for item in docker.instructions:
         if re.search(r":latest\b|@latest\b", item.text):
             yield f"line {item.line}: `latest` is not a version"
@@ -57,19 +58,26 @@ def _installs_loosely(item: Instruction) -> bool:
     return any(re.search(r"pip3? install", command) and "--require-hashes" not in command for command in commands)
 
 
+def releases_can_be_built_again(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
+    """On Debian, packages are installed by ``debian.sh``: the archive removes a version once it has a newer one."""
+    for item in docker.all("RUN") if spec.buildable_offline else ():
+        if re.search(r"(?<![\w/])apt(-get)? ", item.text):
+            yield f"line {item.line}: installs by apt; take images/debian.sh, which falls back to Debian's snapshot"
+
+
 def failures_fail(docker: Dockerfile) -> Iterator[str]:
-    """No command's failure is forgiven, and nothing is downloaded without its checksum."""
+    """Failures of commands are not ignored, and downloads have a checksum."""
     for item in docker.all("RUN"):
-        if _FORGIVEN.search(item.text):
+        if _IGNORED_FAILURE.search(item.text):
             yield f"line {item.line}: forgives a failure"
-        if _DOWNLOAD.search(item.text) and not _CHECKED.search(item.text):
+        if _DOWNLOAD.search(item.text) and not _CHECKSUM.search(item.text):
             yield f"line {item.line}: downloads without `sha256sum --check`"
     for item in docker.all("ADD"):
         yield f"line {item.line}: ADD fetches and unpacks; COPY says what it does"
 
 
 def runs_unprivileged(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """The last stage ends as the user of image.yaml, by number, so that Kubernetes can tell that it is not root."""
+    """The last stage runs as image.yaml's user, by number, so that Kubernetes can verify that it is not root."""
     users = [item for item in docker.stages[-1] if item.keyword == "USER"] if docker.stages else []
     last = users[-1].words[0] if users else "nobody that it names"
     if last not in {str(spec.user_id), f"{spec.user_id}:{spec.user_id}"}:
@@ -77,35 +85,35 @@ def runs_unprivileged(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 
 def sources_are_its_own(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """Everything that is copied from the repository is there, is the image's own or shared, and may go in."""
-    for item in docker.all("COPY"):
+    """All files copied from the repository exist, belong to the image or are shared, and pass .dockerignore."""
+    for item in docker.all("COPY", "RUN"):
         if any(flag.startswith("--from") for flag in item.flags):
             continue
-        for source in item.words[:-1]:
+        for source in item.words[:-1] if item.keyword == "COPY" else _MOUNT.findall(item.text):
             if not list(CONTEXT.glob(source.rstrip("/"))):
                 yield f"line {item.line}: {source} is not in the repository"
-            elif not source.startswith((f"images/{spec.name}/", *_SHARED)):
+            elif not source.startswith((f"images/{spec.name}/", *_SHARED_SOURCES)):
                 yield f"line {item.line}: {source} is neither {spec.name}'s nor shared"
-            elif not _is_let_in(PurePosixPath(source)):
+            elif not _is_in_build_context(PurePosixPath(source)):
                 yield f"line {item.line}: {source} is kept out by .dockerignore"
 
 
-def _is_let_in(source: PurePosixPath) -> bool:
-    """Whether .dockerignore lets in a path, what it is in, or something in it."""
+def _is_in_build_context(source: PurePosixPath) -> bool:
+    """Return True if .dockerignore includes a path, its parent, or a file in it."""
     lines = (CONTEXT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     allowed = [PurePosixPath(line[1:]).parts for line in lines if line.startswith("!")]
     return any(all(map(fnmatch, source.parts, parts)) for parts in allowed)
 
 
 def is_healthy(docker: Dockerfile, spec: ImageSpec) -> Iterator[str]:
-    """An HTTP or TCP probe asks a port that the image listens on; a HEALTHCHECK of its own would be a second answer."""
+    """An HTTP or TCP probe uses a port that the image listens on; a separate HEALTHCHECK would duplicate it."""
     if isinstance(spec.health, HttpHealth) and spec.health.port not in spec.ports:
         yield f"health is asked on {spec.health.port}, which is none of its ports"
     yield from (f"line {item.line}: HEALTHCHECK; image.yaml says how to ask" for item in docker.all("HEALTHCHECK"))
 
 
 def caches_survive(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
-    """Whatever an environment variable calls home, cache or root lies on the volume that outlives the container."""
+    """Every home, cache or root folder of an environment variable is on the persistent volume."""
     for item in docker.all("ENV"):
         for name, equals, value in (word.partition("=") for word in item.words):
             is_cache = name == "HOME" or re.search(r"CACHE|HF_HOME|WORKSPACE_BASE", name)
@@ -114,7 +122,7 @@ def caches_survive(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 
 def no_secrets(docker: Dockerfile) -> Iterator[str]:
-    """Neither arguments nor environment carry a secret: both are in the image's history."""
+    """Neither arguments nor environment contain a secret: both are in the image's history."""
     for item in docker.all("ARG", "ENV"):
         names = [word.partition("=")[0] for word in item.words]
         for name in filter(_SECRET.search, names):
@@ -122,10 +130,10 @@ def no_secrets(docker: Dockerfile) -> Iterator[str]:
 
 
 def no_second_version(text: str) -> Iterator[str]:
-    """No version of the catalogue stands in a text that takes it as an argument."""
+    """No text that takes a catalogue version as an argument repeats it."""
     for engine in catalog.engines().values():
         if re.search(rf"(?<![\w.])v?{re.escape(engine.version.lstrip('v'))}(?![\w.]*\d)", text):
-            yield f"{engine.version} of {engine.name} stands in blueprint/catalog/engines.yaml"
+            yield f"{engine.version} of {engine.name} stands in voice_blueprint/catalog/engines.yaml"
 
 
 def check(docker: Dockerfile, spec: BuiltImage) -> list[str]:
@@ -134,6 +142,7 @@ def check(docker: Dockerfile, spec: BuiltImage) -> list[str]:
         bases_are_arguments(docker, spec),
         arguments_agree(docker, spec),
         nothing_floats(docker),
+        releases_can_be_built_again(docker, spec),
         failures_fail(docker),
         runs_unprivileged(docker, spec),
         sources_are_its_own(docker, spec),

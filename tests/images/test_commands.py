@@ -1,18 +1,21 @@
-"""What `voice images` prints: the list, and the commands that publish an image."""
+"""Output of `voice images`: the list, and the commands that publish an image."""
 
 import itertools
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from blueprint import catalog
-from blueprint.contract.images import Image
-from blueprint.images import specs
-from ops.cli import app
-from ops.images import commands
-from ops.images.rehearsal import RehearsalError, install_tools
+import voice_blueprint
+from voice_blueprint import catalog
+from voice_blueprint.contract.images import Image
+from voice_blueprint.hosts import images_for
+from voice_blueprint.images import CONTEXT, specs
+from voice_ops.cli import app
+from voice_ops.images import commands
+from voice_ops.images.rehearsal import RehearsalError, install_tools
 
 DIGEST = f"sha256:{'a' * 64}"
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com/production"
@@ -30,7 +33,7 @@ def build_args(name: str, registry: str, *more: str) -> list[list[str]]:
     return [shlex.split(command) for command in result.stdout.replace("\\\n", " ").splitlines()]
 
 
-def test_the_list_names_every_image() -> None:
+def test_the_list_contains_every_image() -> None:
     result = voice()
     assert result.exit_code == 0
     assert all(image in result.stdout for image in Image)
@@ -40,7 +43,7 @@ def test_the_list_names_every_image() -> None:
 def test_the_list_for_a_pipeline_is_json() -> None:
     listed = {record["image"]: record for record in json.loads(voice("--json").stdout)["images"]}
     assert listed.keys() == set(specs())
-    assert listed["router"]["kind"] == "mirrored"
+    assert listed["lmcache"]["kind"] == "mirrored"
     assert listed["pd-router"]["ports"]["cluster_contract.PD_ROUTER_HTTP"] == 8003
 
 
@@ -64,7 +67,7 @@ def test_buildah_builds_and_pushes_a_list_of_platforms() -> None:
     assert push == ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]
 
 
-@pytest.mark.parametrize("name", ["router", "lmcache", "device-plugin", "dcgm-exporter"])
+@pytest.mark.parametrize("name", ["lmcache", "device-plugin", "dcgm-exporter"])
 def test_mirrored_images_keep_their_digest(name: str) -> None:
     tag = f"{name}:{VERSIONS[name]}-aaaaaaaaaaaa"
     [acr] = build_args(name, ACR)
@@ -76,36 +79,73 @@ def test_mirrored_images_keep_their_digest(name: str) -> None:
     assert ecr[5] == f"docker://{ECR}/{tag}"
 
 
-def test_a_private_acr_imports_what_was_pushed_elsewhere() -> None:
-    """A push needs the registry's network; an import is its control plane's work."""
-    build, copy = build_args("pd-router", ACR, "--through", "ghcr.io/us")
-    pushed = build[build.index("--tag") + 1 :]
-    assert pushed[0].startswith("ghcr.io/us/pd-router:")
-    assert ACR not in " ".join(build)
-    assert copy == ["az", "acr", "import", "--name", "voice", "--source", pushed[0], "--image",
-                    pushed[0].rpartition("/")[2]]  # fmt: skip
+def test_build_commands_name_the_repository_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users may paste the commands in the folder of a Pulumi project."""
+    monkeypatch.chdir(CONTEXT / "stacks/voice_stacks/azure/cluster")
+    [docker] = build_args("pd-router", ECR)
+    assert dict(itertools.pairwise(docker))["--file"] == "../../../../images/pd-router/Dockerfile"
+    assert docker[-1] == "../../../.."
+    buildah, _ = build_args("pd-router", ECR, "--tool", "buildah")
+    assert buildah[-1] == "../../../.."
+
+
+def test_images_without_a_digest_are_published() -> None:
+    file = CONTEXT / "deployments/production-azure.yaml"
+    printed = voice("publish", str(file), "--registry", "ghcr.io/you")
+    assert printed.exit_code == 0, printed.output
+    published = [shlex.split(command) for command in printed.stdout.replace("\\\n", " ").splitlines()]
+    wanted = images_for(voice_blueprint.load(file))
+    assert [command[:3] for command in published] == [[".ci/images", "ghcr.io/you", image] for image in wanted]
+    for image, (*_, base) in zip(wanted, published, strict=True):
+        name, _, command = base.partition("=")
+        assert name == next(iter(commands.references(specs()[image])))
+        assert command.startswith("$(skopeo inspect --no-tags --format '{{.Digest}}' docker://")
+        assert command.removesuffix(")").endswith(commands.references(specs()[image])[name])
+
+
+def test_images_with_a_digest_are_imported_not_published(tmp_path: Path) -> None:
+    """A push to a private ACR needs its network; an import runs in its control plane."""
+    text = (CONTEXT / "deployments/production-azure.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace("images: {}", f"images: {{router: {DIGEST}}}"), encoding="utf-8")
+    printed = voice("import", str(file), "--from", "ghcr.io/you", "--registry", ACR)
+    assert printed.exit_code == 0, printed.output
+    assert shlex.split(printed.stdout.replace("\\\n", " ")) == [
+        "az", "acr", "import", "--name", "voice",
+        "--source", f"ghcr.io/you/router@{DIGEST}", "--image", "router:aaaaaaaaaaaa",
+    ]  # fmt: skip
+    assert " router" not in voice("publish", str(file), "--registry", "ghcr.io/you").stdout
+
+
+@pytest.mark.parametrize("registry", [ECR, "voice.azurecr.io/production", "ghcr.io"])
+def test_only_acr_imports(registry: str) -> None:
+    file = str(CONTEXT / "deployments/production-azure.yaml")
+    result = voice("import", file, "--from", "ghcr.io/you", "--registry", registry)
+    assert result.exit_code == 2
+    assert "is not the host of an ACR" in result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["asr-vllm", "--digest", DIGEST, "--through", "ghcr.io/us"], "is no ACR, and only ACR imports"),
         (["asr-vllm", "--digest", "latest"], "latest is no digest"),
         (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is no digest"),
         (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; it has BASE_IMAGE"),
         (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is no tool"),
-        (["router", "--digest", DIGEST, "--registry", f"{ACR}/production"], f"without a prefix; take --registry {ACR}"),
+        (["lmcache", "--digest", DIGEST, "--registry", f"{ACR}/mine"], f"without a prefix; take --registry {ACR}"),
     ],
 )
-def test_wrong_answers_are_refused(arguments: list[str], message: str) -> None:
+def test_invalid_responses_are_refused(arguments: list[str], message: str) -> None:
     result = voice("build-args", "--registry", ECR, *arguments)
     assert result.exit_code == 2
     assert message in result.output.replace("\n", " ")
 
 
-def test_every_base_needs_its_digest() -> None:
+def test_every_base_requires_its_digest() -> None:
     spec = specs()[Image.ASR_VLLM].model_copy(update={"bases": {"BUILD_IMAGE": "debian", "BASE_IMAGE": "vllm"}})
-    with pytest.raises(commands.WrongDigestError, match="needs a digest for BASE_IMAGE"):
+    with pytest.raises(
+        commands.WrongDigestError, match=r"needs a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
+    ):
         commands.given_digests(spec, [DIGEST])
     both = commands.given_digests(spec, [f"BASE_IMAGE={DIGEST}", f"BUILD_IMAGE={DIGEST}"])
     assert list(both) == ["BUILD_IMAGE", "BASE_IMAGE"]
@@ -115,20 +155,20 @@ def test_a_registry_with_a_port_keeps_it() -> None:
     assert commands.by_digest("localhost:5000/a/b:v1", DIGEST) == f"localhost:5000/a/b@{DIGEST}"
 
 
-@pytest.mark.parametrize("name", ["asr-vllm", "router"])
-def test_what_needs_a_registry_is_not_rehearsed(name: str) -> None:
+@pytest.mark.parametrize("name", ["asr-vllm", "lmcache"])
+def test_images_from_a_registry_are_not_rehearsed(name: str) -> None:
     result = voice("rehearse", name)
     assert result.exit_code == 2
     assert "cannot be built without its registry" in result.output
 
 
-def test_missing_tools_are_named_to_who_cannot_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(RehearsalError, match=r"apt-get install buildah mmdebstrap iproute2"):
         install_tools()
 
 
-def test_a_rehearsal_that_fails_says_what_the_program_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rehearsal_prints_the_output_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     result = voice("rehearse")
     assert result.exit_code == 1

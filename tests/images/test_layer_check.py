@@ -1,13 +1,15 @@
-"""The program that looks, inside the image being built, whether the layer fits its base."""
+"""The program that checks during the build of an image whether the layer is compatible with its base."""
 
 import importlib.util
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from blueprint.images import FOLDER
+from voice_blueprint.images import FOLDER
 
 
 @pytest.fixture
@@ -44,11 +46,11 @@ def run(program: ModuleType, site: Path, requirements: str, *pins: str) -> int:
     return int(program.main([str(file), *pins]))
 
 
-def test_a_layer_that_fits_passes(program: ModuleType, site: Path) -> None:
+def test_a_valid_layer_passes(program: ModuleType, site: Path) -> None:
     install(
         site, "x-base", "2.1+cu130", "x-math>=1", 'x-absent; extra == "audio"', 'x-windows; sys_platform == "win32"'
     )
-    install(site, "x-math", "1.5")
+    install(site, "x-math", "1.5rc1")
     install(site, "x-layer", "3.0", "x-base")
     assert run(program, site, "x-layer==3.0 \\\n    --hash=sha256:aa\n", "x-base==2.1") == 0
 
@@ -59,9 +61,12 @@ def test_a_layer_that_fits_passes(program: ModuleType, site: Path) -> None:
         ("0.9", "x-base==2.1", "x-base needs x-math>=1, but 0.9 is installed"),
         (None, "x-base==2.1", "x-base needs x-math>=1, which is not installed"),
         ("1.5", "x-base==2.2", "x-base 2.2 was asked for, but the image has 2.1"),
+        ("1.5", "x-base==2.0", "x-base 2.0 was asked for, but the image has 2.1"),
     ],
 )
-def test_what_does_not_fit_is_told(program: ModuleType, site: Path, math: str | None, pin: str, message: str) -> None:
+def test_version_conflicts_are_reported(
+    program: ModuleType, site: Path, math: str | None, pin: str, message: str
+) -> None:
     install(site, "x-base", "2.1", "x-math>=1")
     if math:
         install(site, "x-math", math)
@@ -69,9 +74,18 @@ def test_what_does_not_fit_is_told(program: ModuleType, site: Path, math: str | 
     assert list(program.misfits([], {name: wanted})) == [message]
 
 
-def test_a_layer_that_breaks_itself_fails_the_build(
+def test_a_layer_with_conflicting_packages_fails_the_build(
     program: ModuleType, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(site, "x-layer", "3.0", "pytest<1")
     assert run(program, site, "x-layer==3.0\n") == 1
     assert capsys.readouterr().err == f"x-layer needs pytest<1, but {version('pytest')} is installed\n"
+
+
+def test_the_check_receives_the_requirements_and_the_packages(site: Path) -> None:
+    file = site / "requirements.txt"
+    file.write_text(f"pytest=={version('pytest')}\n", encoding="utf-8")
+    command = [sys.executable, str(FOLDER / "asr-vllm/src/layer_check.py"), str(file)]
+    for pin, code in ((version("pytest"), 0), ("0.0", 1)):
+        done = subprocess.run([*command, f"pytest=={pin}"], check=False, capture_output=True)  # noqa: S603
+        assert done.returncode == code

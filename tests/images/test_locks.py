@@ -1,21 +1,21 @@
-"""The locked requirements agree with the catalogue, and a layer cannot replace its base."""
+"""The locked requirements match the catalogue, and a layer cannot replace packages of its base."""
 
 import re
 
 import pytest
 
-from blueprint import catalog
-from blueprint.images import BuiltImage
-from ops.images.locks import BASE, PYTHONS, layer, locked, pins, with_requirements
+from voice_blueprint import catalog
+from voice_blueprint.images import BuiltImage
+from voice_ops.images.locks import BASE, PYTHONS, layer, locked, pins, with_requirements
 
-LOCKED = with_requirements()
-THE_BASES_OWN = re.compile(
+IMAGES_WITH_LOCKS = with_requirements()
+BASE_PACKAGES = re.compile(
     r"^(vllm|torch.*|triton|nvidia-.*|flashinfer.*|xgrammar|transformers|tokenizers|numba|cuda-toolkit)$"
 )
 
 
-@pytest.mark.parametrize("spec", [spec for spec in LOCKED if spec.versions], ids=lambda spec: spec.name)
-def test_locks_have_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
+@pytest.mark.parametrize("spec", [spec for spec in IMAGES_WITH_LOCKS if spec.versions], ids=lambda spec: spec.name)
+def test_locks_match_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
     found = locked((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
     wanted = dict(pin.split("==") for pin in pins(spec))
     if (spec.folder / BASE).exists():
@@ -23,11 +23,11 @@ def test_locks_have_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
     assert wanted
     for package, version in wanted.items():
         assert found[package][0] == version, (
-            f"blueprint/catalog/engines.yaml has another; run `make lock`: {package} is {found[package][0]}"
+            f"voice_blueprint/catalog/engines.yaml has another; run `make lock`: {package} is {found[package][0]}"
         )
 
 
-@pytest.mark.parametrize("spec", LOCKED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", IMAGES_WITH_LOCKS, ids=lambda spec: spec.name)
 def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
     text = (spec.folder / "requirements.txt").read_text(encoding="utf-8")
     assert len(locked(text)) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 20
@@ -35,20 +35,20 @@ def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
 
 
 def test_images_that_install_python_packages_have_a_base_with_python() -> None:
-    assert LOCKED
-    assert {spec.bases["BASE_IMAGE"] for spec in LOCKED} <= PYTHONS.keys()
+    assert IMAGES_WITH_LOCKS
+    assert {spec.bases["BASE_IMAGE"] for spec in IMAGES_WITH_LOCKS} <= PYTHONS.keys()
 
 
-def test_the_layer_over_vllm_leaves_the_base_alone() -> None:
-    spec = next(spec for spec in LOCKED if spec.name == "asr-vllm")
+def test_the_layer_on_vllm_does_not_change_packages_of_the_base() -> None:
+    spec = next(spec for spec in IMAGES_WITH_LOCKS if spec.name == "asr-vllm")
     names = locked((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
-    assert [name for name in names if THE_BASES_OWN.match(name)] == []
-    # Audio input, the KV pool and the transfer library: for the base's CUDA, through the module that vLLM imports.
-    assert {"av", "soundfile", "soxr", "scipy", "lmcache", "cupy-cuda13x", "nixl", "nixl-cu13"} <= names.keys()
+    assert [name for name in names if BASE_PACKAGES.match(name)] == []
+    # Packages for audio input, the KV pool and KV transfer, built for the CUDA version of the base.
+    assert {"soundfile", "soxr", "scipy", "lmcache", "cupy-cuda13x", "nixl", "nixl-cu13"} <= names.keys()
     assert catalog.engines()["vllm"].source.endswith("CUDA 13)")
 
 
-def test_a_layer_is_what_the_base_lacks_or_has_otherwise() -> None:
+def test_a_layer_contains_missing_or_different_packages() -> None:
     base = locked("a==1 \\\n    --hash=sha256:aa\nb==1 \\\n    --hash=sha256:bb\n")
     wanted = locked("a==1 \\\n    --hash=sha256:aa\nb==0.9 \\\n    --hash=sha256:b9\nc==2 \\\n    --hash=sha256:cc\n")
     assert list(layer(wanted, base)) == ["b", "c"]

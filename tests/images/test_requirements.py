@@ -1,4 +1,4 @@
-"""What images of ours install is what their tests here run with."""
+"""Images install the versions with which their tests run."""
 
 import importlib.metadata
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from ops.images.locks import locked
+from voice_ops.images.locks import locked
 
 IMAGES = Path(__file__).parents[2] / "images"
 ONLY_WITH_A_GPU = {"nvidia-cublas-cu12"}
-"""Half a gigabyte that nothing here would load."""
-OURS = ("agent", "gateway", "telemetry", "whisper-engine")
+"""Half a gigabyte that no test loads."""
+PYTHON_IMAGES = ("agent", "gateway", "telemetry", "whisper-engine")
 
 
-@pytest.mark.parametrize("image", OURS)
-def test_versions_are_those_that_the_tests_ran_with(image: str) -> None:
+@pytest.mark.parametrize("image", PYTHON_IMAGES)
+def test_images_pin_the_versions_of_the_tests(image: str) -> None:
     lines = (IMAGES / image / "requirements.in").read_text(encoding="utf-8").splitlines()
     wanted = [Requirement(line.partition("#")[0]) for line in lines if line.partition("#")[0].strip()]
     assert wanted
@@ -24,7 +24,7 @@ def test_versions_are_those_that_the_tests_ran_with(image: str) -> None:
     assert other == []
 
 
-def test_neuron_image_has_the_versions_of_the_engines_own() -> None:
+def test_the_neuron_image_pins_the_versions_of_the_engine() -> None:
     engine, neuron = (
         locked((IMAGES / image / "requirements.txt").read_text(encoding="utf-8"))
         for image in ("whisper-engine", "asr-neuron")

@@ -1,54 +1,57 @@
-"""Each rule holds for what is here, and fails on a mistake that is planted."""
+"""All Dockerfiles follow each rule, and each rule detects a planted mistake."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from blueprint.contract.images import Image
-from blueprint.images import FILE, FOLDER, BuiltImage, HttpHealth, specs
 from tests.images import rules
 from tests.images.dockerfile import parse, read
+from tests.nonempty import nonempty
+from voice_blueprint.contract.images import Image
+from voice_blueprint.images import FILE, FOLDER, BuiltImage, HttpHealth, specs
 
-BUILT = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
-VLLM = next(spec for spec in BUILT if spec.name == "asr-vllm")
-ROUTER = next(spec for spec in BUILT if spec.name == "pd-router")
+BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
+VLLM = next(spec for spec in BUILT_IMAGES if spec.name == "asr-vllm")
+ROUTER = next(spec for spec in BUILT_IMAGES if spec.name == "pd-router")
 
 
-@pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
-def test_dockerfiles_keep_every_rule(spec: BuiltImage) -> None:
+@pytest.mark.parametrize("spec", BUILT_IMAGES, ids=lambda spec: spec.name)
+def test_dockerfiles_follow_every_rule(spec: BuiltImage) -> None:
     assert rules.check(read(spec.folder), spec) == []
 
 
-@pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
-def test_dockerfiles_and_specs_hold_no_version_of_the_catalogue(spec: BuiltImage) -> None:
+@pytest.mark.parametrize("spec", BUILT_IMAGES, ids=lambda spec: spec.name)
+def test_dockerfiles_and_specs_contain_no_catalogue_version(spec: BuiltImage) -> None:
     for file in (spec.folder / "Dockerfile", spec.folder / FILE, *spec.folder.glob("*.in")):
         assert list(rules.no_second_version(file.read_text(encoding="utf-8"))) == [], file
 
 
-def test_mirrored_specs_hold_no_version_of_the_catalogue() -> None:
-    for file in FOLDER.glob(f"*/{FILE}"):
+def test_specs_of_mirrored_images_contain_no_catalogue_version() -> None:
+    for file in nonempty(FOLDER.glob(f"*/{FILE}")):
         assert list(rules.no_second_version(file.read_text(encoding="utf-8"))) == [], file
 
 
-PYTHON_PROGRAMS = (Image.GATEWAY, Image.TELEMETRY, Image.WHISPER_ENGINE)
-"""Over Debian's Python. A Dockerfile cannot include another, and one for all would need a stage, a command and
-packages of each: three files, which may differ in what an image needs and not in how it is built."""
+PYTHON_PROGRAMS = (Image.TELEMETRY, Image.WHISPER_ENGINE)
+"""Images with Debian's Python; gateway and agent compile a package instead.
+
+Dockerfiles cannot include each other, so the two files repeat the same structure.
+"""
 
 
 def build_stage(image: Image) -> list[str]:
-    """Return the instructions of the first stage without the names that differ: the image's, and its folder's."""
+    """Return the instructions of the first stage without the image's and its folder's names."""
     instructions = read(FOLDER / image).stages[0]
     return [re.sub(rf"/opt/\w+|images/{image}", "<own>", f"{each.keyword} {each.text}") for each in instructions]
 
 
-def test_python_programs_are_built_alike() -> None:
+def test_python_programs_have_the_same_build_stage() -> None:
     first, *others = map(build_stage, PYTHON_PROGRAMS)
     assert len(first) > 5
     assert all(other == first for other in others)
 
 
-PLANTED = [
+PLANTED_MISTAKES = [
     (VLLM, "FROM ${BASE_IMAGE}", "FROM docker.io/vllm/vllm-openai:v1", "is no base of image.yaml"),
     (VLLM, "FROM ${BASE_IMAGE}", "FROM vllm/vllm-openai:latest", "`latest` is not a version"),
     (VLLM, "FROM ${BASE_IMAGE}", "FROM ${OTHER_IMAGE}", "is no base of image.yaml"),
@@ -69,30 +72,32 @@ PLANTED = [
     (VLLM, "USER 10001:10001\n", "USER 10001:10001\nUSER root\n", "runs as root, not as 10001"),
     (VLLM, "USER 10001:10001\n", "USER voice-serve\n", "runs as voice-serve"),
     (VLLM, "ENTRYPOINT []", "HEALTHCHECK CMD true\nENTRYPOINT []", "image.yaml says how to ask"),
-    (VLLM, "TRITON_CACHE_DIR=/var/cache/voice/triton", "TRITON_CACHE_DIR=/tmp/triton", "TRITON_CACHE_DIR is /tmp"),
     (VLLM, "HOME=/var/cache/voice ", "HOME=/root ", "HOME is /root, not below"),
     (VLLM, "ENTRYPOINT []", "ENV HF_TOKEN=x\nENTRYPOINT []", "HF_TOKEN would be in the image's history"),
     (VLLM, "ARG NIXL_VERSION\n", "ARG NIXL_VERSION\nARG GIT_PASSWORD\n", "GIT_PASSWORD would be in"),
+    (ROUTER, 'sh /run/debian.sh "${DEBIAN_SNAPSHOT}"', "apt-get install -y", "installs by apt"),
+    (ROUTER, "source=images/debian.sh", "source=images/gone.sh", "images/gone.sh is not in the repository"),
+    (ROUTER, "source=images/debian.sh", "source=images/bases.yaml", "neither pd-router's nor shared"),
     (ROUTER, "--from=build /opt/router", "--from=docker.io/x/python:3 /opt/router", "an image that is no argument"),
     (ROUTER, "AS build", "AS other\nUSER 10001\nFROM python:3 AS build", "FROM python:3 is no base"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("spec", "old", "new", "problem"), PLANTED, ids=lambda value: str(getattr(value, "name", value))[:30]
+    ("spec", "old", "new", "problem"), PLANTED_MISTAKES, ids=lambda value: str(getattr(value, "name", value))[:30]
 )
-def test_a_planted_mistake_is_found(spec: BuiltImage, old: str, new: str, problem: str) -> None:
+def test_a_planted_mistake_is_detected(spec: BuiltImage, old: str, new: str, problem: str) -> None:
     text = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
     assert old in text
     assert problem in "\n".join(rules.check(parse(text.replace(old, new)), spec))
 
 
-def test_a_later_stage_decides_who_runs() -> None:
+def test_the_last_stage_determines_the_user() -> None:
     text = (ROUTER.folder / "Dockerfile").read_text(encoding="utf-8") + "FROM build\n"
     assert rules.check(parse(text), ROUTER) == ["runs as nobody that it names, not as 10001"]
 
 
-def test_a_probe_of_a_port_that_nobody_listens_on_is_found() -> None:
+def test_a_probe_of_an_unused_port_is_detected() -> None:
     deaf = VLLM.model_copy(update={"health": HttpHealth(port="contract.VALKEY", path="/health")})
     assert list(rules.is_healthy(read(VLLM.folder), deaf)) == [
         "health is asked on contract.VALKEY, which is none of its ports"
@@ -102,12 +107,12 @@ def test_a_probe_of_a_port_that_nobody_listens_on_is_found() -> None:
 @pytest.mark.parametrize(
     "text", ["RUN pip install vllm==0.33.0", "ARG X=0.5.6", "FROM x:v0.18.0", "image: a:4.6.0-4.8.3"]
 )
-def test_a_second_copy_of_a_version_is_found(text: str) -> None:
+def test_a_second_copy_of_a_version_is_detected(text: str) -> None:
     assert list(rules.no_second_version(text))
 
 
 @pytest.mark.parametrize("text", ["numactl 2.0.14", "10.33.0.1", "CUDA 13", "3.13.5-1"])
-def test_other_numbers_are_no_versions_of_engines(text: str) -> None:
+def test_other_numbers_are_not_engine_versions(text: str) -> None:
     assert not list(rules.no_second_version(text))
 
 
@@ -127,10 +132,10 @@ def test_the_parser_joins_lines_and_skips_comments() -> None:
 @pytest.mark.parametrize(
     ("text", "message"), [("RUN <<EOF\nx\nEOF\n", "here-documents"), ("RUN a \\\n", "in the middle")]
 )
-def test_the_parser_refuses_what_it_cannot_read(text: str, message: str) -> None:
+def test_the_parser_rejects_unsupported_syntax(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(text)
 
 
 def test_no_folder_of_an_image_is_missing_from_the_rules() -> None:
-    assert {file.parent.name for file in Path(FOLDER).glob("*/Dockerfile")} == {spec.name for spec in BUILT}
+    assert {file.parent.name for file in Path(FOLDER).glob("*/Dockerfile")} == {spec.name for spec in BUILT_IMAGES}

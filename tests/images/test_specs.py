@@ -1,4 +1,4 @@
-"""Every image.yaml against the contract, the catalogue, the constructs that run it, and the Dockerfile beside it."""
+"""Every image.yaml matches the contract, the catalogue, the constructs, and its Dockerfile."""
 
 import re
 from collections.abc import Collection
@@ -9,37 +9,48 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from blueprint import catalog
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.images import UNPRIVILEGED_USER, Image
-from blueprint.engines.launch.pd_router import CellFront
-from blueprint.engines.launch.services import HOST_CACHE_DIR
-from blueprint.engines.launch.vllm import private_caches
-from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, service_images
-from blueprint.images import FILE, FOLDER, BuiltImage, CommandHealth, MirroredImage, NoHealth, bases, load, port, specs
 from tests.images.dockerfile import read
+from tests.nonempty import nonempty
+from voice_blueprint import catalog
+from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.engines.launch.pd_router import CellFront
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR
+from voice_blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
+from voice_blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, service_images
+from voice_blueprint.images import (
+    FILE,
+    FOLDER,
+    BuiltImage,
+    CommandHealth,
+    MirroredImage,
+    NoHealth,
+    bases,
+    load,
+    port,
+    specs,
+)
 
-BUILT = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
-MIRRORED = [spec for spec in specs().values() if isinstance(spec, MirroredImage)]
+BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
+MIRRORED_IMAGES = [spec for spec in specs().values() if isinstance(spec, MirroredImage)]
 
 
-def lacking(image: Image, running: Collection[Image]) -> list[str]:
-    """What an image of the contract still needs, as a sentence for each file."""
+def missing_definitions(image: Image, running: Collection[Image]) -> list[str]:
+    """Return the missing definitions of an image of the contract, one sentence per file."""
     wanted = [
         (image in specs(), f"describe it in images/{image}/{FILE}"),
         (
             image in ENVIRONMENT,
-            f"say what it reads: Image.{image.name} in blueprint/contract/environment.py",
+            f"say what it reads: Image.{image.name} in voice_blueprint/contract/environment.py",
         ),
-        (image in running, f"say who runs it: Image.{image.name} in blueprint/hosts.py"),
+        (image in running, f"say who runs it: Image.{image.name} in voice_blueprint/hosts.py"),
     ]
     return [sentence for there, sentence in wanted if not there]
 
 
 @pytest.mark.parametrize("image", Image)
-def test_every_image_is_whole(image: Image) -> None:
-    assert lacking(image, {*AWS_IMAGES, *azure_images(), *AGENT_IMAGES}) == []
+def test_every_image_is_complete(image: Image) -> None:
+    assert missing_definitions(image, {*AWS_IMAGES, *azure_images(), *AGENT_IMAGES}) == []
 
 
 def test_every_folder_with_a_dockerfile_or_a_spec_is_an_image_of_the_contract() -> None:
@@ -47,13 +58,13 @@ def test_every_folder_with_a_dockerfile_or_a_spec_is_an_image_of_the_contract() 
     assert folders <= {image.value for image in Image}
 
 
-@pytest.mark.parametrize("spec", BUILT, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", BUILT_IMAGES, ids=lambda spec: spec.name)
 def test_a_built_image_has_a_dockerfile(spec: BuiltImage) -> None:
     assert (spec.folder / "Dockerfile").is_file()
 
 
-@pytest.mark.parametrize("spec", MIRRORED, ids=lambda spec: spec.name)
-def test_a_mirrored_image_is_nothing_but_its_spec(spec: MirroredImage) -> None:
+@pytest.mark.parametrize("spec", MIRRORED_IMAGES, ids=lambda spec: spec.name)
+def test_the_folder_of_a_mirrored_image_contains_only_its_spec(spec: MirroredImage) -> None:
     assert [file.name for file in (FOLDER / spec.name).iterdir()] == [FILE]
 
 
@@ -63,35 +74,22 @@ def azure_images() -> set[Image]:
     return {*CLUSTER_IMAGES, *CALLER_IMAGES, *(image for service in services for image in service_images(service))}
 
 
-def test_clouds_are_those_that_run_the_image() -> None:
-    for image, spec in specs().items():
+def test_the_clouds_of_an_image_match_the_deployments_that_run_it() -> None:
+    for image, spec in nonempty(specs().items()):
         running = {"aws"} if image in (*AWS_IMAGES, *AGENT_IMAGES) else set()
         running |= {"azure"} if image in {*azure_images(), *AGENT_IMAGES} else set()
-        assert set(spec.clouds) == running, f"clouds in images/{image}/{FILE} are not those of blueprint/hosts.py"
+        assert set(spec.clouds) == running, f"clouds in images/{image}/{FILE} are not those of voice_blueprint/hosts.py"
 
 
-def test_users_and_cache_folders_are_those_of_the_launchers() -> None:
-    for spec in BUILT:
+def test_users_and_cache_folders_match_the_launchers() -> None:
+    for spec in BUILT_IMAGES:
         assert spec.root_because or spec.user_id == UNPRIVILEGED_USER
         assert spec.cache_dir in {None, HOST_CACHE_DIR}
         dockerfile = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
         assert set(re.findall(r"/var/cache/voice\b", dockerfile)) <= {spec.cache_dir}
 
 
-def environment(spec: BuiltImage) -> dict[str, str]:
-    words = [word for item in read(spec.folder).all("ENV") for word in item.words]
-    return dict(word.split("=", 1) for word in words)
-
-
-@pytest.mark.parametrize("image", [Image.ASR_VLLM, Image.TTS_OMNI])
-def test_an_engine_image_keeps_by_itself_what_the_launchers_keep(image: Image) -> None:
-    paths = {name: path for name, path in private_caches(HOST_CACHE_DIR).items() if path.startswith("/")}
-    spec = specs()[image]
-    assert isinstance(spec, BuiltImage)
-    assert paths.items() <= environment(spec).items()
-
-
-def test_the_front_reads_its_file_where_the_launcher_puts_it() -> None:
+def test_the_front_reads_its_file_at_the_path_of_the_launcher() -> None:
     spec = specs()[Image.PD_ROUTER]
     assert isinstance(spec, BuiltImage)
     [command] = read(spec.folder).all("CMD")
@@ -99,13 +97,13 @@ def test_the_front_reads_its_file_where_the_launcher_puts_it() -> None:
 
 
 def test_vllm_and_vllm_omni_never_share_an_image() -> None:
-    for spec in BUILT:
+    for spec in BUILT_IMAGES:
         assert not {"vllm", "vllm-omni"} <= {*spec.versions.values(), *spec.bases.values()}, spec.name
 
 
-def test_an_engine_pins_the_image_that_its_base_is_of() -> None:
-    """Whose base is an engine's image says so to its Dockerfile too, which looks inside the base."""
-    for spec in BUILT:
+def test_an_engine_pins_its_base_image() -> None:
+    """An image on an engine's image also passes that to its Dockerfile, which checks the base."""
+    for spec in BUILT_IMAGES:
         for base in spec.bases.values():
             engine = catalog.engines().get(base)
             assert engine is None or engine.package is None or base in spec.versions.values(), spec.name
@@ -114,21 +112,21 @@ def test_an_engine_pins_the_image_that_its_base_is_of() -> None:
 def test_every_budget_and_package_has_a_source() -> None:
     for spec in specs().values():
         assert len(spec.size.source) > 10
-    for spec in BUILT:
+    for spec in BUILT_IMAGES:
         assert all(len(package.source) > 10 for package in spec.packages.values())
 
 
-def test_bases_are_distributions_and_no_engine() -> None:
+def test_base_images_are_distributions_rather_than_engines() -> None:
     assert not bases().keys() & catalog.engines().keys()
 
 
-def test_health_can_be_asked() -> None:
-    for spec in specs().values():
+def test_health_endpoint_is_served() -> None:
+    for spec in nonempty(specs().values()):
         if not isinstance(spec.health, CommandHealth | NoHealth):
             assert spec.health.port in spec.ports, spec.name
 
 
-def test_ports_are_names_of_the_contract() -> None:
+def test_port_names_are_in_the_contract() -> None:
     assert port("cluster_contract.ENGINE_HTTP").number == 8000
     for wrong in ("cluster_contract.NAMESPACE", "contract.NONE", "ENGINE_HTTP", "os.PORT"):
         with pytest.raises(ValueError, match="is no port of"):
@@ -147,15 +145,15 @@ MISTAKES = [
     ("asr-vllm", {"clouds": ["gcp"]}, "clouds"),
     ("asr-vllm", {"health": {}}, "health"),
     ("asr-vllm", {"packages": {"X": {"name": "x", "version": "2.*", "source": "x"}}}, "packages"),
-    ("router", {"versions": {"X": "vllm"}}, "Extra inputs are not permitted"),
-    ("router", {"upstream": "nixl"}, "no engine with an upstream image"),
+    ("lmcache", {"versions": {"X": "vllm"}}, "Extra inputs are not permitted"),
+    ("lmcache", {"upstream": "nixl"}, "no engine with an upstream image"),
     ("router", {"name": "gateway"}, "describes gateway"),
-    ("router", {"tag": "latest"}, "Extra inputs are not permitted"),
+    ("lmcache", {"tag": "latest"}, "Extra inputs are not permitted"),
 ]
 
 
 @pytest.mark.parametrize(("image", "change", "message"), MISTAKES, ids=lambda value: str(value)[:40])
-def test_a_wrong_spec_is_refused(tmp_path: Path, image: str, change: dict[str, object], message: str) -> None:
+def test_an_invalid_spec_is_refused(tmp_path: Path, image: str, change: dict[str, object], message: str) -> None:
     document = yaml.safe_load((FOLDER / image / FILE).read_text(encoding="utf-8")) | change
     file = tmp_path / image / FILE
     file.parent.mkdir()

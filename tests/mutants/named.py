@@ -1,4 +1,4 @@
-"""Mistakes that once stayed unseen: each is made in a copy of the tree, and its tests have to fail."""
+"""Formerly undetected mistakes: each is applied to a copy of the repository, where its tests must fail."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ ALERTS = ("tests/stacks/aws/test_alert_table.py",)
 NUMBERS = ("tests/stacks/aws/test_numbers.py",)
 SETTINGS = ("tests/settings",)
 
-TIERS = "blueprint/aws/alerts/tiers.py"
+TIERS = "voice_blueprint/observability/aws/alerts/tiers.py"
 CONSTRUCTS = "constructs/voice_constructs/aws"
 
 
 class Named(NamedTuple):
-    """A text of a file, what stands there in its place, and the tests that have to notice."""
+    """A text in a file, its replacement, and the tests that must detect the change."""
 
     what: str
     file: str
@@ -20,21 +20,24 @@ class Named(NamedTuple):
     tests: tuple[str, ...]
 
 
-NAMED = (
+AWS_MUTANTS = (
     Named("ring alert at 60 %", TIERS, "above(80, 2, 3)", "above(60, 2, 3)", ALERTS),
-    Named("first transcript after 9 s", TIERS, "above(1000, 3, 5)", "above(9000, 3, 5)", ALERTS),
+    Named("first transcript after 9 s", "voice_blueprint/observability/alerting.py",
+          "first words of a transcript.\",\n        1000,", "first words of a transcript.\",\n        9000,", ALERTS),
     Named("median for p95", TIERS, '"TimeToFinal", "p95"', '"TimeToFinal", "p50"', ALERTS),
     Named("10 % of requests fail", TIERS, "above(0.01, 3, 5)", "above(0.1, 3, 5)", ALERTS),
     Named("fewest free slots", TIERS, '"FreeSlots", "Maximum"', '"FreeSlots", "Minimum"', ALERTS),
     Named("any busy GPU fleet", TIERS, 'fold="MIN"', 'fold="MAX"', ALERTS),
     Named("callers notice nothing", TIERS, "callers_affected=True", "callers_affected=False", ALERTS),
     Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "SPENT_PERCENT = 80", "SPENT_PERCENT = 8", ALERTS),
-    Named("heartbeat of 90 s", "blueprint/engines/launch/coldstart.py",
+    Named("heartbeat of 90 s", "voice_blueprint/engines/launch/coldstart.py",
           "SILENCE_S = {False: 900", "SILENCE_S = {False: 90", NUMBERS),
     Named("half of the hosts replaced at once", f"{CONSTRUCTS}/host.py",
           "min_healthy_percentage=100 if room", "min_healthy_percentage=50 if room", NUMBERS),
     Named("flows stay 300 s with a host that left", f"{CONSTRUCTS}/vad.py",
           "deregistration_delay=Duration.seconds(0)", "deregistration_delay=Duration.seconds(300)", NUMBERS),
+    Named("flows of UDP do not stick", f"{CONSTRUCTS}/vad.py",
+          '"stickiness.enabled", "true"', '"stickiness.enabled", "false"', NUMBERS),
     Named("gateway grows each 15 min", f"{CONSTRUCTS}/fargate.py",
           "SCALE_OUT_COOLDOWN_S = 60", "SCALE_OUT_COOLDOWN_S = 900", NUMBERS),
     Named("policies average every metric", f"{CONSTRUCTS}/scaling.py",

@@ -1,4 +1,4 @@
-"""Azure's definitions are read from a clone of what Microsoft publishes, as deep as values are given."""
+"""Azure's type definitions are read from a clone of Microsoft's repository, as deep as the given values."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ops.azure_types.__main__ import Definitions, Given
+from tools.azure_types.__main__ import Definitions, Given
 
 REQUIRED, READ_ONLY, WRITABLE = 1, 2, 0
 FILE = "generated/things/microsoft.things/2026-01-01/types.json"
@@ -18,7 +18,7 @@ def field(type_: int, flags: int = WRITABLE) -> dict[str, Any]:
     return {"type": {"$ref": f"#/{type_}"}, "flags": flags}
 
 
-# In the form of https://github.com/Azure/bicep-types-az: references are places in the list.
+# In the format of https://github.com/Azure/bicep-types-az: references are indexes of the list.
 TYPES: list[dict[str, Any]] = [
     {"$type": "ResourceType", "name": KIND, "body": {"$ref": "#/1"}},
     {"$type": "ObjectType", "name": KIND, "properties": {
@@ -47,21 +47,21 @@ def clone(tmp_path: Path) -> Path:
     (tmp_path / FILE).write_text(json.dumps(TYPES), encoding="utf-8")
     who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
     for arguments in (["init", "--quiet"], ["add", "."], [*who, "commit", "--quiet", "--message", "types"]):
-        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)  # noqa: S603, S607  fixed commands
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)  # noqa: S603, S607  fixed command line
     return tmp_path
 
 
-def test_a_type_is_read_as_deep_as_values_are_given(clone: Path) -> None:
+def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
     definitions = Definitions(clone)
     assert len(definitions.commit) == 40
     given: Given = {"size": {}, "parts": {"*": {}}, "shape": {"radius": {}}, "tags": {}}
     found = definitions.resource(KIND.lower(), given)
     assert found["type"] == KIND
     top = found["body"]["object"]
-    assert top["name"] == [REQUIRED, {"string": {"min": 3, "max": 24, "pattern": "^[a-z]+$"}}]  # a name is given
+    assert top["name"] == [REQUIRED, {"string": {"min": 3, "max": 24, "pattern": "^[a-z]+$"}}]  # a name is set
     assert top["etag"] == [READ_ONLY, "any"]
     assert top["tags"][1]["map"] == {"string": {"min": 3, "max": 24, "pattern": "^[a-z]+$"}}
-    # The SDK leaves `properties` out, so what is given beside it lies in it.
+    # The SDK omits `properties`, so values beside it belong in it.
     flags, below = top["properties"]
     assert flags == REQUIRED
     assert below["object"]["size"] == [WRITABLE, {"enum": ["large", "small"]}]
@@ -71,6 +71,6 @@ def test_a_type_is_read_as_deep_as_values_are_given(clone: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Microsoft.Things/boxes@2025-01-01", "Microsoft.Things/lids@2026-01-01"])
-def test_a_type_that_is_not_there_is_said(clone: Path, name: str) -> None:
+def test_a_type_that_does_not_exist_is_reported(clone: Path, name: str) -> None:
     with pytest.raises(KeyError):
         Definitions(clone).resource(name, {})

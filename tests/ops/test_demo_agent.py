@@ -1,27 +1,49 @@
-"""What `make demo-agent` ends with; that it gets there is tested over real programs in tests/voice."""
+"""The final output of `make demo-agent`; tests/voice covers the demo with real programs."""
 
+import contextlib
 import re
 
 import pytest
 
-from ops.demo.agent.command import WORST_ERROR_RATE, Talk, Turn, report
+from voice_ops.demo.agent.command import BARGE_IN, MEDIAN, P95, WORST_ERROR_RATE, Goal, Talk, Turn, report
 
 FAST, SLOW = {"transcription": 100, "speech_synthesis": 300}, {"transcription": 100, "speech_synthesis": 1100}
 
 
-def test_a_talk_ends_with_each_stage_and_voice_to_voice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conversation_report_shows_each_stage_and_voice_to_voice_latency(capsys: pytest.CaptureFixture[str]) -> None:
     prompts = [{"tokens": 30, "cached": 0}, {"tokens": 70, "cached": 40}]
-    report(Talk([Turn("Paris it is.", "Paris, it is")], [FAST, FAST, SLOW], 0.25, prompts))
-    told = [" ".join(re.findall(r"[\w%:.,']+", line)) for line in capsys.readouterr().out.splitlines()]
+    missed = report(Talk([Turn("Paris it is.", "Paris, it is")], [FAST, FAST, SLOW], 0.25, prompts))
+    printed = capsys.readouterr().out
+    told = [" ".join(re.findall(r"[\w%:.,']+", line)) for line in printed.splitlines()]
+    assert missed == [P95, BARGE_IN]
     assert "transcription 100 15%" in told
     assert "speech synthesis 300 85%" in told
-    assert "voice to voice: p50 400 ms, p95 1200 ms, of 3 turns" in told
-    assert "interrupted: silent 250 ms after the onset of speech" in told
+    assert "voice to voice, p50 600 400 reached" in told
+    assert "voice to voice, p95 900 1200 missed" in told
+    assert "onset of an interruption to silence 200 250 missed" in told
+    assert re.search(r"commit [0-9a-f]{8}( with changes)?, \d+ x .+, load \d+", " ".join(printed.split()))
     assert "in the language model's cache: 40% of 100 tokens that it was asked with" in told
 
 
-def test_an_answer_that_was_not_heard_as_given_is_an_error() -> None:
-    turn = Turn("The capital is Paris.", "It rains today in town")
-    assert turn.error_rate > WORST_ERROR_RATE
-    with pytest.raises(ConnectionError, match="rains"):
-        report(Talk([turn], [FAST], 0.25, [{"tokens": 1, "cached": 0}]))
+@pytest.mark.parametrize(("goal", "measured_ms"), [(MEDIAN, 601), (P95, 901), (BARGE_IN, 201)])
+def test_each_goal_is_judged_separately_and_met_at_its_limit(goal: Goal, measured_ms: int) -> None:
+    def missed(measured: dict[Goal, int]) -> list[Goal]:
+        totals = [*[measured[MEDIAN]] * 2, measured[P95]]
+        stages = [{"transcription": total} for total in totals]
+        return report(Talk([], stages, measured[BARGE_IN] / 1000, [{"tokens": 1, "cached": 0}]))
+
+    limits = {each: each.most_ms for each in (MEDIAN, P95, BARGE_IN)}
+    assert missed(limits) == []
+    assert missed({**limits, goal: measured_ms}) == [goal]
+
+
+@pytest.mark.parametrize(("turns", "misheard", "fails"), [(1, 1, True), (10, 3, False), (10, 4, True)])
+def test_several_answers_with_a_wrong_transcript_are_an_error(
+    capsys: pytest.CaptureFixture[str], turns: int, misheard: int, fails: bool
+) -> None:
+    right, wrong = Turn("Paris it is.", "Paris, it is"), Turn("The capital is Paris.", "It rains today in town")
+    assert wrong.error_rate > WORST_ERROR_RATE
+    talk = Talk([wrong] * misheard + [right] * (turns - misheard), [FAST], 0.2, [{"tokens": 1, "cached": 0}])
+    with pytest.raises(ConnectionError, match=f"{misheard} of {turns} answers") if fails else contextlib.nullcontext():
+        report(talk)
+    assert capsys.readouterr().out.count("transcribed: It rains today in town") == misheard

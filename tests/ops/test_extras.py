@@ -1,4 +1,4 @@
-"""What the package asks for: little by itself, and an extra for each part that needs more."""
+"""Dependencies of the package: few without extras, and an extra for each part that requires more."""
 
 import ast
 import subprocess
@@ -10,17 +10,24 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ops.extras import EXTRAS
+from voice_ops.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
-BASE = {"pydantic", "pydantic_core", "rich", "typer", "yaml"}
-OURS = {"blueprint", "ops", "sandbox", "stacks", "userdata", "voice_constructs"}
-WITH_THE_SOURCES = ("ops/demo/", "ops/preflight/aws/permission_table.py")
-"""What runs beside the sources only, where the developers' packages are."""
+BASE_MODULES = {"pydantic", "pydantic_core", "rich", "typer", "yaml"}
+OWN_PACKAGES = {"voice_blueprint", "voice_constructs", "voice_ops", "voice_sandbox", "voice_stacks", "voice_userdata"}
+SOURCE_CHECKOUT_ONLY = (
+    "voice_ops/demo/",
+    "voice_ops/images/licenses.py",
+    "voice_ops/images/sbom.py",
+    "voice_ops/preflight/aws/permission_table.py",
+    "voice_sandbox/engines/tiny_models.py",
+    "voice_sandbox/engines/weights.py",
+)
+"""Files that require the sources and the development dependencies."""
 
 
-def installed_with(extra: str) -> set[str]:
-    """The distributions that `pip install voice-serve[extra]` brings, by what each asks for."""
+def distributions_with(extra: str) -> set[str]:
+    """Return the distributions that `pip install voice-serve[extra]` installs, by requirement."""
     found: set[str] = set()
     todo = [Requirement(f"voice-serve[{extra}]")]
     while todo:
@@ -36,9 +43,9 @@ def installed_with(extra: str) -> set[str]:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_brings_the_modules_that_it_is_named_for(extra: str) -> None:
+def test_an_extra_installs_its_modules(extra: str) -> None:
     distributions = packages_distributions()
-    brought = installed_with(extra)
+    brought = distributions_with(extra)
     missing = {
         module for module in EXTRAS[extra] if not brought & {canonicalize_name(name) for name in distributions[module]}
     }
@@ -48,13 +55,13 @@ def test_an_extra_brings_the_modules_that_it_is_named_for(extra: str) -> None:
 @pytest.mark.parametrize("command", ["call", "loadtest", "simulate"])
 def test_a_command_starts_with_its_own_extra_alone(command: str) -> None:
     others: set[str] = set().union(*EXTRAS.values()) - EXTRAS[command]
-    # A module of the value None is one that cannot be found.
-    code = f"import sys; sys.modules.update(dict.fromkeys({others!r})); import ops.{command}.command"
+    # A module with the value None cannot be imported.
+    code = f"import sys; sys.modules.update(dict.fromkeys({others!r})); import voice_ops.{command}.command"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)  # noqa: S603
 
 
-def imported(file: Path) -> set[str]:
-    """Top-level modules that a file imports when it runs; what only a type checker reads is left out."""
+def imported_modules(file: Path) -> set[str]:
+    """Return top-level modules that a file imports at run time, without imports for type checking."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     unread = {
         id(inner)
@@ -71,15 +78,17 @@ def imported(file: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("folder", ["blueprint", "constructs", "ops", "sandbox", "stacks", "userdata"])
-def test_every_module_that_is_imported_comes_with_the_package_or_an_extra(folder: str) -> None:
-    known = sys.stdlib_module_names | BASE | OURS | set().union(*EXTRAS.values())
+@pytest.mark.parametrize(
+    "folder", ["constructs", "stacks", "userdata", "voice_blueprint", "voice_ops", "voice_sandbox"]
+)
+def test_every_imported_module_is_a_dependency_or_in_an_extra(folder: str) -> None:
+    known = sys.stdlib_module_names | BASE_MODULES | OWN_PACKAGES | set().union(*EXTRAS.values())
     files = list((ROOT / folder).rglob("*.py"))
     strange = {
         (str(file.relative_to(ROOT)), module)
         for file in files
-        if not str(file.relative_to(ROOT)).startswith(WITH_THE_SOURCES)
-        for module in imported(file) - known
+        if not str(file.relative_to(ROOT)).startswith(SOURCE_CHECKOUT_ONLY)
+        for module in imported_modules(file) - known
     }
     assert files
     assert not strange

@@ -1,4 +1,4 @@
-"""`voice plan` for N calls leads to a valid file: its remedies are followed, by a program, until nothing is refused."""
+"""Applying the remedies of `voice plan` for N calls repeatedly results in a valid file."""
 
 import json
 import re
@@ -9,8 +9,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from ops.cli import app
 from tests.blueprint.documents import DEPLOYMENTS
+from voice_ops.cli import app
 
 REMEDY = re.compile(r"(?:set |, )((?:aws|azure|load)[\w.\[\]]*) to (\{[^}]*\}|[\w.-]+)")
 ROUNDS = 6
@@ -21,8 +21,8 @@ def plan(file: Path, *arguments: object) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def follow(document: dict[str, Any], remedy: str) -> None:
-    """Do what a remedy says, such as "set aws.asr[0].hosts to {min: 1, max: 2}"."""
+def apply_remedy(document: dict[str, Any], remedy: str) -> None:
+    """Apply a remedy, such as "set aws.asr[0].hosts to {min: 1, max: 2}"."""
     changes = REMEDY.findall(remedy)
     assert changes, f"nothing that a program could do: {remedy}"
     for place, value in changes:
@@ -46,7 +46,7 @@ def follow(document: dict[str, Any], remedy: str) -> None:
         ),
     ],
 )
-def test_remedies_lead_to_a_valid_file(name: str, option: str, calls: int, tmp_path: Path) -> None:
+def test_following_the_remedies_gives_a_valid_file(name: str, option: str, calls: int, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.yaml"
     document = yaml.safe_load((DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -57,7 +57,7 @@ def test_remedies_lead_to_a_valid_file(name: str, option: str, calls: int, tmp_p
         if not blocking:
             break
         for finding in blocking:
-            follow(document, finding["remedy"])
+            apply_remedy(document, finding["remedy"])
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
     document["load"]["calls"] = calls
     if option == "--conversations":
@@ -76,12 +76,13 @@ def test_remedies_lead_to_a_valid_file(name: str, option: str, calls: int, tmp_p
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        # Of 100 conversations, 1,000 at the peak, with 70 % of the places in use.
+        # For 100 conversations, 1,000 at the peak, with 70 % of the slots in use.
         (
             "production-us-east-1",
-            {"agent": (18, 179), "gateway": (2, 14), "vad": (1, 1), "asr": (1, 5), "state": (1, 1)},
+            {"agent": (18, 179), "gateway": (2, 14), "vad": (1, 1), "asr": (1, 4), "state": (1, 1)},
         ),
-        # Of 100, and 200 at the peak; text to speech has one for each two that are spoken to half of the time.
+        # Sized for 100 conversations, 200 at the peak; agents speak half of the time, so two share a stream of text to
+        # speech.
         (
             "production-azure",
             {"agent": (18, 36), "gateway": (2, 3), "vad": (1, 1), "asr": (1, 1), "state": (1, 1)}
@@ -97,7 +98,7 @@ def test_the_whole_chain_is_sized_for_a_hundred_conversations(name: str, parts: 
     assert set(parts) <= set(re.findall(r"^  ([\w-]+) ", shown.partition("conversations at a time")[2], re.MULTILINE))
 
 
-def test_conversations_without_agents_are_refused_and_so_are_two_numbers_of_callers() -> None:
+def test_conversations_without_agents_and_two_call_counts_are_refused() -> None:
     file = str(DEPLOYMENTS / "small.yaml")
     for options, says in ((["--conversations", "9"], "no section `agents`"), (["--calls", "9"], "one of them")):
         both = options if "agents" in says else [*options, "--conversations", "9"]
@@ -107,7 +108,7 @@ def test_conversations_without_agents_are_refused_and_so_are_two_numbers_of_call
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_what_a_language_model_hears_takes_no_place_where_speech_is_recognised(cloud: str, tmp_path: Path) -> None:
+def test_audio_for_a_language_model_uses_no_asr_slot(cloud: str, tmp_path: Path) -> None:
     name = {"aws": "production-us-east-1", "azure": "production-azure"}[cloud]
     document = yaml.safe_load((DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
     document["load"] = {"calls": 400, "conversation_share": 0.75}
@@ -125,7 +126,7 @@ def test_what_a_language_model_hears_takes_no_place_where_speech_is_recognised(c
     document["load"]["calls"], document[cloud]["agents"]["listening"] = 100, "transcript"
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     _, hundred = plan(file)
-    # A quarter of the calls is recognised, and all of them come to the gateway.
+    # A quarter of the calls is transcribed, and all of them use the gateway.
     recognised = [{row["name"]: row["for_load"] for row in each["capacity"] if row["tier"] in {"vad", "asr"}}
                   for each in (report, hundred)]  # fmt: skip
     assert recognised[0] == recognised[1]

@@ -1,21 +1,21 @@
-"""The reference VAD stage of the demos says what the data plane says."""
+"""The reference VAD stage of the demos sends the same chunks as the data plane."""
 
 import pytest
 
-from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
-from ops.call.recording import read
-from ops.demo.command import SAMPLE
-from ops.demo.utterances import FRAMES_IN_CHUNK, Utterances
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
+from voice_ops.call.recording import read
+from voice_ops.demo.command import SAMPLE
+from voice_ops.demo.utterances import FRAMES_IN_CHUNK, Utterances
 
-ENDED = ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH
+END_FLAGS = ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH
 SENTENCE = slice(46 * CHUNK_FRAME_SAMPLES, None)
-"""Of the sample: four seconds without a pause follow."""
+"""Part of the sample, followed by four seconds without a pause."""
 SPOKEN_FRAMES = 50
 
 
 @pytest.mark.parametrize("more", range(2 * FRAMES_IN_CHUNK))
 def test_a_mark_is_never_lost(more: int) -> None:
-    """Also where it comes with a chunk's last frame, and nothing is left to send."""
+    """Also if the mark follows the last frame of a chunk, and no audio remains to be sent."""
     samples = read(SAMPLE)[SENTENCE]
     utterances = Utterances(1, 0)
     chunks = []
@@ -23,8 +23,8 @@ def test_a_mark_is_never_lost(more: int) -> None:
         spoken = samples[frame * CHUNK_FRAME_SAMPLES :][:CHUNK_FRAME_SAMPLES]
         chunks += utterances.take(spoken, concealed=False)
     assert chunks
-    assert chunks[-1].flags & ENDED == ChunkFlag(0), "the sample is still spoken there"
+    assert chunks[-1].flags & END_FLAGS == ChunkFlag(0), "the sample is still spoken there"
     chunks += utterances.close(ChunkFlag.COMMIT)
-    assert [chunk.flags & ENDED for chunk in chunks[:-1]] == [ChunkFlag(0)] * (len(chunks) - 1)
-    assert chunks[-1].flags & ENDED == ENDED
+    assert [chunk.flags & END_FLAGS for chunk in chunks[:-1]] == [ChunkFlag(0)] * (len(chunks) - 1)
+    assert chunks[-1].flags & END_FLAGS == END_FLAGS
     assert [chunk.number for chunk in chunks] == list(range(len(chunks)))

@@ -1,28 +1,33 @@
-"""The last release is deployed to a local AWS, and the present one over it, by the real CDK."""
+"""The real CDK upgrades the last release to the current one on a local AWS."""
 
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-import blueprint
-from ops.synthesis import synthesize
-from sandbox.aws.cdk import Cdk
-from sandbox.aws.rehearsal import Rehearsal
+import voice_blueprint
 from tests.releases.test_upgrades import BASELINE
+from voice_ops.synthesis import synthesize
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.nightly]
-KEPT = ("AWS::ElastiCache::ReplicationGroup", "AWS::S3::Bucket", "AWS::KMS::Key", "AWS::SecretsManager::Secret")
+STATEFUL_TYPES = (
+    "AWS::ElastiCache::ReplicationGroup",
+    "AWS::S3::Bucket",
+    "AWS::KMS::Key",
+    "AWS::SecretsManager::Secret",
+)
 
 
 def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> None:
-    deployment = blueprint.load(BASELINE / "sandbox.yaml")
+    deployment = voice_blueprint.load(BASELINE / "sandbox.yaml")
     with Rehearsal(deployment, real_stores=True) as rehearsal:
         rehearsal.bootstrap()
         cdk = Cdk(rehearsal.aws, deployment, rehearsal.home)
         cdk.take(BASELINE / ".voice/aws/sandbox")
         cdk.deploy()
-        before = _held(rehearsal)
+        before = _stateful_resources(rehearsal)
         buckets = [physical for (_, kind), physical in before.items() if kind == "AWS::S3::Bucket"]
         store = rehearsal.home / "sandbox-state.sock"
         with Redis(unix_socket_path=str(store)) as redis:
@@ -33,7 +38,7 @@ def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> Non
 
         cdk.take(Path(synthesize(deployment, tmp_path / "cdk.out").directory))
         cdk.deploy()
-        assert before.items() <= _held(rehearsal).items()
+        assert before.items() <= _stateful_resources(rehearsal).items()
         with Redis(unix_socket_path=str(store)) as redis:
             assert redis.hgetall("session:7") == {b"state": b"open"}
         assert buckets
@@ -41,13 +46,13 @@ def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> Non
         assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
 
 
-def _held(rehearsal: Rehearsal) -> dict[tuple[str, str], str]:
-    """Return what each stack holds state in: its physical name by logical id and type."""
+def _stateful_resources(rehearsal: Rehearsal) -> dict[tuple[str, str], str]:
+    """Return the stateful resources of each stack: the physical name by logical id and type."""
     client = rehearsal.aws.client("cloudformation")
     found = {}
     for stack in client.describe_stacks()["Stacks"]:
         for each in client.list_stack_resources(StackName=stack["StackName"])["StackResourceSummaries"]:
-            if each["ResourceType"] in KEPT:
+            if each["ResourceType"] in STATEFUL_TYPES:
                 found[f"{stack['StackName']}/{each['LogicalResourceId']}", each["ResourceType"]] = each[
                     "PhysicalResourceId"
                 ]

@@ -1,36 +1,36 @@
-"""A fleet whose file changes, deployed to a local AWS by the real CDK."""
+"""A fleet that the real CDK deploys to a local AWS from changing files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blueprint import Deployment
-from ops.sandbox.month import hosts
-from ops.synthesis import synthesize
-from sandbox.aws.cdk import Cdk
-from sandbox.aws.rehearsal import Rehearsal
-from tests.blueprint.documents import Edits, edited, load_text
+from tests.blueprint.documents import Edits, edit_document, load_text
+from voice_blueprint import Deployment
+from voice_ops.sandbox.month import hosts
+from voice_ops.synthesis import synthesize
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
 
 
 class Fleet:
-    """A fleet, in an account of its own, of a deployment whose file changes.
+    """A fleet in a separate account, whose deployment file changes.
 
     Args:
-        base: The file before any change.
+        base: Deployment file before any change.
         group: Its Auto Scaling group.
         stack: The group's stack.
-        folder: Takes the changed files and their cloud assemblies.
+        folder: Folder for the changed files and their cloud assemblies.
     """
 
     def __init__(self, rehearsal: Rehearsal, base: Path, *, group: str, stack: str, folder: Path) -> None:
         self.rehearsal, self._base, self._group, self._stack, self._folder = rehearsal, base, group, stack, folder
 
     def file(self, edits: Edits) -> Deployment:
-        return load_text(edited(edits, self._base.read_text()), self._folder)
+        return load_text(edit_document(edits, self._base.read_text()), self._folder)
 
     def deploy(self, edits: Edits, *stacks: str) -> None:
         deployment = self.file(edits)

@@ -1,4 +1,4 @@
-"""The inventory sees every kind of thing that is deployed, or a teardown's "0 left" would mean little."""
+"""The inventory covers every kind of deployed resource; otherwise the "0 left" of a teardown would be incomplete."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ import boto3
 import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
-from sandbox.aws.inventory import KINDS, LISTED, added, inventory
-from sandbox.aws.process import LocalAws
 from tests.synthesized import shipped, two_regions
+from voice_sandbox.aws.inventory import KINDS, LISTED, added, inventory
+from voice_sandbox.aws.process import LocalAws
 
-SEEN_AS = {
+LISTED_TYPES = {
     "ApiGateway::DomainName": "API domain name",
     "ApiGateway::RestApi": "REST API",
     "ApiGateway::VpcLink": "VPC link",
@@ -60,7 +60,7 @@ SEEN_AS = {
     "WAFv2::WebACL": "web ACL",
 }
 
-GONE_WITH = {
+DELETED_WITH = {
     "ApiGateway::Account": "a setting of the account, which a deletion leaves as it is on AWS too",
     "ApiGateway::BasePathMapping": "API domain name",
     "ApiGateway::Deployment": "REST API",
@@ -97,18 +97,18 @@ GONE_WITH = {
 }
 
 
-def test_every_deployed_type_is_seen_or_goes_with_something_that_is() -> None:
+def test_every_deployed_type_is_listed_or_belongs_to_a_listed_type() -> None:
     deployed = {
         resource["Type"].removeprefix("AWS::")
         for stack in [*shipped("sandbox").values(), *two_regions().values()]
         for resource in stack.template["Resources"].values()
     }
-    assert deployed == set(SEEN_AS) | set(GONE_WITH)
-    assert set(SEEN_AS.values()) <= KINDS
+    assert deployed == set(LISTED_TYPES) | set(DELETED_WITH)
+    assert set(LISTED_TYPES.values()) <= KINDS
 
 
 def members(shape: Shape) -> set[str]:
-    """The names of all members that an answer may have."""
+    """Return the names of all members that a response may have."""
     if isinstance(shape, ListShape):
         return members(shape.member)
     if not isinstance(shape, StructureShape):
@@ -117,7 +117,7 @@ def members(shape: Shape) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", LISTED)
-def test_a_misspelt_path_would_list_nothing(kind: str) -> None:
+def test_a_misspelled_path_is_an_error(kind: str) -> None:
     service, operation, path, *_ = LISTED[kind]
     meta: Any = boto3.client(service, region_name="us-east-1").meta
     answer = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
@@ -125,15 +125,15 @@ def test_a_misspelt_path_would_list_nothing(kind: str) -> None:
     assert named - members(answer) == set()
 
 
-def test_only_what_is_new_counts_as_left() -> None:
+def test_only_new_resources_count_as_remaining() -> None:
     before = {"VPC": {"vpc-default"}, "role": set[str]()}
     after = {"VPC": {"vpc-default", "vpc-new"}, "role": set[str]()}
     assert added(before, after) == {"VPC": 1}
     assert not added(before, before)
 
 
-def test_parameters_of_aws_itself_are_nobodys(tmp_path: Path) -> None:
-    """moto lists them from the first that is read, ten in a call, as a template with a public machine image does."""
+def test_parameters_of_aws_itself_are_excluded(tmp_path: Path) -> None:
+    """moto lists AWS's parameters, ten per call, once one of them has been read."""
     with LocalAws(tmp_path / "aws.log", region="us-east-1") as aws:
         session, client = aws.session(), aws.client("ssm")
         before = inventory(session, aws.endpoint)

@@ -1,6 +1,7 @@
-"""Starting, stopping and keeping local AWSs."""
+"""Start, stop and cleanup of local AWS processes."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,22 +14,24 @@ from pathlib import Path
 import boto3
 import pytest
 
-import blueprint
-from ops.synthesis import synthesize
-from sandbox.aws.cdk import ROOT, Cdk, CdkError
-from sandbox.aws.rehearsal import Rehearsal
-from tests.blueprint.documents import Edits, edited, load_text
+import voice_blueprint
+from tests.blueprint.documents import Edits, edit_document, load_text
+from tests.isolation import unshare
+from voice_blueprint.shipped import ROOT
+from voice_ops.synthesis import synthesize
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
-DEPLOYMENT = blueprint.load(ROOT / "deployments/sandbox.yaml")
+DEPLOYMENT = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
 PATIENCE_S = 120
-"""Longest that a test waits for what takes seconds on an idle machine."""
+"""Timeout for operations that take seconds on an idle machine."""
 
 pytestmark = pytest.mark.sandbox
 
 
 def alive(pid: int) -> bool:
     try:
-        # A zombie is as good as gone: its parent, this process, has yet to ask.
+        # A zombie counts as exited, since this process has not waited for it yet.
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
@@ -41,7 +44,7 @@ def wait_until_dead(pid: int) -> None:
         time.sleep(0.05)
 
 
-def test_two_sandboxes_do_not_see_each_other() -> None:
+def test_two_sandboxes_are_isolated() -> None:
     with Rehearsal(DEPLOYMENT) as one, Rehearsal(DEPLOYMENT) as other:
         assert one.aws.endpoint != other.aws.endpoint
         assert one.home != other.home
@@ -50,7 +53,7 @@ def test_two_sandboxes_do_not_see_each_other() -> None:
         assert topics == []
 
 
-def test_nothing_is_left_after_an_error() -> None:
+def test_no_process_or_file_remains_after_an_error() -> None:
     class Planned(Exception):  # noqa: N818  no error, a plan
         pass
 
@@ -61,7 +64,7 @@ def test_nothing_is_left_after_an_error() -> None:
     assert not home.exists()
 
 
-def test_a_local_aws_that_is_killed_leaves_nothing_and_says_what_to_do() -> None:
+def test_a_killed_local_aws_is_cleaned_up_and_prints_a_remedy() -> None:
     gone = pytest.raises(CdkError, match=r"exit code -9.*run the command again")
     with gone, Rehearsal(DEPLOYMENT) as rehearsal:
         os.kill(rehearsal.aws.pid, signal.SIGKILL)
@@ -72,7 +75,7 @@ def test_a_local_aws_that_is_killed_leaves_nothing_and_says_what_to_do() -> None
 
 
 @pytest.mark.nightly
-def test_a_local_aws_that_is_killed_in_mid_deploy_starts_anew_with_the_same_command() -> None:
+def test_a_local_aws_killed_during_a_deploy_restarts_with_the_same_command() -> None:
     def kill(line: str) -> None:
         if line.endswith("sandbox-network"):
             os.kill(rehearsal.aws.pid, signal.SIGKILL)
@@ -93,10 +96,12 @@ def test_a_local_aws_that_is_killed_in_mid_deploy_starts_anew_with_the_same_comm
 
 
 @pytest.mark.nightly
-def test_two_regions_of_one_file_come_up_in_one_account_and_go(tmp_path: Path) -> None:
+def test_two_regions_of_one_file_are_deployed_and_destroyed_in_one_account(tmp_path: Path) -> None:
     west = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
     edits: Edits = {"environment": "sandbox", "aws.other_regions": [west]}
-    deployment = load_text(edited(edits, (ROOT / "deployments/small.yaml").read_text(encoding="utf-8")), tmp_path)
+    deployment = load_text(
+        edit_document(edits, (ROOT / "tests/deployments/small.yaml").read_text(encoding="utf-8")), tmp_path
+    )
     with Rehearsal(deployment) as rehearsal:
         rehearsal.bootstrap()
         rehearsal.cdk.deploy()
@@ -109,8 +114,8 @@ def test_two_regions_of_one_file_come_up_in_one_account_and_go(tmp_path: Path) -
 
 
 @pytest.mark.nightly
-def test_two_deploys_at_once_leave_one_stack_and_say_so() -> None:
-    """Whichever comes first is done; the other one has nothing to change, or is told to wait."""
+def test_concurrent_deploys_create_one_stack_and_report_the_conflict() -> None:
+    """The first deployment succeeds; the second has no changes or reports the conflict."""
     network = "sandbox-network"
     said: list[str] = []
     began = threading.Event()
@@ -140,14 +145,14 @@ def test_two_deploys_at_once_leave_one_stack_and_say_so() -> None:
         assert not rehearsal.left()
 
 
-def test_a_full_disk_is_told_with_what_to_do_and_nothing_is_left() -> None:
-    """A tmpfs in a mount namespace of its own; as long as nothing is written, Python takes it for a good place."""
+def test_a_full_disk_is_reported_with_a_remedy_and_cleaned_up() -> None:
+    """A tmpfs in a separate mount namespace, which Python considers writable until the first write."""
     script = (
-        f"mount -t tmpfs -o size=24k none /mnt; TMPDIR=/mnt {sys.executable} -c "
-        "'from ops.cli import main; main()' sandbox deployments/sandbox.yaml; code=$?; ls -A /mnt; exit $code"
+        f"mount -t tmpfs -o size=24k none /mnt; TMPDIR=/mnt {shlex.quote(sys.executable)} -c "
+        "'from voice_ops.main import main; main()' sandbox deployments/sandbox.yaml; code=$?; ls -A /mnt; exit $code"
     )
     done = subprocess.run(  # noqa: S603
-        ["unshare", "--map-root-user", "--mount", "bash", "-c", script],  # noqa: S607
+        [*unshare("--mount"), "bash", "-c", script],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -158,11 +163,11 @@ def test_a_full_disk_is_told_with_what_to_do_and_nothing_is_left() -> None:
     assert done.stdout.splitlines()[-1].startswith("✗ "), "the folder is empty again"
 
 
-def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:
+def test_a_kept_sandbox_still_serves_after_its_parent_exits() -> None:
     program = (
-        "import blueprint, sys\n"
-        "from sandbox.aws.rehearsal import Rehearsal\n"
-        f"with Rehearsal(blueprint.load({str(ROOT / 'deployments/sandbox.yaml')!r})) as rehearsal:\n"
+        "import voice_blueprint, sys\n"
+        "from voice_sandbox.rehearsals.aws import Rehearsal\n"
+        f"with Rehearsal(voice_blueprint.load({str(ROOT / 'tests/deployments/sandbox.yaml')!r})) as rehearsal:\n"
         "    rehearsal.keep()\n"
         "    print(rehearsal.aws.pid, rehearsal.home, rehearsal.access()['AWS_ENDPOINT_URL'])\n"
     )
@@ -189,9 +194,10 @@ def test_a_kept_sandbox_outlives_its_parent_and_answers() -> None:
 )
 def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    # A shell starts background jobs, and so perhaps this test, with SIGINT ignored, and children inherit that.
+    # Shells start background jobs, possibly including this test, with SIGINT ignored, which children inherit.
     program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from ops.cli import main; main()"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from voice_ops.main import main; main()"
     )
     voice = subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", program, "sandbox", "deployments/sandbox.yaml"],
@@ -216,6 +222,8 @@ def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], t
 
 
 def _servers(parent: int) -> list[int]:
-    """Return the local AWSs that a process has started."""
+    """Return the local AWS processes that a process has started."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(child) for child in children if b"sandbox.aws.server" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [
+        int(child) for child in children if b"voice_sandbox.aws.server" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]

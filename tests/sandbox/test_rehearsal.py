@@ -1,4 +1,4 @@
-"""The shipped sandbox deployment on the local AWS, through the real CDK command line, from empty to empty."""
+"""The real CDK command line deploys and destroys the shipped sandbox deployment on the local AWS."""
 
 from __future__ import annotations
 
@@ -11,62 +11,69 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import blueprint
-from blueprint.aws import names
-from ops.aws.account import Account, sign_in
-from ops.cli import app
-from ops.status.account import protection_rows
-from sandbox.aws.cdk import ROOT, Cdk
-from sandbox.aws.drill import scenarios
-from sandbox.aws.rehearsal import Rehearsal
-from tests.blueprint.documents import load_text, parsed, text
+import voice_blueprint
+from tests.blueprint.documents import load_text, parse_yaml, text
+from tests.excerpts import recorded, render_screen
+from voice_blueprint.aws import names
+from voice_blueprint.shipped import ROOT
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.cli import app
+from voice_ops.output import out, stack_table
+from voice_ops.sandbox.command import drill_table, print_alert, print_claims
+from voice_ops.status.account import protection_rows
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk
+from voice_sandbox.rehearsals.drill import scenarios
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
 
-FILE = ROOT / "deployments/sandbox.yaml"
+FILE = ROOT / "tests/deployments/sandbox.yaml"
 PATIENCE_S = 60
-"""Longest that a test waits for what takes a second."""
+"""Timeout for operations that take a second."""
+
+RECORDED_COMMAND = "voice sandbox deployments/sandbox.yaml"
+"""The command that this file runs step by step; a nightly test runs it and records its whole screen."""
 
 pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[Rehearsal]:
-    """One local AWS for all tests of this file, which run in the order they are written in."""
-    with Rehearsal(blueprint.load(FILE)) as running:
+    """Start one local AWS for all tests of this file, which run in order."""
+    with Rehearsal(voice_blueprint.load(FILE)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def bootstrapped(account: Rehearsal) -> Rehearsal:
+def bootstrapped_account(account: Rehearsal) -> Rehearsal:
     account.bootstrap()
     return account
 
 
 @pytest.fixture(scope="module")
-def rehearsal(bootstrapped: Rehearsal) -> Rehearsal:
-    """The same with the suite deployed."""
-    bootstrapped.cdk.deploy()
-    return bootstrapped
+def rehearsal(bootstrapped_account: Rehearsal) -> Rehearsal:
+    """Deploy the suite."""
+    bootstrapped_account.cdk.deploy()
+    return bootstrapped_account
 
 
 @pytest.fixture(autouse=True)
 def _signed_in(account: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in the environment of somebody who is signed in there."""
+    """Run commands in the environment of a signed-in user."""
     for name, value in account.aws.environment(account.home).items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.mark.usefixtures("account")
-def test_preflight_asks_for_the_bootstrap() -> None:
+def test_preflight_requires_the_bootstrap() -> None:
     command = f"cdk bootstrap aws://123456789012/us-east-1 -c deployment={FILE}"
     assert preflight()["CDK bootstrap"]["remedy"] == f"run `{command}`"
 
 
-@pytest.mark.usefixtures("bootstrapped")
-def test_preflight_is_answered_once_the_real_cdk_has_bootstrapped() -> None:
-    """This AWS knows no EC2 quotas and no simulator: both are unanswered there, and said to be."""
+@pytest.mark.usefixtures("bootstrapped_account")
+def test_preflight_passes_after_the_real_cdk_bootstrap() -> None:
+    """The local AWS has no EC2 quotas and no policy simulator; both are reported as unavailable."""
     answers = preflight()
     assert answers["CDK bootstrap"]["status"] == "fine"
     assert int(answers["CDK bootstrap"]["found"].removeprefix("version ")) >= 6
@@ -84,17 +91,21 @@ def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
         assert deployed[path.name.removesuffix(".template.json")].total() == len(resources)
 
 
-def test_what_boto3_sees_is_what_the_file_says(rehearsal: Rehearsal) -> None:
+def test_boto3_returns_the_values_of_the_file(rehearsal: Rehearsal) -> None:
     claims = rehearsal.claims()
     assert len(claims) > 40
     assert [claim.text for claim in claims if not claim.holds] == []
+    assert render_screen(lambda: print_claims(claims)) in recorded(RECORDED_COMMAND)
+    assert render_screen(lambda: out.print(stack_table("created by CloudFormation", rehearsal.stacks()))) in recorded(
+        RECORDED_COMMAND
+    )
 
 
 @pytest.mark.usefixtures("rehearsal")
-def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
+def test_status_reports_deployed_resources_and_missing_features_of_the_local_aws() -> None:
     result = voice("status", FILE, "--json")
     rows = {row["asked"]: row for row in json.loads(result.stdout)["answers"]}
-    for group in (*names.vad_groups(blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
+    for group in (*names.vad_groups(voice_blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
         assert rows[f"hosts of {group}"]["found"] == "1 in service of 1 desired"
         assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
     assert rows["images of gateway"]["status"] == "fine"
@@ -102,7 +113,7 @@ def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     assert rows["refuse deletion"]["found"].startswith("0 of ")
     assert all(row["status"] == "fine" for asked, row in rows.items() if asked.startswith("stack "))
     assert all(row["found"] == "in sync" for asked, row in rows.items() if asked.startswith("drift of "))
-    # This AWS starts no tasks, its hosts publish nothing, and it bills nothing.
+    # The local AWS starts no tasks, its hosts publish no metrics, and it has no costs.
     others = {asked: row["status"] for asked, row in rows.items() if row["status"] != "fine"}
     silent = {f"metrics of {fleet}": "warning" for fleet in ("vad", "inf2", "trn1", "p5")}
     assert others == {
@@ -114,11 +125,11 @@ def test_status_finds_what_was_deployed_and_says_what_this_aws_lacks() -> None:
     assert result.exit_code == 1
 
 
-def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehearsal, tmp_path: Path) -> None:
+def test_status_lists_alarms_and_images_that_differ_from_the_file(rehearsal: Rehearsal, tmp_path: Path) -> None:
     cloudwatch = rehearsal.session.client("cloudwatch", endpoint_url=rehearsal.aws.endpoint)
     alarm = "sandbox-alert-sessions-refused"
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a test")
-    document = parsed(FILE.read_text())
+    document = parse_yaml(FILE.read_text())
     document["images"]["whisper-engine"] = f"sha256:{'a' * 64}"
     (tmp_path / "newer.yaml").write_text(text(document))
     rows = {
@@ -136,20 +147,20 @@ def test_status_names_alarms_and_images_that_are_not_the_file_s(rehearsal: Rehea
 
 
 @pytest.mark.usefixtures("rehearsal")
-def test_a_rollout_goes_from_zone_to_zone_and_then_from_fleet_to_fleet(tmp_path: Path) -> None:
-    document = parsed(FILE.read_text())
+def test_a_rollout_proceeds_zone_by_zone_and_then_fleet_by_fleet(tmp_path: Path) -> None:
+    document = parse_yaml(FILE.read_text())
     document["images"]["telemetry"] = f"sha256:{'a' * 64}"
     (tmp_path / "newer.yaml").write_text(text(document))
     rolls = json.loads(voice("rollout", tmp_path / "newer.yaml", "--json").stdout)["rolls"]
-    vad = names.vad_groups(blueprint.load(FILE))
+    vad = names.vad_groups(voice_blueprint.load(FILE))
     assert [roll["group"] for roll in rolls[:3]] == vad
     assert {roll["group"] for roll in rolls[3:]} == {"sandbox-inf2", "sandbox-trn1", "sandbox-p5"}
 
 
-def test_status_says_what_refuses_deletion(rehearsal: Rehearsal) -> None:
-    deployment = blueprint.load(FILE)
+def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -> None:
+    deployment = voice_blueprint.load(FILE)
     protected = deployment.model_copy(
-        update={"aws_half": deployment.aws.model_copy(update={"deletion_protection": True})}
+        update={"aws_section": deployment.aws.model_copy(update={"deletion_protection": True})}
     )
     cloudformation, elbv2 = (rehearsal.aws.client(service) for service in ("cloudformation", "elbv2"))
     balancers = [each["LoadBalancerArn"] for each in elbv2.describe_load_balancers()["LoadBalancers"]]
@@ -171,9 +182,9 @@ def test_status_says_what_refuses_deletion(rehearsal: Rehearsal) -> None:
 def test_a_drained_host_leaves_through_its_hook_and_is_replaced(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ops.drain.command.POLL_S", 0.1)
+    monkeypatch.setattr("voice_ops.drain.command.POLL_S", 0.1)
     autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
-    group = names.vad_groups(blueprint.load(FILE))[0]
+    group = names.vad_groups(voice_blueprint.load(FILE))[0]
     (before,) = _hosts(autoscaling, group)
     refused = voice("drain", FILE, before)
     assert refused.exit_code == 2
@@ -190,56 +201,58 @@ def test_a_drained_host_leaves_through_its_hook_and_is_replaced(
 
 
 def test_a_second_deploy_changes_nothing(rehearsal: Rehearsal) -> None:
-    again = Cdk(rehearsal.aws, blueprint.load(FILE), rehearsal.home)
+    again = Cdk(rehearsal.aws, voice_blueprint.load(FILE), rehearsal.home)
     assert "There were no differences" in again.diff()
     before = _template_versions(rehearsal)
     again.deploy()
     assert _template_versions(rehearsal) == before
 
 
-def test_the_drill_moves_exactly_what_the_rules_say(rehearsal: Rehearsal) -> None:
+def test_the_drill_scales_exactly_the_fleets_of_the_rules(rehearsal: Rehearsal) -> None:
     outcomes = list(rehearsal.drill())
-    assert len(outcomes) == len(list(scenarios(blueprint.load(FILE))))
+    assert len(outcomes) == len(list(scenarios(voice_blueprint.load(FILE))))
     moved = [outcome for outcome in outcomes if outcome.before != outcome.after]
     changes = {o.scenario.fleet: [o.after[g] - o.before[g] for g in o.before] for o in moved}
     assert changes == {"vad": [2, 2, 2], "inf2": [1], "trn1": [1], "p5": [1]}
     assert all(outcome.passed for outcome in outcomes)
-    assert {name: after for name, after in _desired(rehearsal).items() if after != 1} == {}
-    # Who has too many hosts lets them drain; stand-ins for them say within seconds that they have.
+    assert render_screen(lambda: out.print(drill_table(outcomes))) in recorded(RECORDED_COMMAND)
+    assert {name: after for name, after in _desired_capacities(rehearsal).items() if after != 1} == {}
+    # A group with too many hosts drains some; simulated hosts complete this within seconds.
     autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
     deadline = time.monotonic() + PATIENCE_S
-    while surplus := {name for name in _desired(rehearsal) if len(_hosts(autoscaling, name)) != 1}:
+    while surplus := {name for name in _desired_capacities(rehearsal) if len(_hosts(autoscaling, name)) != 1}:
         assert time.monotonic() < deadline, f"hosts of the drill stay behind in {surplus}"
         time.sleep(0.2)
 
 
-def test_operators_are_told_when_callers_are_affected(rehearsal: Rehearsal) -> None:
+def test_operators_are_notified_when_callers_are_affected(rehearsal: Rehearsal) -> None:
     message = rehearsal.alert()
     assert message.alarm == "sandbox-alert-callers-affected"
     assert message.subject.startswith("ALARM: ")
     assert "transitioned to ALARM" in message.cause
     assert message.description.endswith("/docs/runbooks/callers-affected.md")
+    assert render_screen(lambda: print_alert(message)) in recorded(RECORDED_COMMAND)
     cloudwatch = rehearsal.session.client("cloudwatch", endpoint_url=rehearsal.aws.endpoint)
     assert cloudwatch.describe_alarms(StateValue="ALARM")["MetricAlarms"] == []
 
 
-def test_the_alert_drill_leaves_no_subscriber_behind(rehearsal: Rehearsal) -> None:
+def test_the_alert_drill_removes_its_subscriber(rehearsal: Rehearsal) -> None:
     sns = rehearsal.session.client("sns", endpoint_url=rehearsal.aws.endpoint)
     assert {entry["Protocol"] for entry in sns.list_subscriptions()["Subscriptions"]} == {"email"}
 
 
-def test_one_changed_number_changes_only_what_it_should(rehearsal: Rehearsal, tmp_path: Path) -> None:
-    document = parsed(FILE.read_text())
+def test_one_changed_number_only_changes_its_resources(rehearsal: Rehearsal, tmp_path: Path) -> None:
+    document = parse_yaml(FILE.read_text())
     document["aws"]["vad"]["huge_pages"]["count"] = 20480
     changed = Cdk(rehearsal.aws, load_text(text(document), tmp_path), rehearsal.home)
     difference = changed.diff()
     touched = {line.split()[1] for line in difference.splitlines() if line.startswith(("[~]", "[+]", "[-]"))}
-    # A launch template's new version, whose groups refer to the latest by attribute, and what bakes the pages.
+    # A new version of the launch template, to which groups refer by attribute, and the components that bake huge pages.
     assert touched == {"AWS::EC2::LaunchTemplate", "AWS::ImageBuilder::Component", "AWS::ImageBuilder::ImageRecipe"}
     before = _template_versions(rehearsal)
     changed.deploy()
     after = _template_versions(rehearsal)
-    assert {name for name in after if after[name] != before[name]} == set(names.vad_groups(blueprint.load(FILE)))
+    assert {name for name in after if after[name] != before[name]} == set(names.vad_groups(voice_blueprint.load(FILE)))
     assert "There were no differences" in changed.diff()
 
 
@@ -250,7 +263,7 @@ def test_a_dry_teardown_deletes_nothing(rehearsal: Rehearsal) -> None:
     assert rehearsal.left().total() > 100
 
 
-def test_teardown_empties_log_buckets_and_names_what_it_did_not_make(rehearsal: Rehearsal) -> None:
+def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Rehearsal) -> None:
     s3 = rehearsal.session.client("s3", endpoint_url=rehearsal.aws.endpoint)
     (logs,) = (b["Name"] for b in s3.list_buckets()["Buckets"] if b["Name"].startswith("sandbox-edge-"))
     for key in ("AWSLogs/1.gz", "AWSLogs/1.gz", "AWSLogs/2.gz"):
@@ -268,7 +281,7 @@ def test_teardown_empties_log_buckets_and_names_what_it_did_not_make(rehearsal: 
     log_groups.delete_log_group(logGroupName=group)
 
 
-def test_teardown_leaves_nothing(rehearsal: Rehearsal) -> None:
+def test_no_resource_remains_after_teardown(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--yes")
     assert result.exit_code == 0, result.output
     assert "left behind: nothing" in result.stdout
@@ -288,7 +301,7 @@ def _hosts(autoscaling: AutoScalingClient, group: str) -> list[str]:
     return [instance["InstanceId"] for instance in found["Instances"]]
 
 
-def _desired(rehearsal: Rehearsal) -> dict[str, int]:
+def _desired_capacities(rehearsal: Rehearsal) -> dict[str, int]:
     client = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
     groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
     return {group["AutoScalingGroupName"]: group["DesiredCapacity"] for group in groups}

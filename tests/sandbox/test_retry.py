@@ -1,7 +1,7 @@
-"""A create that failed is tried again with the same command: nothing that it leaves behind is in the way.
+"""A failed create can be retried with the same command; no remaining resource blocks it.
 
-On every change that is read from the templates: what stays where its own create failed is in the way of the next
-(tests/sandbox/aws/test_stacks.py shows it). Nightly the real CDK tries it with each stack of the production file.
+On every change the templates are checked: resources that stay after their own create failed block the next one (see
+tests/sandbox/aws/test_stacks.py). Nightly the real CDK tries it with each stack of the production file.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import Any
 
 import pytest
 
-import blueprint
-from ops.sandbox.month import last
-from ops.synthesis import synthesize
-from sandbox.aws.cdk import ROOT, CdkError
-from sandbox.aws.cloudformation.template import in_order
-from sandbox.aws.inventory import added, inventory
-from sandbox.aws.rehearsal import Rehearsal
+import voice_blueprint
+from tests.nonempty import nonempty
 from tests.synthesized import shipped
+from voice_blueprint.shipped import ROOT
+from voice_ops.sandbox.month import last
+from voice_ops.synthesis import synthesize
+from voice_sandbox.aws.cloudformation.template import in_order
+from voice_sandbox.aws.inventory import added, inventory
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import CdkError
 
 pytestmark = [pytest.mark.sandbox]
 
 
 @pytest.fixture
 def rehearsal() -> Iterator[Rehearsal]:
-    deployment = blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
+    deployment = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
     with Rehearsal(deployment) as running:
         running.bootstrap()
         running.cdk.take(Path(synthesize(deployment, running.home / "cdk.out").directory))
@@ -35,7 +37,7 @@ def rehearsal() -> Iterator[Rehearsal]:
 
 
 @pytest.mark.parametrize("name", ["production-us-east-1", "sandbox", "small"])
-def test_nothing_stays_where_its_own_create_has_failed(name: str) -> None:
+def test_no_resource_is_retained_after_a_failed_create(name: str) -> None:
     policies = {
         f"{tier} {id_}": body.get("DeletionPolicy", "Delete")
         for tier, stack in shipped(name).items()
@@ -47,9 +49,9 @@ def test_nothing_stays_where_its_own_create_has_failed(name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_a_stack_of_production_comes_up_at_the_second_try(rehearsal: Rehearsal) -> None:
+def test_a_production_stack_is_created_at_the_second_attempt(rehearsal: Rehearsal) -> None:
     assembly = rehearsal.home / "cdk.out"
-    for stack in _in_order(assembly):
+    for stack in nonempty(_stacks_in_order(assembly)):
         before = inventory(rehearsal.session, rehearsal.aws.endpoint)
         template = json.loads((assembly / f"{stack}.template.json").read_text())
         rehearsal.faults.write_text(f"{stack}/{last(template)}\n")
@@ -61,8 +63,8 @@ def test_a_stack_of_production_comes_up_at_the_second_try(rehearsal: Rehearsal) 
         rehearsal.cdk.deploy_only(stack)
 
 
-def _in_order(assembly: Path) -> list[str]:
-    """Return the stacks, each after those that it needs."""
+def _stacks_in_order(assembly: Path) -> list[str]:
+    """Return the stacks in the order of their dependencies."""
     artifacts: dict[str, Any] = json.loads((assembly / "manifest.json").read_text())["artifacts"]
     needs = {
         name: {other for other in artifact.get("dependencies", []) if artifacts[other]["type"] == artifact["type"]}

@@ -1,4 +1,4 @@
-"""Changes of a fleet that serves, on the local AWS by the real CDK: images, an alarm that takes them back, the AMI."""
+"""The real CDK changes a serving fleet on the local AWS: images, a rollback by an alarm, and the AMI."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from botocore.exceptions import ClientError
 from redis import Redis
 from typer.testing import CliRunner, Result
 
-import blueprint
-from blueprint.aws.rollouts import guards
-from blueprint.contract.network import Tier
-from ops.cli import app
-from ops.rollout import command, follow, plan
-from ops.rotate import passwords
-from sandbox.aws.cdk import ROOT, CdkError
-from sandbox.aws.rehearsal import Rehearsal
+import voice_blueprint
 from tests.blueprint.documents import Edits
+from tests.left_out import require
 from tests.sandbox.fleet import Fleet
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.shipped import ROOT
+from voice_ops.cli import app
+from voice_ops.rollout import aws as command
+from voice_ops.rollout import follow, plan
+from voice_ops.rotate import passwords
+from voice_ops.sandbox.month import REDIS
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import CdkError
 
-FILE = ROOT / "deployments/sandbox.yaml"
+FILE = ROOT / "tests/deployments/sandbox.yaml"
 GROUP, STACK = "sandbox-inf2", "sandbox-asr-inf2"
-BENEATH = ("sandbox-network", "sandbox-registry", "sandbox-state", "sandbox-asr")
+LOWER_STACKS = ("sandbox-network", "sandbox-registry", "sandbox-state", "sandbox-asr")
 NEW, BAD = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 pytestmark = [pytest.mark.sandbox]
@@ -31,15 +36,16 @@ pytestmark = [pytest.mark.sandbox]
 
 @pytest.fixture(autouse=True)
 def _signed_in(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in the environment of somebody who is signed in there."""
+    """Run commands in the environment of a signed-in user."""
     for name, value in fleet.rehearsal.aws.environment(fleet.rehearsal.home).items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """The fleet and what it needs, with its alarms; tests run in the order they are written in."""
-    deployment = blueprint.load(FILE)
+    """Deploy the fleet with its dependencies and alarms; tests run in order."""
+    deployment = voice_blueprint.load(FILE)
+    require(REDIS)
     with Rehearsal(deployment, real_stores=True) as running:
         running.bootstrap()
         cloudwatch = running.session.client("cloudwatch", endpoint_url=running.aws.endpoint)
@@ -49,12 +55,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 Threshold=1, ComparisonOperator="GreaterThanThreshold",
             )  # fmt: skip
         made = Fleet(running, FILE, group=GROUP, stack=STACK, folder=tmp_path_factory.mktemp("rollouts"))
-        made.deploy({"aws.state.engine_version": "7.2"}, *BENEATH, STACK)
+        made.deploy({"aws.state.engine_version": "7.2"}, *LOWER_STACKS, STACK)
         yield made
 
 
 def test_new_images_replace_every_host_of_group_and_warm_pool(fleet: Fleet) -> None:
-    """A container image and a machine image at once; a machine image alone is a part of the nightly month."""
+    """Changes a container image and an AMI together; the nightly rehearsal covers an AMI alone."""
     ec2 = fleet.rehearsal.session.client("ec2", endpoint_url=fleet.rehearsal.aws.endpoint)
     image = ec2.register_image(Name="baked", RootDeviceName="/dev/xvda")["ImageId"]
     before = fleet.hosts()
@@ -67,7 +73,7 @@ def test_new_images_replace_every_host_of_group_and_warm_pool(fleet: Fleet) -> N
     assert all(NEW in script for _, script in after.values())
 
 
-def test_an_alarm_takes_a_rollout_back(fleet: Fleet) -> None:
+def test_an_alarm_rolls_back_a_rollout(fleet: Fleet) -> None:
     cloudwatch = fleet.rehearsal.session.client("cloudwatch", endpoint_url=fleet.rehearsal.aws.endpoint)
     alarm = "sandbox-alert-realtime-factor-high-inf2"
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a drill")
@@ -80,7 +86,7 @@ def test_an_alarm_takes_a_rollout_back(fleet: Fleet) -> None:
     cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="over")
 
 
-def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
+def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (image,) = {booted for booted, _ in fleet.hosts().values()}
@@ -96,7 +102,7 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
     planned = json.loads(CliRunner().invoke(app, ["rollout", str(file), "--json"]).stdout)["rolls"]
     assert [(roll["group"], roll["hosts"], roll["changed"]) for roll in planned] == [(GROUP, 2, ["UserData"])]
     assert (planned[0]["at_a_time"], planned[0]["longest_s"]) == (1, 2 * each_s + 3 * 3600 + 600)
-    assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS knows no EC2 quotas
+    assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS has no EC2 quotas
     with monkeypatch.context() as short:
         short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
         refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
@@ -115,7 +121,7 @@ def test_rollout_says_what_a_deploy_replaces_and_a_bad_probe_takes_it_back(
 
 
 @pytest.mark.nightly
-def test_vad_tier_and_edge_go_over_to_vfio_and_back(fleet: Fleet) -> None:
+def test_vad_tier_and_edge_migrate_to_vfio_and_back(fleet: Fleet) -> None:
     """The commands of docs/runbooks/procedures/patching.md: no exported resource is replaced."""
     session, endpoint = fleet.rehearsal.session, fleet.rehearsal.aws.endpoint
     elbv2 = session.client("elbv2", endpoint_url=endpoint)
@@ -136,8 +142,8 @@ def test_vad_tier_and_edge_go_over_to_vfio_and_back(fleet: Fleet) -> None:
         kinds = ("TargetGroup", "AutoScalingGroup", "LaunchTemplate")
         return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in found if r["ResourceType"].endswith(kinds)}
 
-    def reached() -> tuple[str, int]:
-        """Return the kind of targets that get callers' packets, and how many Auto Scaling keeps in its own group."""
+    def registered_targets() -> tuple[str, int]:
+        """Return the type of the targets of callers' packets, and the number registered by Auto Scaling."""
         groups = {each["TargetGroupArn"]: each for each in elbv2.describe_target_groups()["TargetGroups"]}
         rtp = {arn: each for arn, each in groups.items() if arn in resources().values()}
         (instances,) = (arn for arn, each in rtp.items() if each["TargetType"] == "instance")
@@ -151,37 +157,37 @@ def test_vad_tier_and_edge_go_over_to_vfio_and_back(fleet: Fleet) -> None:
         return rtp[used]["TargetType"], len(serving)
 
     fleet.deploy(af_xdp, "sandbox-vad", "sandbox-edge")
-    assert reached() == ("instance", 3)
+    assert registered_targets() == ("instance", 3)
     before = resources()
     fleet.deploy(vfio, "sandbox-vad")
-    assert reached() == ("instance", 3)  # nobody is taken from callers before the edge goes over
+    assert registered_targets() == ("instance", 3)  # all hosts serve callers until the edge is switched
     fleet.deploy(vfio, "sandbox-edge")
-    assert reached() == ("ip", 3)
+    assert registered_targets() == ("ip", 3)
     fleet.deploy(af_xdp, "sandbox-vad")
-    assert reached() == ("ip", 3)
+    assert registered_targets() == ("ip", 3)
     fleet.deploy(af_xdp, "sandbox-edge")
-    assert reached() == ("instance", 3)
+    assert registered_targets() == ("instance", 3)
     assert resources() == before
 
 
 def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     elasticache = fleet.rehearsal.session.client("elasticache", endpoint_url=fleet.rehearsal.aws.endpoint)
 
-    def counts() -> dict[str, int]:
+    def password_counts() -> dict[str, int]:
         users = elasticache.describe_users()["Users"]
         return {user["UserName"]: user["Authentication"].get("PasswordCount", 0) for user in users}  # default has none
 
-    def rotated() -> Result:
+    def rotate() -> Result:
         return CliRunner().invoke(app, ["rotate", str(FILE)])
 
     tiers = ("gateway", "vad", "asr", "agent")
-    assert "begun for 4 users" in rotated().output
-    assert [counts()[tier] for tier in tiers] == [2, 2, 2, 2]
-    early = rotated()
+    assert "begun for 4 users" in rotate().output
+    assert [password_counts()[tier] for tier in tiers] == [2, 2, 2, 2]
+    early = rotate()
     assert (early.exit_code, "run this again after" in early.output) == (1, True)
     monkeypatch.setattr(passwords, "SETTLES", timedelta())
-    assert "ended for 4 users" in rotated().output
-    assert [counts()[tier] for tier in tiers] == [1, 1, 1, 1]
+    assert "ended for 4 users" in rotate().output
+    assert [password_counts()[tier] for tier in tiers] == [1, 1, 1, 1]
 
 
 def test_valkey_is_upgraded_in_place(fleet: Fleet) -> None:
@@ -199,27 +205,30 @@ def test_valkey_is_upgraded_in_place(fleet: Fleet) -> None:
     assert found() == ("sandbox-state", "7.2", "valkey7")
     fleet.deploy({"aws.state.engine_version": "8.1"}, "sandbox-state")
     assert found() == ("sandbox-state", "8.1", "valkey8")
+    with pytest.raises(ClientError, match=r"from 8\.1 to 7\.2: downgrades are not supported"):
+        elasticache.modify_replication_group(ReplicationGroupId="sandbox-state", EngineVersion="7.2")
 
 
-def test_a_store_is_restored_by_the_file_and_its_sessions_survive(fleet: Fleet) -> None:
-    """The new group's name reaches hosts by a parameter: no host is replaced, and no export changes."""
+def test_a_store_is_restored_from_the_configured_snapshot_with_its_sessions(fleet: Fleet) -> None:
+    """Hosts read the name of the new group from a parameter, so no host is replaced and no export changes."""
     hosts, home = fleet.hosts(), fleet.rehearsal.home
 
     def voice(*arguments: str) -> str:
         result = CliRunner().invoke(app, ["restore", *arguments])
         assert result.exit_code == 0, result.output
-        return result.output
+        return result.stdout if "--json" in arguments else result.output
 
     with Redis(unix_socket_path=str(home / "sandbox-state.sock")) as store:
         store.hset("session:7", mapping={"state": "open"})
-        assert "before-the-loss is available" in voice(str(FILE), "--take", "before-the-loss")
+        taken = json.loads(voice(str(FILE), "--take", "before-the-loss", "--json"))["taken"]
+        assert (taken["name"], taken["status"]) == ("before-the-loss", "available")
         store.flushall()
     images = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": next(iter(hosts.values()))[0]}
     file = str(fleet.file({**images, "aws.state.restore_from": "before-the-loss"}).source.file)
     said = voice(file)
     assert "sandbox-state makes sandbox-state-" in said
     assert "lost is what was written to sandbox-state since" in said
-    voice(file, "--deploy")
+    assert json.loads(voice(file, "--deploy", "--json"))["live"] == "sandbox-state"
 
     elasticache = fleet.rehearsal.session.client("elasticache", endpoint_url=fleet.rehearsal.aws.endpoint)
     ssm = fleet.rehearsal.session.client("ssm", endpoint_url=fleet.rehearsal.aws.endpoint)

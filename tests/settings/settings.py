@@ -1,4 +1,4 @@
-"""Every setting of the model, where it stands in a document, and another value for it."""
+"""Every setting of the model with its location in a document and another valid value."""
 
 import types
 from collections.abc import Collection, Iterator
@@ -9,21 +9,21 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from blueprint.file.source import Location
+from voice_blueprint.file.source import Location
 
 Key = tuple[str, ...]
-"""A setting: class and name of each field from the file's top to it."""
+"""A setting: class and name of each field from the top of the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A setting that a document has.
+    """A setting of a document.
 
     Attributes:
-        key: Which setting.
-        place: Where it stands; of several places the last, of a union's discriminator the first.
-        value: What stands there.
-        field: Its declaration.
+        key: Key of the setting.
+        place: Location of the last occurrence; of the first for the discriminator of a union.
+        value: Current value.
+        field: Declaration of the field.
     """
 
     key: Key
@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Class and field, such as ``VadFleet.warm_up_s``."""
+        """Return class and field, such as ``VadFleet.warm_up_s``."""
         return self.key[-1]
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Setting:
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
-    """Return the models that a field of this type may hold."""
+    """Return the models of a field's type."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _models(get_args(annotation)[0])
@@ -55,7 +55,7 @@ def _step(model: type[BaseModel], name: str) -> str:
 
 
 def _discriminators(field: FieldInfo) -> set[str]:
-    """Return the names of the fields that tell a union's members apart."""
+    """Return the names of the fields that distinguish a union's members."""
     models = _models(field.annotation)
     if len(models) < 2:
         return set()
@@ -65,28 +65,30 @@ def _discriminators(field: FieldInfo) -> set[str]:
     }  # fmt: skip
 
 
-ELSEWHERE = "Aws.other_regions"
-"""Sections of the file once more: `tests/stacks/aws/test_regions.py` changes each."""
+REPEATED_MODEL = "Aws.other_regions"
+"""Field that repeats sections of the file; `tests/stacks/aws/test_regions.py` changes each."""
 
 
-def declared(model: type[BaseModel], above: Key = ()) -> Iterator[Key]:
-    """Yield every setting of a model; a union's discriminator is one setting of the field that holds the union."""
+def declared_settings(model: type[BaseModel], above: Key = ()) -> Iterator[Key]:
+    """Yield every setting of a model; a union's discriminator is one setting of the field with the union."""
     for name, field in model.model_fields.items():
         key = (*above, _step(model, name))
-        if key[-1] == ELSEWHERE:
+        if key[-1] == REPEATED_MODEL:
             continue
         discriminators = _discriminators(field)
         for discriminator in discriminators:
             yield (*key, discriminator)
         models = _models(field.annotation)
         for inner in models:
-            yield from (each for each in declared(inner, key) if each[-1].partition(".")[2] not in discriminators)
+            yield from (
+                each for each in declared_settings(inner, key) if each[-1].partition(".")[2] not in discriminators
+            )
         if not models:
             yield key
 
 
 def found(value: BaseModel) -> Iterator[Setting]:
-    """Yield every setting that has a value in a loaded document, in one place; of a mapping each member."""
+    """Yield every setting with a value in a loaded document, once per key, and each member of mappings."""
     settings: dict[Key, list[Setting]] = {}
     for setting in _each(value, (), ()):
         settings.setdefault(setting.key, []).append(setting)
@@ -97,10 +99,10 @@ def found(value: BaseModel) -> Iterator[Setting]:
             yield places[0] if "." not in key[-1] else places[-1]
 
 
-def _each(value: BaseModel, key: Key, place: Location, discriminators: Collection[str] = ()) -> Iterator[Setting]:
+def _each(value: BaseModel, key: Key, location: Location, discriminators: Collection[str] = ()) -> Iterator[Setting]:
     for name, field in type(value).model_fields.items():
         at = (*key, name) if name in discriminators else (*key, _step(type(value), name))
-        here, inner = (*place, field.alias or name), getattr(value, name)
+        here, inner = (*location, field.alias or name), getattr(value, name)
         if _models(field.annotation):
             members = enumerate(inner) if isinstance(inner, tuple) else [(None, inner)]
             for index, member in members:
@@ -116,11 +118,11 @@ def _bound(field: FieldInfo, name: str) -> float | None:
     return next((getattr(each, name) for each in field.metadata if hasattr(each, name)), None)
 
 
-def another(setting: Setting) -> object:
-    """Return another valid value, as a document spells it.
+def another_value(setting: Setting) -> object:
+    """Return another valid value, as written in a document.
 
     Raises:
-        LookupError: Its type does not say one: it has to be listed.
+        LookupError: The type does not determine another value, so one must be listed.
     """
     value = setting.value
     match value:

@@ -1,4 +1,4 @@
-"""Other values of settings, where a type does not say them, and the settings whose change is looked for elsewhere."""
+"""Other values of settings whose type does not determine one, and settings without an effect on templates."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.blueprint.documents import ABSENT, Edits
 from tests.settings.settings import Key
 
-SHOWN: Mapping[str, object] = {
+EXPLICIT_VALUES: Mapping[str, object] = {
     "Deployment.name": "zq-name",
     "Aws.region": "eu-west-1",
     "Aws.account": "999999999999",
@@ -31,12 +31,16 @@ SHOWN: Mapping[str, object] = {
     "AzureEdge.trace_collector": "https://zq.azure-collector.dev/v1/traces",
     "AzureEdge.allowed_origins": ["https://zq.azure-page.dev"],
     "AzureDomain.name": "zq.azure-callers.dev",
-    "VaultCertificate.vault_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.KeyVault/vaults/zq-vault",
+    "VaultCertificate.vault_id": "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
+    "providers/Microsoft.KeyVault/vaults/zq-vault",
     "VaultCertificate.name": "zq-certificate",
     "AwsAgents.prompt": "zq-prompt",
     "AwsAgents.voice": "zq-voice",
     "AwsAgents.language": "zq",
     "AwsAgents.tools_url": "https://zq.tools.dev",
+    "AwsAgents.tools_key_secret": "zq-tools-key",
+    "Twilio.account": f"AC{'9' * 32}",
+    "Twilio.token_secret": "zq-twilio-token",
     "Observability.email": "zq@callers.dev",
     "Observability.chat_webhook_secret": "zq/chat",
     "Observability.runbook_url": "https://zq.dev/runbooks",
@@ -51,7 +55,8 @@ SHOWN: Mapping[str, object] = {
     "ClusterNetwork.service_cidr": "10.98.0.0/16",
     "PublicApiServer.authorized_ranges": ["198.51.100.0/24"],
     "GpuPool.name": "zqpool",
-    "ReservedNodes.group_id": "/subscriptions/zq/resourceGroups/g/providers/Microsoft.Compute/"
+    "ReservedNodes.group_id": "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
+    "providers/Microsoft.Compute/"
     "capacityReservationGroups/one",
     "PrefillDecodeCell.name": "zq-cell",
     "PrefillDecodeCell.revision": "b" * 40,
@@ -65,13 +70,15 @@ SHOWN: Mapping[str, object] = {
     "AgentPods.prompt": "zq-prompt",
     "AgentPods.voice": "zq-voice",
     "AgentPods.tools_url": "https://zq.tools.dev/v1",
+    "AgentPods.tools_key_secret": "zq-tools-key",
     "Elsewhere.url": "https://zq.engines.dev/v1",
     "Elsewhere.model": "zq-model",
     "Elsewhere.key_secret": "zq-engine-key",
 }
-"""Text that a template repeats: the other value can be found as it is, so one run changes all of these."""
+"""Other values that templates contain literally, so that one run can change all of them."""
 
-OTHER: Mapping[str, object] = {
+OTHER_VALUES: Mapping[str, object] = {
+    "Objectives.admitted_percent": 99.0,
     "Edge.traced_share": 0.25,
     "AzureEdge.traced_share": 0.75,
     "AgentPods.language": "de",
@@ -101,15 +108,15 @@ OTHER: Mapping[str, object] = {
     "Load.session_tokens": 3000,
     "Load.context_tokens": 8192,
 }
-"""Other values where the type does not say which are valid, or where a step of one is lost in rounding."""
+"""Other values of settings whose type does not determine a valid one, or where rounding hides a difference of one."""
 
 AWS: Key = ("Deployment.aws",)
 AZURE: Key = ("Deployment.azure",)
-GROUP = "/subscriptions/zq/resourceGroups/hub/providers"
+GROUP = "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/hub/providers"
 NETWORK = f"{GROUP}/Microsoft.Network/virtualNetworks"
 LOAD = {"sessions": 20, "session_tokens": 1500, "context_tokens": 16384}
 
-WITH_OTHERS: Mapping[Key, Edits] = {
+COMBINED_EDITS: Mapping[Key, Edits] = {
     (*AWS, "Aws.asr", "AsrFleet.purchase", "option"): {"aws.asr.1.purchase": {"option": "spot"}},
     (*AWS, "Aws.asr", "AsrFleet.engine"): {
         "aws.asr.1.engine": "vllm",
@@ -125,7 +132,7 @@ WITH_OTHERS: Mapping[Key, Edits] = {
                              "replicas": {"min": 1, "max": 3}, "load": LOAD},
     },
 }  # fmt: skip
-"""Changes that are valid with others only."""
+"""Edits that are valid only in combination."""
 
 SIGNING = {
     "public_key": "-----BEGIN PUBLIC KEY-----\n"
@@ -135,7 +142,7 @@ SIGNING = {
     "signature": "MEQC",
 }
 
-ALONE: Mapping[Key, Edits] = {
+SEPARATE_EDITS: Mapping[Key, Edits] = {
     (*AWS, "Aws.agents", "AwsAgents.prompt_secret"): {
         "aws.agents.prompt": ABSENT,
         "aws.agents.prompt_secret": "zq-prompt",
@@ -146,6 +153,7 @@ ALONE: Mapping[Key, Edits] = {
         for name, value in (("url", "https://zq.dev/v1"), ("model", "zq"), ("key_secret", "zq-key"))
     },
     ("Deployment.image_signing", "ImageSigning.public_key"): {"image_signing": SIGNING},
+    ("Deployment.cells", "Cells.number"): {"cells.number": 1},
     (*AWS, "Aws.availability_zones"): {"aws.availability_zones": ["us-east-1a", "us-east-1c"]},
     (*AWS, "Aws.vad", "VadFleet.ena_express", "EnaExpress.enabled"): {"aws.vad.ena_express": {}},
     (*AWS, "Aws.edge", "Edge.gateway", "GatewayService.sockets_per_task"): {"aws.edge.gateway.sockets_per_task": 80},
@@ -169,7 +177,7 @@ ALONE: Mapping[Key, Edits] = {
     },
     (*AZURE, "Azure.services", "ChatService.pools"): {"azure.services.5.pools": ["pairs"]},
     **{
-        # Callers need a network that the deployment makes.
+        # Callers need a network that the deployment creates.
         (*AZURE, "Azure.access", setting): {
             "azure.access": access,
             **({"azure.callers": ABSENT, "azure.agents": ABSENT} if setting.startswith("ExistingNetwork") else {}),
@@ -199,7 +207,7 @@ ALONE: Mapping[Key, Edits] = {
     **{
         (*AZURE, "Azure.existing", f"ExistingResources.{name}"): {"azure.existing": {name: value}}
         for name, value in (
-            ("registry_id", f"{GROUP}/Microsoft.ContainerRegistry/registries/ours"),
+            ("registry_id", f"{GROUP}/Microsoft.ContainerRegistry/registries/ourregistry"),
             ("log_workspace_id", f"{GROUP}/Microsoft.OperationalInsights/workspaces/ours"),
             ("private_dns_zones", [f"{GROUP}/Microsoft.Network/privateDnsZones/privatelink.azurecr.io"]),
         )
@@ -219,17 +227,17 @@ ALONE: Mapping[Key, Edits] = {
         "aws.edge.certificate_arn": "arn:aws:acm:us-east-1:123456789012:certificate/zq",
     },
 }
-"""Changes that would hide others: each has runs of its own."""
+"""Edits that would hide the effect of others, and are rendered separately."""
 
 
 class Unseen(NamedTuple):
-    """Who reads a setting that no template has, and an edit of the document that its findings tell of."""
+    """A check that reads a setting outside the templates, and an edit that changes its findings."""
 
     by: str
     edits: Edits
 
 
-UNSEEN: Mapping[str, Unseen] = {
+CHECKED_ONLY: Mapping[str, Unseen] = {
     "ImageSigning.signature": Unseen("is it the key's own?", {"image_signing": SIGNING}),
     "AcceptedCheck.id": Unseen("which finding is accepted", {"accepted_checks.0.id": "spot-holds-no-minimum"}),
     "AcceptedCheck.reason": Unseen("is said with the finding", {"accepted_checks.0.reason": "for another reason"}),
@@ -245,8 +253,10 @@ UNSEEN: Mapping[str, Unseen] = {
     "PrefillDecodeCell.load.Load.sessions": Unseen("load-fits", {"azure.services.1.load.sessions": 10**6}),
     "AggregatedService.load.Load.sessions": Unseen("load-fits", {"azure.services.3.load.sessions": 10**6}),
     "ChatService.load.Load.sessions": Unseen("load-fits", {"azure.services.5.load.sessions": 10**6}),
-    "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6}),
+    "CallLoad.calls": Unseen("load-fits-tiers", {"load.calls": 10**6, "cells.calls": 10**6}),
+    "Cells.calls": Unseen("load-fits-tiers", {"load.calls": 10**6, "cells": {"calls": 10**6}}),
     "CallLoad.conversation_share": Unseen("load-fits-agents", {"load.conversation_share": 0.01}),
+    "CallLoad.curve": Unseen("day-fits-load", {"load.curve": "none.csv"}),
     "CallLoad.peak_factor": Unseen("load-fits-tiers", {"load.peak_factor": 1000}),
     **{
         f"{kind}.load.Load.longest_call_s": Unseen(
@@ -263,14 +273,15 @@ UNSEEN: Mapping[str, Unseen] = {
     ),
     "TtsService.sessions": Unseen("load-fits", {"azure.services.4.sessions": 10**6}),
 }  # fmt: skip
-"""Settings that no template has: the checks read them."""
+"""Settings outside the templates that checks read."""
 
-UNREAD: Mapping[str, str] = {
+INFORMATIONAL: Mapping[str, str] = {
     "ModelAgreement.reference": "for the file's reader: where the agreement lies",
     "CallLoad.minutes_each": "`voice cost` prices calls",
+    "Cells.per_account": "`voice plan` counts accounts and quotas by it",
     "CallLoad.speech_share": "`voice cost` prices traffic",
     "Measured.date": "for the file's reader: `voice plan` shows it",
     "Measured.conditions": "for the file's reader: `voice plan` shows it",
     "TtsService.model": "the catalogue has one model of speech: there is no other value",
 }
-"""Settings whose other value changes nothing."""
+"""Settings without any effect."""

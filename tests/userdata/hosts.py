@@ -1,10 +1,10 @@
-"""The hosts of the tests: one of each kind that the project deploys."""
+"""Sample hosts of each deployed kind."""
 
 from dataclasses import replace
 
-from blueprint.contract.metrics import StartPhase
-from blueprint.contract.network import PROMETHEUS, Tier
-from userdata import (
+from voice_blueprint.contract.metrics import StartPhase
+from voice_blueprint.contract.network import PROMETHEUS, Tier
+from voice_userdata import (
     AfXdp,
     Artifacts,
     Container,
@@ -25,7 +25,7 @@ STATE_HOST = "/voice/production/state-host"
 PASSWORD = "correct-horse-battery-staple"
 CONTROL_DIR = "/run/voice/dataplane"
 READY_PORT = 18081
-"""Stands for the port that a test listens on; golden files show it."""
+"""Port number in golden files, in place of the actual port of a test."""
 
 
 def image(name: str, digit: str) -> str:
@@ -94,7 +94,7 @@ def vad_vfio(port: int = READY_PORT) -> HostBoot:
 
 
 def asr(port: int = READY_PORT) -> HostBoot:
-    """An ASR host without an accelerator of its own yet."""
+    """Return an ASR host without an accelerator."""
     return replace(
         vad(port),
         fleet="asr-inf2",
@@ -155,6 +155,21 @@ def asr_gpu(port: int = READY_PORT) -> HostBoot:
             replace(sidecar, environment={**sidecar.environment, "VOICE_TELEMETRY_SOURCES": "gpu,engine"}),
         ),
     )
+
+
+def asr_vllm(port: int = READY_PORT) -> HostBoot:
+    """Return a host whose Whisper engine sends requests to vLLM."""
+    boot = replace(asr(port), fleet="asr-p5", auto_scaling_group="production-asr-p5")
+    engine, sidecar = boot.containers
+    vllm = replace(
+        engine,
+        name="asr-vllm",
+        image_uri=image("asr-vllm", "d"),
+        environment={},
+        health=HealthPort(port, "/health"),
+        start_log=None,
+    )
+    return replace(boot, containers=(replace(engine, health=HealthPort(port, "/healthz")), vllm, sidecar))
 
 
 ALL = {"vad": vad, "vad-vfio": vad_vfio, "asr-neuron": asr_neuron, "asr-gpu": asr_gpu}

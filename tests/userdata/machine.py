@@ -1,4 +1,4 @@
-"""A machine that exists only in a folder: a false root, a metadata service and fakes of every external command."""
+"""A simulated machine in a folder: a fake root folder, a metadata service and fakes of every external command."""
 
 import json
 import os
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.userdata.hosts import PASSWORD, READY_PORT
-from userdata import HostBoot, render
+from voice_userdata import HostBoot, render
 
-FAKED = (
+FAKED_COMMANDS = (
     "aws", "blkid", "chown", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
     "modprobe", "mount", "mountpoint", "mdadm", "networkctl", "neuron-ls", "nvidia-container-runtime-hook",
     "nvidia-smi", "sleep", "systemctl", "tee", "uname",
 )  # fmt: skip
-REAL = ("awk", "base64", "basename", "cat", "grep", "head", "mkdir", "openssl", "readlink", "rm", "touch")
-"""With bash, python3 and the fakes, all that a host's image must hold."""
+REAL_COMMANDS = ("awk", "base64", "basename", "cat", "grep", "head", "mkdir", "openssl", "readlink", "rm", "touch")
+"""Real commands that the image of a host must contain, in addition to bash, python3 and the faked commands."""
 
 PRIMARY, SECONDARY = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MODEL = "sys/block/{}/device/model"
@@ -28,8 +28,8 @@ class Machine:
 
     Attributes:
         root: Its root directory.
-        fake: State of the fakes.
-        environment: What commands of the host see beside its own variables.
+        fake: Folder with the state of the fakes.
+        environment: Environment of the host's commands in addition to its own variables.
     """
 
     def __init__(self, folder: Path, port: int, *, memory_gib: int = 96) -> None:
@@ -46,6 +46,10 @@ class Machine:
         self.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n")
         self.write("sys/class/net/ens5/address", PRIMARY + "\n")
         self.write("sys/class/net/lo/address", "00:00:00:00:00:00\n")
+        self.write("sys/devices/system/cpu/online", "0-15\n")
+        for irq in (40, 41):
+            self.write(f"sys/class/net/ens5/device/msi_irqs/{irq}", "msix\n")
+            self.write(f"proc/irq/{irq}/smp_affinity_list", "0-15\n")
         for queue in range(2):
             self.write(f"sys/class/net/ens5/queues/tx-{queue}/byte_queue_limits/limit_min", "0\n")
         self.metadata("instance-id", "i-0abc")
@@ -61,9 +65,9 @@ class Machine:
         self._fake_command = self._bin / ".fake"
         shutil.copy(fake, self._fake_command)
         self._fake_command.chmod(0o755)
-        for name in FAKED:
+        for name in FAKED_COMMANDS:
             (self._bin / name).symlink_to(".fake")
-        for name in REAL:
+        for name in REAL_COMMANDS:
             (self._bin / name).symlink_to(shutil.which(name) or name)
         (self._bin / "python3").symlink_to(sys.executable)
 
@@ -77,7 +81,7 @@ class Machine:
         (self.fake / name).write_text(text + "\n")
 
     def metadata(self, path: str, *reads: str) -> None:
-        """Gives each reading in turn, then the last one for ever; none at all takes the item away."""
+        """Return each value in turn, then the last one repeatedly; without values the item is removed."""
         file = self.fake / "imds" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)
@@ -123,7 +127,7 @@ class Machine:
         )
 
     def launch(self, boot: HostBoot) -> subprocess.CompletedProcess[str]:
-        """Runs the user data, then what systemd starts of it."""
+        """Run the user data, and the units that systemd would start."""
         script = self.root.parent / "part-001"
         script.write_text(render(boot))
         installed = self.run(script)
@@ -131,18 +135,18 @@ class Machine:
         return self.boot()
 
     def boot(self) -> subprocess.CompletedProcess[str]:
-        """Runs the installed script as its unit does."""
-        assert self.installed.stat().st_mode & 0o777 == 0o700
-        return self.run(self.installed, "boot")
+        """Run the installed script like its systemd unit."""
+        assert self.installed_script.stat().st_mode & 0o777 == 0o700
+        return self.run(self.installed_script, "boot")
 
     def power_cycle(self) -> None:
-        """Memory is lost, the disk stays."""
+        """Simulate a power cycle: clear memory and keep the disk."""
         shutil.rmtree(self.root / "run")
         for name in ("mounts", "active", "stopping", "combined", "rx", "transcript"):
             (self.fake / name).unlink(missing_ok=True)
 
     @property
-    def installed(self) -> Path:
+    def installed_script(self) -> Path:
         return self.root / "usr/local/sbin/voice-host"
 
     @property
@@ -159,7 +163,7 @@ class Machine:
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        """Hook and result of every lifecycle action that was completed."""
+        """Return hook and result of every completed lifecycle action."""
         words = [line.split() for line in self.transcript if " complete-lifecycle-action " in line]
         return [(w[w.index("--lifecycle-hook-name") + 1], w[w.index("--lifecycle-action-result") + 1]) for w in words]
 
@@ -167,7 +171,7 @@ class Machine:
         return self._plain((self.root / path).read_text())
 
     def report(self) -> str:
-        """All that happened and all that was written, for comparison with a golden file."""
+        """Return all events and written files, for comparison with a golden file."""
         return "\n".join(["== commands", *self.transcript, *self._files()]) + "\n"
 
     def _files(self) -> Iterator[str]:
@@ -177,7 +181,7 @@ class Machine:
                 if file.name == ".keep":
                     continue
                 yield f"== /{path} {file.stat().st_mode & 0o777:04o}"
-                if "secrets" not in path.parts and file != self.installed:
+                if "secrets" not in path.parts and file != self.installed_script:
                     yield self.file(str(path)).rstrip("\n")
 
     def _plain(self, text: str) -> str:
@@ -189,7 +193,7 @@ class Machine:
 
 
 def check_golden(name: str, text: str) -> None:
-    """Compares with ``golden/<name>.txt``; ``UPDATE_GOLDEN=1`` writes it instead."""
+    """Compare with ``golden/<name>.txt``; ``UPDATE_GOLDEN=1`` writes it instead."""
     golden = Path(__file__).parent / "golden" / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         golden.write_text(text)

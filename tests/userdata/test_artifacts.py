@@ -1,10 +1,10 @@
-"""Weights and compiled programs come from the bucket before an engine starts, and a job leaves them there."""
+"""Hosts download weights and compiled programs from the bucket before an engine starts; a job uploads them."""
 
 from pathlib import Path
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
-from userdata import Preparation, render_preparation
+from voice_userdata import Preparation, render_preparation
 
 JOB = Preparation(
     "us-east-1",
@@ -17,28 +17,34 @@ JOB = Preparation(
 )
 
 
-def at(machine: Machine, words: str) -> int:
-    """Return when the machine did what these words are of, and fail unless it did so once."""
-    (found,) = [number for number, line in enumerate(machine.transcript) if words in line]
+def event_position(machine: Machine, text: str) -> int:
+    """Return the position of the only event that contains these words."""
+    (found,) = [number for number, line in enumerate(machine.transcript) if text in line]
     return found
 
 
-def test_a_host_has_its_weights_before_its_engine_starts(machine: Machine, ready_port: int) -> None:
+def test_a_host_downloads_weights_before_its_engine_starts(machine: Machine, ready_port: int) -> None:
     machine.write("dev/neuron0", "")
     machine.launch(hosts.asr_neuron(ready_port))
-    fetched = at(machine, "aws s3 sync --only-show-errors s3://artifacts/0badf00d /var/cache/voice/asr")
-    assert fetched < at(machine, "chown -R 10001 /var/cache/voice/asr") < at(machine, "systemctl start")
+    fetched = event_position(machine, "aws s3 sync --only-show-errors s3://artifacts/0badf00d /var/cache/voice/asr")
+    assert (
+        fetched
+        < event_position(machine, "chown -R 10001 /var/cache/voice/asr")
+        < event_position(machine, "systemctl start")
+    )
 
 
-def test_a_host_of_a_warm_pool_has_them_before_it_is_stopped(machine: Machine, ready_port: int) -> None:
+def test_a_warm_pool_host_downloads_weights_before_it_is_stopped(machine: Machine, ready_port: int) -> None:
     machine.write("dev/neuron0", "")
     machine.targets("Warmed:Stopped", "Warmed:Terminated")
     machine.launch(hosts.asr_neuron(ready_port))
     assert machine.answers[0] == ("launching", "CONTINUE")
-    assert at(machine, "aws s3 sync") < at(machine, "--lifecycle-hook-name launching --lifecycle-action-result")
+    assert event_position(machine, "aws s3 sync") < event_position(
+        machine, "--lifecycle-hook-name launching --lifecycle-action-result"
+    )
 
 
-def test_what_no_job_has_finished_is_not_taken(machine: Machine, ready_port: int) -> None:
+def test_unfinished_artifacts_are_not_used(machine: Machine, ready_port: int) -> None:
     machine.write("dev/neuron0", "")
     machine.set("fail", "aws s3 cp")
     assert machine.launch(hosts.asr_neuron(ready_port)).returncode != 0
@@ -53,17 +59,17 @@ def run(machine: Machine, tmp_path: Path) -> int:
     return machine.run(script).returncode
 
 
-def test_the_job_leaves_what_the_engine_made_and_its_marker_last(machine: Machine, tmp_path: Path) -> None:
+def test_the_job_uploads_the_engine_output_and_the_marker_last(machine: Machine, tmp_path: Path) -> None:
     assert run(machine, tmp_path) == 0
     (made,) = (line for line in machine.transcript if line.startswith("docker run"))
     assert "--device=/dev/neuron0" in made
     assert made.endswith(f"{JOB.image[1]} python3 -m voice_whisper.prepare")
     assert machine.file("run/voice/prepare.env") == "VOICE_MODEL=openai/whisper-large-v2\n"
     steps = ("docker run", "aws s3 sync", "/run/voice/complete s3://artifacts/0badf00d/complete", "systemctl poweroff")
-    assert sorted(steps, key=lambda step: at(machine, step)) == list(steps)
+    assert sorted(steps, key=lambda step: event_position(machine, step)) == list(steps)
 
 
-def test_a_job_that_fails_leaves_no_marker_and_no_host(machine: Machine, tmp_path: Path) -> None:
+def test_a_failed_job_leaves_no_marker_and_no_host(machine: Machine, tmp_path: Path) -> None:
     machine.set("fail", "docker run")
     assert run(machine, tmp_path) != 0
     assert machine.reason == "prepare: asr-neuron cannot prepare its model"

@@ -1,4 +1,4 @@
-"""What Image Builder runs, on a false root: what it leaves is what a boot looks for."""
+"""Image Builder's steps, run in a fake root folder, prepare what a boot expects."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.userdata import hosts
 from tests.userdata.hosts import image
 from tests.userdata.machine import Machine
-from userdata import Bake, HugePages, render_bake
+from voice_userdata import Bake, HugePages, render_bake
 
 BAKE = Bake("us-east-1", {"vad-dataplane": image("vad-dataplane", "a")}, HugePages(2, 100), "64788ef")
 
@@ -25,7 +25,7 @@ def builder(machine: Machine) -> Machine:
 
 
 def run(machine: Machine, tmp_path: Path, bake: Bake, *steps: str) -> str:
-    """Run steps and return the reason of the first that fails."""
+    """Run steps and return the reason of the first failure."""
     for step in steps:
         script = tmp_path / f"{step}.sh"
         script.write_text(render_bake(bake, step))  # type: ignore[arg-type]
@@ -35,7 +35,7 @@ def run(machine: Machine, tmp_path: Path, bake: Bake, *steps: str) -> str:
     return ""
 
 
-def test_a_boot_finds_images_pages_and_the_vfio_marker(builder: Machine, tmp_path: Path) -> None:
+def test_a_baked_image_contains_images_huge_pages_and_the_vfio_marker(builder: Machine, tmp_path: Path) -> None:
     assert run(builder, tmp_path, BAKE, "bake", "check") == ""
     assert builder.file("etc/voice/vfio-write-combining") == "6.1.0-test\n"
     calls = builder.transcript
@@ -44,7 +44,7 @@ def test_a_boot_finds_images_pages_and_the_vfio_marker(builder: Machine, tmp_pat
     assert any(call.endswith("checkout -q 64788ef") for call in calls)
 
 
-def test_what_is_baked_is_not_pulled_by_a_boot(builder: Machine, tmp_path: Path, ready_port: int) -> None:
+def test_baked_images_are_not_pulled_at_boot(builder: Machine, tmp_path: Path, ready_port: int) -> None:
     boot = hosts.vad(ready_port)
     containers = {each.name: each.image_uri for each in boot.containers}
     assert run(builder, tmp_path, Bake("us-east-1", containers), "bake") == ""

@@ -1,4 +1,4 @@
-"""What keeps a host out of service: the launch is abandoned and the reason, with its numbers, can be read."""
+"""Faults that prevent a host from entering service: it abandons its launch, and logs the reason."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import PRIMARY, Machine
-from userdata import HostBoot
+from voice_userdata import HostBoot
 
 Break = Callable[[Machine], None]
 
@@ -95,7 +95,7 @@ def no_group(machine: Machine) -> None:
     machine.targets()
 
 
-UNREADABLE = f"cannot read password of {hosts.SECRET_ARN}"
+UNREADABLE_METADATA = f"cannot read password of {hosts.SECRET_ARN}"
 
 
 @pytest.mark.parametrize(
@@ -117,32 +117,32 @@ UNREADABLE = f"cannot read password of {hosts.SECRET_ARN}"
         (no_docker, "runtime: Docker does not answer"),
         (no_pull, f"images: cannot pull {hosts.image('telemetry', 'b')}"),
         (no_host, "state_secret: cannot read /voice/production/state-host"),
-        (no_secret, f"state_secret: {UNREADABLE}"),
-        (other_field, f"state_secret: {UNREADABLE}"),
-        (empty_password, f"state_secret: {UNREADABLE}"),
+        (no_secret, f"state_secret: {UNREADABLE_METADATA}"),
+        (other_field, f"state_secret: {UNREADABLE_METADATA}"),
+        (empty_password, f"state_secret: {UNREADABLE_METADATA}"),
         (sick_telemetry, "serve: not ready after 60 s: telemetry"),
         (no_group, "serve: not in an Auto Scaling group"),
     ],
 )
-def test_vad_host_gives_up(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
+def test_a_failing_vad_host_aborts_its_launch(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
     damage(machine)
     assert_abandoned(machine, hosts.vad(ready_port), reason)
 
 
-REFUSED = "docker: Error response from daemon: invalid CapAdd: unknown capability"
+REFUSED_SETTINGS = "docker: Error response from daemon: invalid CapAdd: unknown capability"
 
 
-def test_a_container_that_docker_cannot_start_ends_the_wait_with_dockers_words(
+def test_a_container_that_docker_cannot_start_ends_the_wait_with_the_docker_error(
     machine: Machine, silent_port: int
 ) -> None:
     machine.set("exit-status", "125")
     machine.set("restarts", "5")
-    machine.set("journal", REFUSED)
-    assert_abandoned(machine, hosts.vad(silent_port), f"serve: vad-dataplane cannot be started; {REFUSED}")
+    machine.set("journal", REFUSED_SETTINGS)
+    assert_abandoned(machine, hosts.vad(silent_port), f"serve: vad-dataplane cannot be started; {REFUSED_SETTINGS}")
     assert sum(line == "sleep 5" for line in machine.transcript) == 0
 
 
-def test_a_container_that_crashes_is_given_its_time(machine: Machine, silent_port: int) -> None:
+def test_a_crashing_container_is_restarted_until_the_timeout(machine: Machine, silent_port: int) -> None:
     machine.set("exit-status", "1")
     machine.set("restarts", "9")
     machine.set("journal", "no route to the store")
@@ -189,28 +189,28 @@ def no_registration(machine: Machine) -> None:
         (no_registration, f"serve: cannot register with {hosts.TARGET_GROUP}"),
     ],
 )
-def test_vfio_host_gives_up(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
+def test_a_failing_vfio_host_aborts_its_launch(machine: Machine, ready_port: int, damage: Break, reason: str) -> None:
     machine.add_secondary_interface()
     damage(machine)
     assert_abandoned(machine, hosts.vad_vfio(ready_port), reason)
 
 
-def test_memory_too_small(tmp_path: Path, ready_port: int) -> None:
-    """The seed's own numbers: 48 GiB of huge pages on the 32 GiB of a c8g.4xlarge."""
+def test_a_host_with_too_little_memory_aborts(tmp_path: Path, ready_port: int) -> None:
+    """Numbers of the seed file: 48 GiB of huge pages on a c8g.4xlarge with 32 GiB."""
     machine = Machine(tmp_path, ready_port, memory_gib=32)
     reason = "huge_pages: 24576 pages of 2 MiB are 49152 MiB, over 80 % of the host's 32768 MiB"
     assert_abandoned(machine, hosts.vad(ready_port), reason)
     assert not any("nr_hugepages" in line for line in machine.transcript)
 
 
-def test_too_many_queues_for_a_driver_that_halves_them(machine: Machine, ready_port: int) -> None:
+def test_too_many_queues_for_an_older_driver_are_reported(machine: Machine, ready_port: int) -> None:
     boot = hosts.vad(ready_port)
     assert boot.data_path is not None
     boot = replace(boot, data_path=replace(boot.data_path, rx_queues=8))
     assert_abandoned(machine, boot, "af_xdp: ens5 has 4 queues for XDP, 8 are asked")
 
 
-def test_every_queue_with_a_newer_driver(machine: Machine, ready_port: int) -> None:
+def test_a_newer_driver_supports_every_queue(machine: Machine, ready_port: int) -> None:
     boot = hosts.vad(ready_port)
     assert boot.data_path is not None
     machine.set("version", "2.17.1g")
@@ -225,14 +225,14 @@ def test_every_queue_with_a_newer_driver(machine: Machine, ready_port: int) -> N
         (hosts.asr_gpu, "instance_store: the host has no NVMe instance store"),
     ],
 )
-def test_asr_host_without_its_hardware(
+def test_an_asr_host_without_its_hardware_aborts(
     machine: Machine, ready_port: int, boot: Callable[[int], HostBoot], reason: str
 ) -> None:
     assert_abandoned(machine, boot(ready_port), reason)
 
 
 @pytest.mark.parametrize(("kind", "tool"), [("neuron", "neuron-ls"), ("gpu", "nvidia-smi")])
-def test_sick_accelerator(machine: Machine, ready_port: int, kind: str, tool: str) -> None:
+def test_an_unusable_accelerator_aborts_the_launch(machine: Machine, ready_port: int, kind: str, tool: str) -> None:
     machine.write("dev/neuron0", "")
     machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
     machine.set("fail", tool)
@@ -241,7 +241,7 @@ def test_sick_accelerator(machine: Machine, ready_port: int, kind: str, tool: st
     assert_abandoned(machine, boot, f"{kind}: {tool} finds no usable {device}")
 
 
-def test_container_that_never_listens(tmp_path: Path, silent_port: int) -> None:
+def test_a_container_that_never_listens_aborts_the_launch(tmp_path: Path, silent_port: int) -> None:
     machine = Machine(tmp_path, silent_port)
     assert_abandoned(machine, hosts.vad(silent_port), "serve: not ready after 60 s: vad-dataplane")
     waits = [line for line in machine.transcript if line == "sleep 5"]
@@ -250,7 +250,7 @@ def test_container_that_never_listens(tmp_path: Path, silent_port: int) -> None:
     assert len(heartbeats) == 2 + 60 // 15
 
 
-def test_passing_failures_are_tried_again(machine: Machine, ready_port: int) -> None:
+def test_transient_failures_are_retried(machine: Machine, ready_port: int) -> None:
     machine.set("fail-once", "docker login\ndocker pull\nget-secret-value\ncomplete-lifecycle-action")
     assert machine.launch(hosts.vad(ready_port)).returncode == 0
     assert machine.answers[-2:] == [("launching", "CONTINUE"), ("terminating", "CONTINUE")]
@@ -265,7 +265,7 @@ def test_a_missing_tool_is_installed(machine: Machine, ready_port: int) -> None:
     assert "dnf install -y -q awscli-2" in machine.transcript
 
 
-def test_a_tool_that_cannot_be_installed_is_named(machine: Machine, ready_port: int) -> None:
+def test_a_tool_that_cannot_be_installed_is_reported(machine: Machine, ready_port: int) -> None:
     machine.remove_command("ethtool")
     assert_abandoned(
         machine,
@@ -275,7 +275,7 @@ def test_a_tool_that_cannot_be_installed_is_named(machine: Machine, ready_port: 
 
 
 def test_failure_after_a_reboot_in_service_makes_the_host_unhealthy(machine: Machine, ready_port: int) -> None:
-    """No launch waits for an answer then, so ABANDON reaches nobody."""
+    """No lifecycle action is pending then, so ABANDON has no effect."""
     machine.launch(hosts.vad(ready_port))
     machine.power_cycle()
     machine.targets("InService")
@@ -286,12 +286,12 @@ def test_failure_after_a_reboot_in_service_makes_the_host_unhealthy(machine: Mac
     assert ill.endswith("--instance-id i-0abc --health-status Unhealthy --no-should-respect-grace-period")
 
 
-def test_unforeseen_failures_are_told_too(machine: Machine, ready_port: int) -> None:
-    machine.set("fail", "systemctl mask")
+def test_unforeseen_failures_are_reported(machine: Machine, ready_port: int) -> None:
+    machine.set("fail", "systemctl mask --now ecs")
     assert_abandoned(machine, hosts.vad(ready_port), "runtime: systemctl mask --now ecs")
 
 
-def test_a_reason_that_could_not_be_told_is_told_again(machine: Machine, ready_port: int) -> None:
+def test_reporting_a_reason_is_retried(machine: Machine, ready_port: int) -> None:
     refused_ring(machine)
     machine.set("fail-once", "put-log-events")
     assert_abandoned(machine, hosts.vad(ready_port), "af_xdp: ens5 did not take rx 256")

@@ -1,4 +1,4 @@
-"""The whole life of each kind of host, from user data to termination, against golden files."""
+"""The complete lifecycle of each kind of host, from user data to termination, matches golden files."""
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine, check_golden
@@ -32,7 +32,7 @@ def test_asr_gpu_with_two_nvme_disks(machine: Machine, ready_port: int) -> None:
 
 
 def test_warm_pool(machine: Machine, ready_port: int) -> None:
-    """Prepared and stopped; the next boot pulls nothing and serves."""
+    """The host is prepared and stopped; its next boot serves without pulling images."""
     boot = hosts.asr_neuron(ready_port)
     machine.write("dev/neuron0", "")
     machine.targets("Warmed:Stopped", "Warmed:Stopped", "Warmed:Terminated")

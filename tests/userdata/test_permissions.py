@@ -1,4 +1,4 @@
-"""Every permission suffices and none is spare: what hosts and tasks call, under the policies that their roles have."""
+"""Policies of hosts and tasks contain exactly the permissions that their calls need."""
 
 from __future__ import annotations
 
@@ -18,8 +18,21 @@ from voice_telemetry.sample import Sample
 
 FILES = ("sandbox", "production-us-east-1", "vfio")
 GROUPS = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:a1-b2:autoScalingGroupName/"
+WITH_ARCHIVE = sorted(
+    [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+        "s3:DeleteObject",
+        "s3:GetObject",
+        "s3:PutObject",
+        "s3:PutObject",
+        "s3:PutObject",
+    ]
+)
+"""Calls of ``voice_gateway/archive.py``: transcripts are written, read and deleted; index entries and usage are
+written."""
 PULL = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
-"""What Docker and Fargate call for an image.
+"""Calls of Docker and Fargate for an image.
 https://docs.aws.amazon.com/AmazonECR/latest/userguide/repository-policy-examples.html"""
 
 
@@ -36,8 +49,8 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Cloud(shipped(request.param))
 
 
-def machine_of(folder: Path, ready_port: int) -> Machine:
-    """Return a machine that has what any host looks for."""
+def complete_machine(folder: Path, ready_port: int) -> Machine:
+    """Return a machine with the hardware and files that any host expects."""
     machine = Machine(folder, ready_port)
     machine.add_secondary_interface()
     machine.write("dev/neuron0", "")
@@ -47,7 +60,7 @@ def machine_of(folder: Path, ready_port: int) -> Machine:
 
 def prepare(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machine:
     """Run the job that fills a fleet's artifacts."""
-    machine = machine_of(folder, ready_port)
+    machine = complete_machine(folder, ready_port)
     user_data = folder / "user-data"
     user_data.write_text(script)
     assert (machine.run(user_data).returncode != 0) is fails
@@ -55,8 +68,8 @@ def prepare(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machi
 
 
 def boot(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machine:
-    """Run a host's life by the user data of its launch template, or the end that a failure puts to it."""
-    machine = machine_of(folder, ready_port)
+    """Run a host with the user data of its launch template until it terminates or fails."""
+    machine = complete_machine(folder, ready_port)
     if fails:
         machine.set("fail", "docker info")
         machine.set("no-action")
@@ -68,20 +81,20 @@ def boot(script: str, folder: Path, ready_port: int, *, fails: bool) -> Machine:
 
 
 def calls(cloud: Cloud, machine: Machine, script: str) -> Iterator[Call]:
-    """Yield what a host asks AWS, by its commands and by what it tells Docker."""
+    """Yield a host's AWS calls, from its commands and from Docker's options."""
     group = "".join(re.findall(r"^GROUP='?([^'\s]+)'?$", script, re.MULTILINE))
     for line in machine.transcript:
         if line.startswith("docker pull"):
-            yield from pulled(line.split()[-1])
+            yield from pull_calls(line.split()[-1])
         if line.startswith("aws "):
             yield from asked(cloud, line, f"{GROUPS}{group}")
     for arguments in (machine.root / "run/voice").glob("*.arguments"):
         options = dict(re.findall(r"--log-opt=([a-z-]+)=(\S+)", arguments.read_text()))
-        yield from logged(options)
+        yield from log_calls(options)
 
 
 def asked(cloud: Cloud, line: str, group: str) -> Iterator[Call]:
-    """Yield what a command of the AWS CLI asks."""
+    """Yield the calls of an AWS CLI command."""
     _, service, command, *_ = line.split()
     options = dict(re.findall(r"--([a-z-]+) (\S+)", line))
     action = "".join(word.capitalize() for word in command.split("-"))
@@ -94,19 +107,19 @@ def asked(cloud: Cloud, line: str, group: str) -> Iterator[Call]:
             yield Call(f"elasticloadbalancing:{action}", options["target-group-arn"])
         case "logs":
             named = {"awslogs-group": options["log-group-name"], "awslogs-stream": options["log-stream-name"]}
-            yield from (call for call in logged(named) if call.action == f"logs:{action}")
+            yield from (call for call in log_calls(named) if call.action == f"logs:{action}")
         case "secretsmanager":
-            yield from read(cloud, options["secret-id"])
+            yield from secret_calls(cloud, options["secret-id"])
         case "ssm":
             yield Call("ssm:GetParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{options['name']}")
         case "s3":
-            yield from copied(cloud, *line.split()[-2:])
+            yield from copy_calls(cloud, *line.split()[-2:])
         case _:
             raise AssertionError(f"what does {line} need?")
 
 
-def copied(cloud: Cloud, source: str, target: str) -> Iterator[Call]:
-    """Yield what ``aws s3 cp`` or ``sync`` asks; S3 itself asks KMS for the caller."""
+def copy_calls(cloud: Cloud, source: str, target: str) -> Iterator[Call]:
+    """Yield the calls of ``aws s3 cp`` or ``sync``; S3 itself calls KMS for the caller."""
     writes = target.startswith("s3:")
     bucket, _, name = (target if writes else source).removeprefix("s3://").partition("/")
     arn, via = f"arn:aws:s3:::{bucket}", {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
@@ -114,32 +127,32 @@ def copied(cloud: Cloud, source: str, target: str) -> Iterator[Call]:
         yield Call("s3:ListBucket", arn, {"s3:prefix": f"{name}/"})
     yield Call("s3:PutObject" if writes else "s3:GetObject", f"{arn}/{name}" if "/" in name else f"{arn}/{name}/a/b")
     for action in ("kms:GenerateDataKey", "kms:Decrypt") if writes else ("kms:Decrypt",):
-        yield Call(action, cloud.key_of_bucket(bucket), via)
+        yield Call(action, cloud.bucket_key_arn(bucket), via)
 
 
-def pulled(image: str) -> Iterator[Call]:
+def pull_calls(image: str) -> Iterator[Call]:
     registry, _, repository = image.partition("@")[0].partition("/")
     account, _, _, region, *_ = registry.split(".")
     for action in PULL:
         yield Call(f"ecr:{action}", f"arn:aws:ecr:{region}:{account}:repository/{repository}")
 
 
-def logged(options: Mapping[str, str]) -> Iterator[Call]:
-    """Yield what Docker's log driver asks."""
+def log_calls(options: Mapping[str, str]) -> Iterator[Call]:
+    """Yield the calls of Docker's log driver."""
     stream = f"log-group:{options['awslogs-group']}:log-stream:{options['awslogs-stream']}"
     for action in ("CreateLogStream", "PutLogEvents"):
         yield Call(f"logs:{action}", f"arn:aws:logs:{REGION}:{ACCOUNT}:{stream}")
 
 
-def read(cloud: Cloud, secret: str) -> Iterator[Call]:
-    """Yield what reading a secret takes: Secrets Manager decrypts with the caller's permission."""
+def secret_calls(cloud: Cloud, secret: str) -> Iterator[Call]:
+    """Yield the calls that read a secret: Secrets Manager decrypts with the caller's permission."""
     yield Call("secretsmanager:GetSecretValue", secret)
     via = {"kms:ViaService": f"secretsmanager.{REGION}.amazonaws.com"}
-    yield Call("kms:Decrypt", cloud.key_of_secret(secret), via)
+    yield Call("kms:Decrypt", cloud.secret_key_arn(secret), via)
 
 
-def published() -> Call:
-    """Return the call by which the telemetry container publishes."""
+def metric_call() -> Call:
+    """Return the call with which the telemetry container publishes."""
     asked: list[str] = []
 
     class Client:
@@ -153,7 +166,7 @@ def published() -> Call:
     return Call("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": namespace})
 
 
-def without(statements: list[Statement], at: int, action: str) -> list[Statement]:
+def statements_without(statements: list[Statement], at: int, action: str) -> list[Statement]:
     """Return a role's statements without one action."""
     kept = [each for each in _listed(statements[at]["Action"]) if each != action]
     return [*statements[:at], {**statements[at], "Action": kept}, *statements[at + 1 :]]
@@ -163,30 +176,33 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
     return value if isinstance(value, list) else [value]
 
 
-def test_a_host_may_do_what_it_does_and_nothing_else(cloud: Cloud, tmp_path: Path, ready_port: int) -> None:
-    """A permission that is taken away is missed by some call: none lacks, none is spare."""
+def test_a_host_has_exactly_the_permissions_that_it_uses(cloud: Cloud, tmp_path: Path, ready_port: int) -> None:
+    """All calls are allowed, and without any single permission a call is denied."""
     hosts = list(cloud.hosts())
     assert hosts
     for name, script, statements in hosts:
         is_job = name.endswith("-artifacts")
-        made = [] if is_job else [published()]
+        made = [] if is_job else [metric_call()]
         for fails in (False,) if is_job else (False, True):
             live = prepare if is_job else boot
             machine = live(script, tmp_path / f"{name}-{fails}", ready_port, fails=fails)
             made += calls(cloud, machine, script)
-        assert [call for call in made if not call.allowed_by(statements)] == [], name
+        assert [call for call in made if not call.is_allowed(statements)] == [], name
         spare = [
             (name, action)
             for at, statement in enumerate(statements)
             for action in _listed(statement["Action"])
-            if all(call.allowed_by(without(statements, at, action)) for call in made)
+            if all(call.is_allowed(statements_without(statements, at, action)) for call in made)
         ]
         assert spare == []
 
 
-def test_a_task_may_start_and_nothing_else(cloud: Cloud) -> None:
-    """Fargate pulls, reads secrets and writes logs by the execution role; programs themselves ask AWS for nothing."""
-    tasks = [task for _, _, task in cloud.of_type("ECS::TaskDefinition")]
+def test_a_task_only_has_permissions_to_start(cloud: Cloud) -> None:
+    """Fargate pulls, reads secrets and writes logs with the execution role.
+
+    Programs request protection, and archive.
+    """
+    tasks = [task for _, _, task in cloud.resources_by_type("ECS::TaskDefinition")]
     assert tasks
     for task in tasks:
         _may_start(cloud, task)
@@ -194,30 +210,41 @@ def test_a_task_may_start_and_nothing_else(cloud: Cloud) -> None:
 
 def _may_start(cloud: Cloud, task: dict[str, Any]) -> None:
     roles = cloud.roles()
-    assert roles[task["TaskRoleArn"]] == []
+    own, *archiving = roles[task["TaskRoleArn"]]
+    assert sorted(_listed(own["Action"])) == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
+    assert ":task/" in str(own["Resource"])
     (container,) = task["ContainerDefinitions"]
-    made = [Call("ecr:GetAuthorizationToken", "*"), *pulled(container["Image"])]
+    told = {each["Name"]: each["Value"] for each in container["Environment"]}
+    assert bool(archiving) is bool(told.get("VOICE_ARCHIVE_URL"))
+    assert sorted(action for each in archiving for action in _listed(each["Action"])) == (
+        WITH_ARCHIVE if archiving else []
+    )
+    made = [Call("ecr:GetAuthorizationToken", "*"), *pull_calls(container["Image"])]
     options = container["LogConfiguration"]["Options"]
-    made += logged({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/task/0"})
-    ours = {cloud.arn(tier, name) for tier, name, _ in cloud.of_type("SecretsManager::Secret")}
+    made += log_calls({**options, "awslogs-stream": f"{options['awslogs-stream-prefix']}/task/0"})
+    ours = {cloud.arn(tier, name) for tier, name, _ in cloud.resources_by_type("SecretsManager::Secret")}
     for secret in container["Secrets"]:
         place = ":".join(secret["ValueFrom"].split(":")[:7])
         if ":ssm:" in place:
             made.append(Call("ssm:GetParameters", place))
         elif place in ours:
-            made += read(cloud, place)
-        else:  # the operator's own: under the account's key, and named without what AWS puts behind a secret's name
+            made += secret_calls(cloud, place)
+        else:  # the operator's own: under the account's key, without AWS' suffix of the name
             made.append(Call("secretsmanager:GetSecretValue", f"{place}-a1B2c3"))
     statements = roles[task["ExecutionRoleArn"]]
-    assert [call for call in made if not call.allowed_by(statements)] == []
+    assert [call for call in made if not call.is_allowed(statements)] == []
 
 
-def test_no_policy_says_what_aws_does_not_know_or_more_than_it_means(cloud: Cloud) -> None:
+def test_policies_are_valid_and_minimal(cloud: Cloud) -> None:
     own = [statement for statements in cloud.roles().values() for statement in statements]
     assert own
-    keys = [s for _, _, key in cloud.of_type("KMS::Key") for s in key["KeyPolicy"]["Statement"]]
-    buckets = [s for _, _, policy in cloud.of_type("S3::BucketPolicy") for s in policy["PolicyDocument"]["Statement"]]
-    topics = [s for _, _, policy in cloud.of_type("SNS::TopicPolicy") for s in policy["PolicyDocument"]["Statement"]]
+    keys = [s for _, _, key in cloud.resources_by_type("KMS::Key") for s in key["KeyPolicy"]["Statement"]]
+    buckets = [
+        s for _, _, policy in cloud.resources_by_type("S3::BucketPolicy") for s in policy["PolicyDocument"]["Statement"]
+    ]
+    topics = [
+        s for _, _, policy in cloud.resources_by_type("SNS::TopicPolicy") for s in policy["PolicyDocument"]["Statement"]
+    ]
     found = [finding for statement in own for finding in findings(statement)]
     found += [
         finding
@@ -230,41 +257,49 @@ def test_no_policy_says_what_aws_does_not_know_or_more_than_it_means(cloud: Clou
 
 
 def _is_of_the_account(statement: Statement) -> bool:
-    """Say whether a statement hands a resource to the account's own IAM policies, or denies."""
+    """Return whether a statement delegates a resource to the account's own IAM policies, or denies."""
     principal = statement["Principal"]
     own = isinstance(principal, dict) and principal.get("AWS") == f"arn:aws:iam::{ACCOUNT}:root"
     return own or statement["Effect"] == "Deny"
 
 
-ALLOWED = "arn:aws:s3:::bucket/*"
+BROAD_PERMISSIONS = "arn:aws:s3:::bucket/*"
 
 
 @pytest.mark.parametrize(
-    ("planted", "finding"),
+    ("statement", "finding"),
     [
-        ({"Action": "s3:GetObjekt", "Resource": ALLOWED}, "s3:GetObjekt is no action"),
-        ({"Action": "s3:*", "Resource": ALLOWED}, "s3:* is too much"),
+        ({"Action": "s3:GetObjekt", "Resource": BROAD_PERMISSIONS}, "s3:GetObjekt is no action"),
+        ({"Action": "s3:*", "Resource": BROAD_PERMISSIONS}, "s3:* is too much"),
         ({"Action": "s3:GetObject", "Resource": "arn:aws:s3:::bucket"}, "s3:GetObject on none of its resources"),
         ({"Action": "kms:Decrypt", "Resource": "*"}, "kms:Decrypt on everything"),
-        ({"Action": "logs:PutLogEvents", "Resource": [ALLOWED, "arn:aws:logs:r:1:log-group:g:*"]}, "is no resource of"),
+        ({"Action": "kms:Decrypt", "Resource": "arn:aws:kms:r:1:key/k"}, "kms:Decrypt outside of the service"),
         (
-            {"Action": "s3:GetObject", "Resource": ALLOWED, "Condition": {"StringEquals": {"kms:ViaService": "s3"}}},
+            {"Action": "logs:PutLogEvents", "Resource": [BROAD_PERMISSIONS, "arn:aws:logs:r:1:log-group:g:*"]},
+            "is no resource of",
+        ),
+        (
+            {
+                "Action": "s3:GetObject",
+                "Resource": BROAD_PERMISSIONS,
+                "Condition": {"StringEquals": {"kms:ViaService": "s3"}},
+            },
             "s3:GetObject knows no condition kms:ViaService",
         ),
         ({"NotAction": "iam:*", "Resource": "*"}, "says what is not meant"),
     ],
 )
-def test_a_planted_mistake_is_found(planted: Statement, finding: str) -> None:
-    assert any(finding in each for each in findings({"Effect": "Allow", **planted}))
+def test_a_planted_mistake_is_detected(statement: Statement, finding: str) -> None:
+    assert any(finding in each for each in findings({"Effect": "Allow", **statement}))
 
 
-def test_iam_is_judged_as_iam_judges() -> None:
-    allow = {"Effect": "Allow", "Action": ["s3:Get*"], "Resource": [ALLOWED]}
+def test_policies_are_evaluated_like_iam() -> None:
+    allow = {"Effect": "Allow", "Action": ["s3:Get*"], "Resource": [BROAD_PERMISSIONS]}
     call = Call("s3:GetObject", "arn:aws:s3:::bucket/key", {"aws:SecureTransport": "false"})
-    assert call.allowed_by([allow])
-    assert not Call("s3:PutObject", call.resource).allowed_by([allow])
-    assert not Call("s3:GetObject", "arn:aws:s3:::other/key").allowed_by([allow])
+    assert call.is_allowed([allow])
+    assert not Call("s3:PutObject", call.resource).is_allowed([allow])
+    assert not Call("s3:GetObject", "arn:aws:s3:::other/key").is_allowed([allow])
     insecure = {"StringEquals": {"aws:SecureTransport": "false"}}
-    assert not call.allowed_by([allow, {**allow, "Effect": "Deny", "Condition": insecure}])
-    assert call.allowed_by([{**allow, "Condition": insecure}])
-    assert not Call(call.action, call.resource).allowed_by([{**allow, "Condition": insecure}])
+    assert not call.is_allowed([allow, {**allow, "Effect": "Deny", "Condition": insecure}])
+    assert call.is_allowed([{**allow, "Condition": insecure}])
+    assert not Call(call.action, call.resource).is_allowed([{**allow, "Condition": insecure}])

@@ -1,5 +1,8 @@
-"""The rendered script as text, and the values that are refused before it."""
+"""Text of the rendered script, and values that are refused before rendering."""
 
+import bz2
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -10,16 +13,27 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract.environment import VALKEY_PASSWORD
-from blueprint.contract.metrics import StartPhase
 from tests.userdata import hosts
 from tests.userdata.hosts import image
-from userdata import SIZE_LIMIT_BYTES, Container, HealthCommand, HealthPort, HostBoot, LifecycleHooks, Mount, render
+from voice_blueprint.contract.environment import VALKEY_PASSWORD
+from voice_blueprint.contract.metrics import StartPhase
+from voice_userdata import (
+    SIZE_LIMIT_BYTES,
+    Container,
+    HealthCommand,
+    HealthPort,
+    HostBoot,
+    LifecycleHooks,
+    Mount,
+    deployed_bytes,
+    render,
+    unpacked,
+)
 
-STEPS = sorted(Path(str(files("userdata") / "steps")).glob("*.sh"))
+STEPS = sorted(Path(str(files("voice_userdata") / "steps")).glob("*.sh"))
 TOKEN = "${Token[TOKEN.12]}"
-COMFORTABLE_BYTES = 14_600
-"""Leaves 1.7 kilobytes for what CDK tokens become: a host has five, of some 80 bytes each."""
+MAX_COMMON_BYTES = 11_000
+"""Maximum size of rendered scripts, which reserves a third of EC2's limit for longer names, steps and containers."""
 
 
 def shellcheck(*paths: Path) -> str:
@@ -33,8 +47,8 @@ def test_step_files_are_clean() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.stem)
-def test_step_files_survive_the_stripping(step: Path) -> None:
-    """Rendering drops comments and indentation line by line, which a heredoc would not survive."""
+def test_step_files_are_unchanged_without_comments(step: Path) -> None:
+    """Rendering removes comments and indentation line by line, which would break a heredoc."""
     text = step.read_text()
     assert text.startswith("# shellcheck shell=bash\n")
     assert "<<" not in text.replace("<<<", "")
@@ -44,24 +58,51 @@ def test_step_files_survive_the_stripping(step: Path) -> None:
 @pytest.mark.parametrize("kind", hosts.ALL)
 def test_rendered_script_is_clean(kind: str, tmp_path: Path) -> None:
     script = tmp_path / f"{kind}.sh"
-    script.write_text(render(hosts.ALL[kind]()))
+    script.write_text(unpacked(render(hosts.ALL[kind]())))
     assert shellcheck(script) == ""
     subprocess.run(["/bin/bash", "-n", script], check=True)  # noqa: S603
 
 
 @pytest.mark.parametrize("kind", hosts.ALL)
-def test_rendered_script_leaves_room_for_tokens(kind: str) -> None:
-    assert len(render(hosts.ALL[kind]()).encode()) < COMFORTABLE_BYTES
+def test_rendered_script_has_room_for_tokens(kind: str) -> None:
+    assert deployed_bytes(render(hosts.ALL[kind]())) < MAX_COMMON_BYTES
+
+
+def test_the_size_is_computed_after_resolving_tokens() -> None:
+    """The secret of a deployment with long names: its ARN is far longer than its token."""
+    boot = replace(hosts.vad(), log_group=TOKEN, environment={"VOICE_VALKEY_USER": TOKEN})
+    arn = f"arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:{'n' * 64}-AbCdEf"
+    deployed = render(boot).replace(TOKEN, arn)
+    assert len(render(boot).encode()) < len(deployed.encode()) <= deployed_bytes(render(boot))
+
+
+def test_the_compressed_text_contains_the_script(tmp_path: Path) -> None:
+    boot = hosts.vad()
+    script = tmp_path / "user-data.sh"
+    script.write_text(render(boot).replace('main "$@"', 'printf "%s" "$BODIES"'))
+    environment = os.environ | {"VOICE_ROOT": str(tmp_path)}
+    shown = subprocess.run(["/bin/bash", script], env=environment, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    assert shown in unpacked(render(boot))
+    assert len(shown) > 8_000
+
+
+def test_the_output_does_not_depend_on_the_machine() -> None:
+    """The output of bzip2 is identical on all machines.
+
+    With gzip it would differ, so that a deployment from another machine would replace all hosts.
+    """
+    packed = bz2.compress(b"set -Eeuo pipefail\n" * 500)
+    assert hashlib.sha256(packed).hexdigest() == "61aa846d41793740ab815ec6f5c4dcda3509c0c41495e3ecae69976d123c7141"
 
 
 def test_every_step_file_is_used_by_some_host() -> None:
-    scripts = [render(boot()) for boot in hosts.ALL.values()]
+    scripts = [unpacked(render(boot())) for boot in hosts.ALL.values()]
     for step in STEPS:
         last = [line.strip() for line in step.read_text().splitlines() if len(line.strip()) > 5][-1]
         assert any(last in script for script in scripts), step.name
 
 
-def test_too_large_is_refused_with_the_size() -> None:
+def test_a_script_that_is_too_large_is_refused_with_its_size() -> None:
     boot = replace(hosts.vad(), environment={"VOICE_NOTE": "x" * SIZE_LIMIT_BYTES})
     with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, EC2 takes {SIZE_LIMIT_BYTES}"):
         render(boot)
@@ -76,8 +117,9 @@ def test_cdk_tokens_survive() -> None:
     assert f"[vad-dataplane]='{TOKEN}'" in script
 
 
-def test_values_cannot_break_out(tmp_path: Path) -> None:
-    nasty = "a'b\"c $(touch /tmp/voice-owned) `id` \\"
+def test_values_are_quoted(tmp_path: Path) -> None:
+    owned = tmp_path / "owned"
+    nasty = f"a'b\"c $(touch {owned}) `id` \\"
     boot = replace(hosts.vad(), log_group=nasty, environment={"VOICE_NOTE": nasty})
     script = tmp_path / "user-data.sh"
     script.write_text(render(boot).replace('main "$@"', 'printf "%s|%s" "$LOG_GROUP" "$COMMON"'))
@@ -87,7 +129,7 @@ def test_values_cannot_break_out(tmp_path: Path) -> None:
     ).stdout
     assert shown.startswith(f"{nasty}|")
     assert f"VOICE_NOTE={nasty}" in shown
-    assert not Path("/tmp/voice-owned").exists()  # noqa: S108
+    assert not owned.exists()
 
 
 def _container(**changes: object) -> Container:
@@ -104,7 +146,7 @@ def _host(**changes: object) -> HostBoot:
         (lambda: _host(mtu=None), "native XDP on ENA takes an MTU of 3498 at most, not 9001"),
         (lambda: _host(data_path=None, mtu=8901), "ENA Express takes an MTU of 8900 at most, not 8901"),
         (lambda: _host(accelerator="gpu"), "not both"),
-        (lambda: _host(containers=()), "serves nobody"),
+        (lambda: _host(containers=()), "requires at least one container"),
         (lambda: _host(containers=hosts.vad().containers[:1] * 2), "repeat: vad-dataplane, vad-dataplane"),
         (lambda: _host(containers=(_container(environment={"VOICE_HOST": "x"}),)), "VOICE_HOST is set"),
         (lambda: _host(containers=(_container(environment={"VOICE_FLEET": "x"}),)), "VOICE_FLEET is set"),
@@ -128,13 +170,13 @@ def _host(**changes: object) -> HostBoot:
         (lambda: _container(start_log={StartPhase.COMPILE: "a|b"}), "has one of"),
     ],
 )
-def test_what_a_host_would_trip_over_is_refused(make: Callable[[], object], answer: str) -> None:
+def test_values_that_would_fail_on_a_host_are_refused(make: Callable[[], object], answer: str) -> None:
     with pytest.raises(ValueError, match=answer):
         make()
 
 
-def test_what_lies_on_the_limit_is_taken() -> None:
-    """EC2 takes 16 KiB; a hook's heartbeat is sent each third of its time, in whole polls of 5 s."""
+def test_values_at_the_limit_are_accepted() -> None:
+    """EC2 accepts 16 KiB; a hook's heartbeat is sent every third of its time, in whole polls of 5 s."""
     hooks = LifecycleHooks("a", "b", heartbeat_s=15, ready_budget_s=1, drain_budget_s=1)
     assert (hooks.heartbeat_every_s, replace(hooks, heartbeat_s=100).heartbeat_every_s) == (5, 30)
     assert _host(data_path=None, mtu=8900).mtu == 8900
@@ -146,7 +188,7 @@ def test_what_lies_on_the_limit_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "asked"),
+    ("changes", "required"),
     [
         ({"data_path": None, "ena_express": False}, False),
         ({"data_path": None, "mtu": 8900}, True),
@@ -154,25 +196,25 @@ def test_what_lies_on_the_limit_is_taken() -> None:
     ],
     ids=["neither", "ena-express", "af-xdp"],
 )
-def test_ethtool_is_there_for_whatever_needs_it(changes: dict[str, object], asked: bool) -> None:
-    assert ("need ethtool ethtool" in render(_host(**changes))) == asked
+def test_ethtool_is_installed_where_needed(changes: dict[str, object], required: bool) -> None:
+    assert ("need ethtool ethtool" in render(_host(**changes))) == required
 
 
-def test_defaults_give_a_container_nothing_more() -> None:
-    plain = Container("engine", image("engine", "a"), {}, HealthCommand("true"))
-    assert (plain.user_id, plain.hardware, plain.shared_memory_mib, HealthCommand("true").interval_s) == (
+def test_container_defaults_add_no_option() -> None:
+    bare = Container("engine", image("engine", "a"), {}, HealthCommand("true"))
+    assert (bare.user_id, bare.hardware, bare.shared_memory_mib, HealthCommand("true").interval_s) == (
         0,
         False,
         None,
         5,
     )
     assert Mount("/a", "/b").writable is False
-    script = render(_host(containers=(plain,)))
+    script = unpacked(render(_host(containers=(bare,))))
     assert "memlock" not in script
     assert "hugepages:/dev/hugepages" not in script
 
 
-def test_same_values_same_script() -> None:
+def test_the_script_is_reproducible() -> None:
     assert render(hosts.vad()) == render(hosts.vad())
     other = replace(hosts.vad().containers[0], health=HealthPort(1))
     assert render(replace(hosts.vad(), containers=(other,))) != render(hosts.vad())

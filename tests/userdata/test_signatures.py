@@ -1,4 +1,4 @@
-"""A host pulls what the pipeline's key has signed, from a real registry."""
+"""A host pulls images that the pipeline's key has signed, from a real registry."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from blueprint.signing import key_line
 from tests.registry import Registry, SigningKey, registry
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
 from tests.userdata.test_failures import assert_abandoned
-from userdata import Bake, HostBoot, render_bake
+from voice_blueprint.signing import key_line
+from voice_userdata import Bake, HostBoot, render_bake
 
 TELEMETRY = "telemetry"
 
@@ -35,7 +35,7 @@ def machine(machine: Machine, served: Registry) -> Machine:
 
 
 def boot(served: Registry, key: SigningKey, port: int, digest: str) -> HostBoot:
-    """One host whose two images are in the registry: the data plane's is signed, the telemetry's is the one given."""
+    """Return a host with two images in the registry: a signed data plane, and the given telemetry."""
     signed = served.push("vad-dataplane", "signed", key=key)
     uris = {"vad-dataplane": signed, TELEMETRY: digest}
     host = hosts.vad(port)
@@ -74,7 +74,7 @@ def signature_of_another_image(served: Registry, ours: SigningKey) -> str:
 
 
 def tampered_text(served: Registry, ours: SigningKey) -> str:
-    """The signed text is changed where the registry keeps it: another digest, the same signature."""
+    """Change the signed text in the registry: another digest, the same signature."""
     other, digest = served.push(TELEMETRY, "before"), served.push(TELEMETRY, "after")
     served.sign(TELEMETRY, digest, ours, names=other)
     texts = [blob for blob in served.blobs() if b"docker-manifest-digest" in blob.read_bytes()]
@@ -98,7 +98,7 @@ def test_another_image_is_not_pulled(
     assert not any("docker pull" in line and TELEMETRY in line for line in machine.transcript)
 
 
-def test_nothing_unsigned_is_baked(served: Registry, ours: SigningKey, machine: Machine, tmp_path: Path) -> None:
+def test_unsigned_images_are_not_baked(served: Registry, ours: SigningKey, machine: Machine, tmp_path: Path) -> None:
     machine.set("images")
     images = {TELEMETRY: uri(served, TELEMETRY, served.push(TELEMETRY, "unsigned-too"))}
     script = tmp_path / "bake"

@@ -1,7 +1,7 @@
-"""API Gateway's part between a page and the gateway process: what the deployed API says, taken at its word.
+"""API Gateway between a page and the gateway process, according to the deployed API.
 
-The local AWS keeps an API and serves none. This serves one from what its own API tells of it: routes, authorizers,
-required parameters, models, integrations, refusals and their headers.
+The local AWS stores an API without serving it. This module serves it from its definition: routes, authorizers, required
+parameters, models, integrations, errors and their headers.
 """
 
 import json
@@ -21,7 +21,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ops.demo.services import LOOPBACK, free_port
+from voice_ops.demo.services import LOOPBACK
+from voice_sandbox.loopback import free_port
 
 VERBS = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]
 HOP_BY_HOP = {"connection", "host", "keep-alive", "transfer-encoding"}
@@ -31,11 +32,11 @@ REFUSED = {
     "BAD_REQUEST_PARAMETERS": (400, "Missing required request parameters"),
     "BAD_REQUEST_BODY": (400, "Invalid request body"),
 }
-"""What API Gateway answers by itself: status and message where the API says nothing else."""
+"""Default responses of API Gateway: status and message unless the API overrides them."""
 
 
 class RefusedError(Exception):
-    """A request that is not passed on; the argument is the type of API Gateway's response."""
+    """A refused request; the argument is the type of API Gateway's response."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ class Method:
 
 
 class ApiGateway:
-    """Serves the only API of an account, in a thread.
+    """Serve the only API of an account in a thread.
 
     Args:
-        client: Of that account's API Gateway.
-        gateway_url: Where the gateway process is, in the place of the load balancer behind the VPC link.
+        client: Client of that account's API Gateway.
+        gateway_url: URL of the gateway process, which replaces the load balancer of the VPC link.
 
     Attributes:
-        url: Where callers find the API.
-        asked: Method and path of what it was asked.
+        url: Address of the API for callers.
+        asked: Method and path of all requests.
     """
 
     def __init__(self, client: BaseClient, gateway_url: str) -> None:
@@ -133,7 +134,7 @@ class ApiGateway:
             if kind == "path":
                 path = path.replace(f"{{{name}}}", values[source.rpartition(".")[2]])
             else:
-                headers[name] = source  # a variable of API Gateway: what it stands for names the caller
+                headers[name] = source  # a variable of API Gateway that contains the caller
         client = httpx2.AsyncClient(timeout=None)
         asked = client.build_request(
             integration["httpMethod"], f"{self._gateway_url}{path}", headers=headers, content=body

@@ -1,4 +1,4 @@
-"""People who call: each says a few sentences with pauses between them, and reads what was heard."""
+"""Simulated callers: each speaks a few sentences with pauses, and reads the transcripts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,32 +10,34 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from ops.call.recording import FRAME_SAMPLES, RATE, read
-from ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
-from ops.call.session import CallError, Heard, Session
-from ops.demo.command import SAMPLE, word_error_rate
+from voice_ops.call.recording import FRAME_SAMPLES, RATE, read
+from voice_ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
+from voice_ops.call.session import CallError, Heard, Session
+from voice_ops.demo.command import SAMPLE, word_error_rate
 
-PLACES_S = {
+SENTENCE_STARTS_S = {
     "The whole system is running on one machine.": (2.1, 4.96),
     "We can see the answer on the screen while you are still talking.": (7.3, 11.24),
     "The silence between two sentences is never sent.": (13.6, 17.06),
     "Please call me back tomorrow afternoon.": (19.44, 22.3),
 }
-"""Where the sample's sentences begin and end, with a little of the pauses around them."""
+"""Start and end of the sentences in the sample, with parts of the surrounding pauses."""
 
-SENTENCES = tuple(PLACES_S)
-WORST_ERROR_RATE = 0.25
-"""Of a caller's words: tiny.en mistakes a few."""
+SENTENCES = tuple(SENTENCE_STARTS_S)
+MAX_ERROR_RATE = 0.25
+"""Maximum word error rate of a caller, since tiny.en makes some mistakes."""
 
 Transport = Literal["websocket", "srtp"]
 
 
 @lru_cache
 def speech(sentences: tuple[str, ...], pause_s: float) -> Samples:
-    """Return sentences of the sample with a pause behind each, in whole frames."""
+    """Return sentences of the sample with a pause after each, in whole frames."""
     sample = read(SAMPLE)
     pause = np.zeros(round(pause_s * RATE), np.int16)
-    parts = [sample[round(begin * RATE) : round(end * RATE)] for begin, end in map(PLACES_S.__getitem__, sentences)]
+    parts = [
+        sample[round(begin * RATE) : round(end * RATE)] for begin, end in map(SENTENCE_STARTS_S.__getitem__, sentences)
+    ]
     said = np.concatenate([piece for part in parts for piece in (part, pause)])
     return said[: said.size // FRAME_SAMPLES * FRAME_SAMPLES]
 
@@ -45,8 +47,8 @@ class Caller:
     """One call.
 
     Attributes:
-        finals: What was heard, as it came.
-        is_speaking: Whether its audio is on its way.
+        finals: Received finals in order.
+        is_speaking: Whether its audio is being sent.
     """
 
     sentences: tuple[str, ...]
@@ -66,15 +68,15 @@ class Caller:
         pause_s: float = 3.0,
         transport: Transport = "websocket",
     ) -> Self:
-        """Open a session to say so many sentences in, other ones than the callers before and behind say."""
+        """Open a session for this many sentences, which differ from those of neighbouring callers."""
         said = tuple(SENTENCES[(number + each) % len(SENTENCES)] for each in range(sentences))
         return cls(said, pause_s, await Session.open(client, server, transport))
 
     async def call(self, after_s: float = 0.0) -> None:
-        """Speak, and listen until all that was said is transcribed.
+        """Speak, and listen until everything is transcribed.
 
         Raises:
-            CallError: The call broke off.
+            CallError: The call was interrupted.
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
@@ -82,11 +84,11 @@ class Caller:
             self.is_speaking = True
             await self._sender().send(speech(self.sentences, self.pause_s))
             self.is_speaking = False
-            if self.session.media.srtp:  # a socket that ends closes its session
+            if self.session.media.srtp:  # closing the socket closes its session
                 await self.session.close()
 
     async def _listen(self) -> None:
-        """Read to the end. On a busy machine finals may take longer than the gateway waits: ask again for those."""
+        """Read all events; on a busy machine finals may arrive after a timeout, so the stream is resumed."""
         while True:
             try:
                 async for event in self.session.follow():
@@ -105,19 +107,19 @@ class Caller:
         return WebSocketSender(self.session)
 
     def send_through(self, port: int) -> None:
-        """Send audio to another port than the gateway's own."""
+        """Send audio to another port than the gateway's."""
         place = urlsplit(self.session.media.websocket or "")
         self.session.media.websocket = place._replace(netloc=f"{place.hostname}:{port}").geturl()
 
     def check(self) -> None:
-        """Assert that every sentence was heard once, in order: with two, one that is lost or doubled is half of all."""
-        check_together([self], WORST_ERROR_RATE)
+        """Assert that every sentence was transcribed once and in order."""
+        check_together([self], MAX_ERROR_RATE)
 
 
 def check_together(callers: Sequence[Caller], worst_error_rate: float) -> None:
-    """Assert that each caller's sentences were heard once, in order, and well on the whole.
+    """Assert that each caller's sentences were transcribed once, in order, and well on average.
 
-    Chance decides what a loss does to a single sentence: of a few the worst is no measure.
+    The effect of a loss on a single sentence is random, so only the mean is compared.
     """
     said, all_heard = "", ""
     for caller in callers:

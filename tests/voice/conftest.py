@@ -1,4 +1,4 @@
-"""The voice path as processes of this machine: store, gateway, VAD stage, two ASR hosts, a real model."""
+"""The local voice path as processes: store, gateway, VAD stage, two ASR hosts, a real model."""
 
 import os
 import shutil
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from ops.demo.command import SAMPLE, weights
-from ops.demo.services import DATA_PLANE_BUILD, Service, VoicePath
+from voice_ops.demo.command import SAMPLE, weights
+from voice_ops.demo.services import DATA_PLANE_BUILD, Service, VoicePath
 
 HOSTS = {"asr-1": "127.0.0.1", "asr-2": "127.0.0.2"}
-"""Address of each ASR host: they share the port of chunks."""
-NICER = 5
+"""Address of each ASR host: they share the chunk port."""
+NICE_INCREMENT = 5
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 DATA_PLANE = None if "VOICE_REFERENCE_VAD" in os.environ else DATA_PLANE_BUILD
-"""What `make test-native` builds; with the variable the reference VAD stage, which needs no compiler."""
+"""Data plane built by `make test-native`; if the variable is set, the reference VAD stage, which needs no compiler."""
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[VoicePath]:
+def voice_path(folder: Path) -> Iterator[VoicePath]:
     built = DATA_PLANE is None or (DATA_PLANE / "vad-dataplane").exists()
     assert built, "`make test-native` builds the data plane; VOICE_REFERENCE_VAD=1 takes the reference VAD instead"
     with VoicePath(folder, weights(None), DATA_PLANE) as path:
@@ -37,20 +37,20 @@ def started(folder: Path) -> Iterator[VoicePath]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[VoicePath]:
-    """The path without a gateway, for a test that breaks it; every test starts the gateways that it needs."""
-    with started(tmp_path) as path:
+    """Start the path without a gateway for tests that damage it; every test starts its gateways."""
+    with voice_path(tmp_path) as path:
         yield path
 
 
 @pytest.fixture(scope="module")
 def _lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoicePath]:
-    with started(tmp_path_factory.mktemp("voice")) as path:
+    with voice_path(tmp_path_factory.mktemp("voice")) as path:
         yield path
 
 
 @pytest.fixture
 def whole_path(_lasting: VoicePath) -> Iterator[VoicePath]:
-    """The same for tests that break nothing: one for all of a file, each with a gateway of its own."""
+    """Share the path between the tests of a file that do not damage it; each test starts a gateway."""
     yield _lasting
     _lasting.services.pop("gateway").stop()
 
@@ -68,9 +68,9 @@ def browser() -> Iterator[Browser]:
 
 
 def _be_nice(engine: Service) -> None:
-    """Let a host's workers give way: on a machine of their own they take no time from those who pass packets on."""
+    """Lower the priority of a host's workers, which would run on separate machines."""
     assert engine.process
     pid = engine.process.pid
-    nice = os.getpriority(os.PRIO_PROCESS, pid) + NICER
+    nice = os.getpriority(os.PRIO_PROCESS, pid) + NICE_INCREMENT
     for worker in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
         os.setpriority(os.PRIO_PROCESS, int(worker), nice)

@@ -1,4 +1,4 @@
-"""What stands between machines elsewhere: a network that loses packets, and a load balancer."""
+"""Simulated network elements: a network that drops packets, and a load balancer."""
 
 import asyncio
 import contextlib
@@ -10,24 +10,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
-from ops.demo.services import LOOPBACK
+from voice_ops.demo.services import LOOPBACK
 
-LOSS = 0.05
-REORDERED = 0.05
-HELD_BACK_S = 0.05
-"""Two packets overtake one that is held back so long."""
+LOSS_SHARE = 0.05
+REORDER_SHARE = 0.05
+REORDER_DELAY_S = 0.05
+"""Delay of reordered packets, which two others overtake."""
 _PIECE_BYTES = 65536
 
 
 class LossyNetwork(asyncio.DatagramProtocol):
-    """Passes packets on, but not all, and not all in order. Which ones is drawn from a fixed seed.
+    """Forwards packets with losses and reordering, drawn from a fixed seed.
 
-    A process of its own, since not every kernel has netem.
+    It runs as a separate process, because some kernels lack netem.
 
     Attributes:
-        passed: Packets that got through in order.
-        lost: Packets that did not get through.
-        late: Packets that others overtook.
+        passed: Packets forwarded in order.
+        lost: Dropped packets.
+        late: Overtaken packets.
     """
 
     def __init__(self, port: int) -> None:
@@ -37,18 +37,18 @@ class LossyNetwork(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way out."""
+        """Keep the transport."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002  of the protocol
-        """Pass a packet on, or not."""
+        """Forward a packet, or drop it."""
         assert self._transport
         fate = self._random.random()
-        if fate < LOSS:
+        if fate < LOSS_SHARE:
             self.lost += 1
-        elif fate < LOSS + REORDERED:
+        elif fate < LOSS_SHARE + REORDER_SHARE:
             self.late += 1
-            asyncio.get_running_loop().call_later(HELD_BACK_S, self._transport.sendto, data, self._to)
+            asyncio.get_running_loop().call_later(REORDER_DELAY_S, self._transport.sendto, data, self._to)
         else:
             self.passed += 1
             self._transport.sendto(data, self._to)
@@ -56,7 +56,7 @@ class LossyNetwork(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def lossy_network(from_port: int, to_port: int) -> AsyncIterator[LossyNetwork]:
-    """Take packets at one port, and pass most of them on to another."""
+    """Receive packets on one port, and forward most of them to another."""
     loop = asyncio.get_running_loop()
     transport, network = await loop.create_datagram_endpoint(
         lambda: LossyNetwork(to_port), local_addr=(LOOPBACK, from_port)
@@ -68,18 +68,18 @@ async def lossy_network(from_port: int, to_port: int) -> AsyncIterator[LossyNetw
 
 
 @dataclass
-class Passing:
-    """Connections that are passed on.
+class TcpRelay:
+    """Forwarded connections.
 
     Attributes:
-        was_reset: How many were broken off.
+        was_reset: Number of reset connections.
     """
 
     callers: set[asyncio.StreamWriter] = field(default_factory=set)
     was_reset: int = 0
 
     def reset(self) -> None:
-        """Break all connections off, as a middle box does that has forgotten them."""
+        """Reset all connections, like a middlebox that has lost its state."""
         for writer in self.callers:
             raw: socket.socket = writer.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -88,9 +88,9 @@ class Passing:
 
 
 @asynccontextmanager
-async def load_balancer(port: int, backends: Sequence[int]) -> AsyncIterator[Passing]:
-    """Pass every connection on to the first backend that takes it."""
-    passing = Passing()
+async def load_balancer(port: int, backends: Sequence[int]) -> AsyncIterator[TcpRelay]:
+    """Forward every connection to the first backend that accepts it."""
+    passing = TcpRelay()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         passing.callers.add(writer)

@@ -1,4 +1,4 @@
-"""A spoken question has a spoken answer, over programs and models that are all real."""
+"""Conversations with the agent, with only real programs and models."""
 
 import asyncio
 import base64
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import soxr
 from faster_whisper import WhisperModel
 from playwright.sync_api import Browser, Page
 
-from blueprint.contract.session_api import TOKEN_HEADER
-from ops.demo.agent.caller import Caller
-from ops.demo.agent.command import (
+from voice_blueprint.contract.session_api import TOKEN_HEADER
+from voice_ops.demo.agent.caller import FRAME, FRAME_S, RATE, Caller, Samples
+from voice_ops.demo.agent.command import (
     OBJECTION,
     QUESTIONS,
     STORY,
@@ -24,15 +25,17 @@ from ops.demo.agent.command import (
     talk,
     transcript,
 )
-from ops.demo.agent.services import AgentPath, said_by
-from ops.demo.services import LOOPBACK
-from ops.demo.web import PageServer
+from voice_ops.demo.agent.services import AgentPath, response_text
+from voice_ops.demo.services import LOOPBACK
+from voice_ops.demo.web import PageServer
 from voice_runtime.store import connect
 
 pytestmark = pytest.mark.nightly
 
 QUESTION = QUESTIONS[0]
 SPEAKER_RATE = 24000
+LONG_ANSWER_S = 5.0
+"""Minimum duration of a long answer."""
 PATIENCE_MS = 120_000
 MICROPHONE = """
 const context = new AudioContext();
@@ -55,7 +58,7 @@ AudioBufferSourceNode.prototype.start = function (...given) {
 };
 AudioBufferSourceNode.prototype.stop = function (...given) { window.stopped += 1; return stop.apply(this, given); };
 """
-"""One that says what it is told to, and what the loudspeaker is given."""
+"""A microphone that plays given audio, and a recording of the loudspeaker."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentPath]:
         yield path
 
 
-def test_an_answer_is_heard_as_it_was_given(path: AgentPath) -> None:
+def test_answers_are_transcribed_correctly(path: AgentPath) -> None:
     held = asyncio.run(talk(path, [QUESTION]))
     [turn] = held.turns
     assert turn.text
@@ -72,14 +75,14 @@ def test_an_answer_is_heard_as_it_was_given(path: AgentPath) -> None:
     assert {"endpointing_wait", "transcription", "llm_inference", "speech_synthesis"} <= held.stages_ms[0].keys()
 
 
-def test_who_comes_back_finds_what_was_said_in_the_language_models_cache(path: AgentPath) -> None:
+def test_the_conversation_of_a_returning_caller_is_a_prefix_cache_hit(path: AgentPath) -> None:
     first, second = asyncio.run(ask_twice(path))
     assert second["cached"] >= first["tokens"], f"hit rate {second['cached'] / second['tokens']:.0%}"
 
 
 async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
     url, store = f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations", connect(path.store_settings)
-    rate, before = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompts_of(path))
+    rate, before = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompts_of(path))
 
     async def ask(caller: Caller, text: str, messages: int) -> None:
         async def is_answered() -> bool:
@@ -95,7 +98,51 @@ async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
     return prompts_of(path)[before:]
 
 
-def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: AgentPath, browser: Browser) -> None:
+class LoudspeakerCaller(Caller):
+    """A caller without echo cancellation: the microphone records what the loudspeaker plays, quieter and later."""
+
+    GAIN = 0.3
+    DELAY_S = 0.15
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._echoed = 0
+
+    def _microphone(self, samples: Samples) -> Samples:
+        size = round(self.heard_rate * FRAME_S)
+        played_until = self._now() - self.DELAY_S - (self._audible_until - self._heard().size / self.heard_rate)
+        if not self._audible_until or (self._echoed + 1) * FRAME_S > played_until:
+            return samples  # nothing was played at this time, or playback was paused
+        played = self._heard()[self._echoed * size : (self._echoed + 1) * size]
+        self._echoed += 1
+        echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, RATE), FRAME)
+        return np.clip(samples + self.GAIN * echo, -32768, 32767).astype(np.int16)
+
+
+def test_an_answer_from_a_loudspeaker_does_not_interrupt_itself(path: AgentPath) -> None:
+    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
+
+    async def listen() -> tuple[list[dict[str, str]], int, int]:
+        store = connect(path.store_settings)
+        async with LoudspeakerCaller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
+
+            async def is_answered() -> bool:
+                return len(await remembered(store, caller.conversation)) >= 2
+
+            heard = await caller.ask(at_caller(path.say(STORY), rate), is_answered)
+            said = await remembered(store, caller.conversation)
+            assert caller._echoed * FRAME_S > LONG_ANSWER_S, "the microphone has recorded no answer"
+            result = said, caller.interruptions, heard.size
+        await store.aclose()
+        return result
+
+    said, interruptions, samples = asyncio.run(listen())
+    assert [each["role"] for each in said] == ["user", "assistant"]
+    assert interruptions == 1, "that was the turn's own beginning"
+    assert samples / SPEAKER_RATE > LONG_ANSWER_S
+
+
+def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, browser: Browser) -> None:
     mistakes: list[str] = []
     server = PageServer()
     server.start(agent=f"ws://{LOOPBACK}:{path.ports['agent']}")
@@ -132,5 +179,5 @@ def test_who_talks_to_the_page_hears_the_answer_there_and_interrupts_it(path: Ag
 
 
 def say(page: Page, path: AgentPath, text: str) -> None:
-    rate = int(said_by(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
+    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
     page.evaluate("([pcm, rate]) => window.say(pcm, rate)", [base64.b64encode(path.say(text)).decode(), rate])

@@ -1,22 +1,23 @@
-"""The demo's page for a conversation, in a real browser with a microphone; what the agent sends is told here."""
+"""The demo's page for a conversation, in a real browser with a microphone; the agent is simulated."""
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocketRoute
+from playwright.sync_api import Browser, Page, Route, WebSocketRoute
 
-from ops.demo.web import PageServer
+from voice_ops.demo.web import PageServer
 
 AGENT = "ws://agent.test"
 RATE = 24000
-PIECES = 50
-PIECE_S = 0.2
-ASKED = "What is the capital of France?"
-ANSWERED = "The capital of France is Paris."
+CHUNKS = 50
+CHUNK_S = 0.2
+QUESTION = "What is the capital of France?"
+ANSWER = "The capital of France is Paris."
 COUNTS = """
 window.begun = window.stopped = 0;
 for (const [name, counted] of [["start", "begun"], ["stop", "stopped"]]) {
@@ -39,7 +40,7 @@ def event(kind: str, **fields: object) -> str:
 
 
 @pytest.mark.parametrize("width", [1280, 375])
-def test_an_answer_is_played_and_silenced_by_who_speaks(browser: Browser, url: str, width: int, tmp_path: Path) -> None:
+def test_an_answer_is_played_and_silenced_by_speech(browser: Browser, url: str, width: int, tmp_path: Path) -> None:
     mistakes: list[str] = []
     sent: list[dict[str, Any]] = []
     sockets: list[WebSocketRoute] = []
@@ -54,38 +55,69 @@ def test_an_answer_is_played_and_silenced_by_who_speaks(browser: Browser, url: s
 
     page.route_web_socket(f"{AGENT}/v1/realtime", agent)
     page.goto(f"{url}/agent.html")
-    page.click("#talk")
+    page.wait_for_selector("#talk:enabled")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # there is no mouse
     page.wait_for_function("document.getElementById('status').textContent === 'Speak.'")
-    while len(sent) < PIECES:
+    while len(sent) < CHUNKS:
         page.wait_for_timeout(20)
     assert {each["type"] for each in sent} == {"input_audio_buffer.append"}
     assert any(any(base64.b64decode(each["audio"])) for each in sent), "the microphone is not heard"
+    page.wait_for_function("document.getElementById('level').value > 0.2")
 
     [socket] = sockets
-    socket.send(event("conversation.item.input_audio_transcription.completed", transcript=ASKED))
-    tone = base64.b64encode(bytes([0, 16]) * round(PIECE_S * RATE)).decode()
-    for _ in range(PIECES):
+    socket.send(event("conversation.item.input_audio_transcription.completed", transcript=QUESTION))
+    tone = base64.b64encode(bytes([0, 16]) * round(CHUNK_S * RATE)).decode()
+    for _ in range(CHUNKS):
         socket.send(event("response.output_audio.delta", delta=tone))
-    page.wait_for_function(f"window.begun === {PIECES}")
+    page.wait_for_function(f"window.begun === {CHUNKS}")
     assert page.inner_text("#status") == "Answering."
     assert page.evaluate("window.stopped") == 0
-    socket.send(event("response.output_audio_transcript.done", transcript=ANSWERED))
+    socket.send(event("response.output_audio_transcript.done", transcript=ANSWER))
     socket.send(event("response.done"))
     socket.send(event("input_audio_buffer.speech_started"))
     page.wait_for_function("document.getElementById('status').textContent === 'Listening.'")
-    # Ten seconds were to be played: all that had not been heard is thrown away.
-    assert page.evaluate("window.stopped") > PIECES / 2
+    # Ten seconds were queued, of which the unplayed part is discarded.
+    assert page.evaluate("window.stopped") > CHUNKS / 2
     page.screenshot(path=tmp_path / f"conversation-{width}.png")
     lines = page.locator("#transcript li")
     assert lines.evaluate_all("items => items.map(item => [item.dataset.who, item.textContent])") == [
-        ["you", ASKED],
-        ["agent", ANSWERED],
+        ["you", QUESTION],
+        ["agent", ANSWER],
     ]
     who = lines.first.evaluate("line => getComputedStyle(line, '::before').content")
     assert who == '"you"', "nobody sees who said it"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it does not fit the screen"
-    page.click("#stop")
+    heard, said = lines.evaluate_all("items => items.map(item => item.getBoundingClientRect().toJSON())")
+    assert (heard["top"], heard["right"] <= said["left"]) == (said["top"], True), "they are not side by side"
+    assert re.fullmatch(r"after \d+ ms", page.inner_text("#latency"))
+    for role, name in (("button", "Hang up"), ("meter", "Microphone"), ("log", "Conversation"), ("status", "")):
+        assert page.get_by_role(role, name=name).count() >= 1, f"a screen reader finds no {role}"
+    page.keyboard.press("Escape")
     page.wait_for_selector("#status[data-state=done]")
     assert page.is_enabled("#talk")
+    assert page.evaluate("document.activeElement.id") == "talk", "the keyboard has nowhere to go on from"
+    assert page.evaluate("document.getElementById('level').value") == 0
     page.close()
     assert mistakes == []
+
+
+@pytest.mark.parametrize(
+    ("name", "button"), [("agent.html", "#talk"), ("index.html", "#microphone"), ("index.html", "#sample")]
+)
+def test_a_button_is_disabled_until_its_page_is_ready(browser: Browser, url: str, name: str, button: str) -> None:
+    """A click before this would have no effect."""
+    page = browser.new_page()
+    settings: list[Route] = []
+
+    def hold(route: Route) -> None:
+        settings.append(route)
+
+    page.route("**/config.json", hold)
+    page.goto(f"{url}/{name}")
+    while not settings:
+        page.wait_for_timeout(20)
+    assert page.is_disabled(button)
+    settings[0].continue_()
+    page.wait_for_selector(f"{button}:enabled")
+    page.close()

@@ -1,10 +1,12 @@
-"""Clients of other services, unmodified, on the whole voice path."""
+"""Unmodified clients of other services on the complete voice path."""
 
 import asyncio
 import base64
 import contextlib
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -19,27 +21,28 @@ from deepgram.environment import DeepgramClientEnvironment
 from openai import AsyncOpenAI
 from yarl import URL
 
-from ops.call.recording import RATE
-from ops.call.senders import Samples
-from ops.call.session import TIMEOUT_S, Session
-from ops.demo.command import word_error_rate
-from ops.demo.services import Gateway, VoicePath, free_port
-from ops.loadtest import client_session
-from ops.loadtest.endpoint import Endpoint
-from ops.loadtest.inputs import Recording
-from ops.loadtest.trace import Trace
 from tests.voice.callers import SENTENCES, speech
+from voice_ops.call.recording import RATE
+from voice_ops.call.senders import Samples
+from voice_ops.call.session import TIMEOUT_S, Session
+from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.services import Gateway, VoicePath
+from voice_ops.loadtest import client_session
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.inputs import Recording
+from voice_ops.loadtest.trace import Trace
+from voice_sandbox.loopback import free_port
 
 ENDED_WITHIN_S = 120
-WORST_ERROR_RATE = 0.15
-SAID = SENTENCES[:3]
-"""Said in real time, as all audio here."""
-TEXT = " ".join(SAID)
+MAX_ERROR_RATE = 0.15
+SPOKEN_TEXT = SENTENCES[:3]
+"""Silence that is sent in real time after the speech."""
+TEXT = " ".join(SPOKEN_TEXT)
 PAUSE_S = 1.5
-PIECE_S = 0.05
+CHUNK_S = 0.05
 MULAW_RATE = 8_000
 TELEPHONE = pytest.param(MULAW_RATE, 0.35, marks=pytest.mark.nightly)
-"""tiny.en mishears more of 8 kHz; what the bytes mean is tested in a moment with the gateway alone."""
+"""tiny.en makes more mistakes at 8 kHz; a fast test with the gateway alone covers the encoding."""
 
 Break = Callable[[], Coroutine[None, None, None]]
 
@@ -57,20 +60,20 @@ def gateway(whole_path: VoicePath) -> Gateway:
 
 
 async def in_real_time(audio: np.ndarray, rate: int) -> AsyncIterator[bytes]:
-    """Yield audio in pieces, each when it has been said."""
-    loop, piece = asyncio.get_running_loop(), round(rate * PIECE_S)
+    """Yield audio in chunks in real time."""
+    loop, piece = asyncio.get_running_loop(), round(rate * CHUNK_S)
     begin = loop.time()
     for number, start in enumerate(range(0, len(audio), piece)):
-        await asyncio.sleep(begin + number * PIECE_S - loop.time())
+        await asyncio.sleep(begin + number * CHUNK_S - loop.time())
         yield audio[start : start + piece].tobytes()
 
 
-def at_rate(samples: Samples, rate: int) -> np.ndarray:
+def resample_audio(samples: Samples, rate: int) -> np.ndarray:
     return np.asarray(soxr.resample(samples, RATE, rate), "<i2") if rate != RATE else samples
 
 
 def mulaw(samples: Samples) -> np.ndarray:
-    """Encode telephone audio by the formula, as this side's own check of the other's table."""
+    """Encode telephone audio with the formula, independently of the tested table."""
     bias, clip = 132, 32_635
     size = np.minimum(np.abs(samples.astype(int)), clip) + bias
     exponent = np.floor(np.log2(size)).astype(int) - 7
@@ -87,7 +90,7 @@ class OpenAiCaller:
         self.events: list[Any] = []
 
     async def call(self, samples: Samples, *, meanwhile: Break | None = None) -> None:
-        """Speak, and listen until nothing is missing."""
+        """Send the speech, and read events until all transcripts have arrived."""
         async with self._client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             created = await connection.recv()
             assert created.type == "session.created"
@@ -95,13 +98,13 @@ class OpenAiCaller:
             listening = asyncio.create_task(self._listen(connection))
             breaking = asyncio.create_task(meanwhile()) if meanwhile else None
             try:
-                async for piece in in_real_time(self._encoded(samples), self._rate):
+                async for piece in in_real_time(self._encode(samples), self._rate):
                     await connection.input_audio_buffer.append(audio=base64.b64encode(piece).decode())
                 await connection.input_audio_buffer.commit()
             finally:
                 if breaking:
                     await breaking
-            # An end of its own this protocol does not have.
+            # This protocol does not signal the end of the transcripts.
             await self._quiet()
             listening.cancel()
 
@@ -121,29 +124,29 @@ class OpenAiCaller:
         about = {"format": audio, "transcription": {"model": "whisper-1", "language": "en"}, "turn_detection": turns}
         return {"type": "transcription", "audio": {"input": about}}
 
-    def _encoded(self, samples: Samples) -> np.ndarray:
-        resampled = at_rate(samples, self._rate)
+    def _encode(self, samples: Samples) -> np.ndarray:
+        resampled = resample_audio(samples, self._rate)
         return mulaw(resampled) if self._rate == MULAW_RATE else resampled
 
-    def of(self, kind: str) -> list[Any]:
+    def events_of_type(self, kind: str) -> list[Any]:
         return [event for event in self.events if event.type.endswith(kind)]
 
     @property
-    def heard(self) -> str:
-        return " ".join(event.transcript for event in self.of(".completed"))
+    def transcript(self) -> str:
+        return " ".join(event.transcript for event in self.events_of_type(".completed"))
 
 
-@pytest.mark.parametrize(("rate", "worst"), [(24_000, WORST_ERROR_RATE), TELEPHONE])
-async def test_openai_package_transcribes_the_sample(gateway: Gateway, rate: int, worst: float) -> None:
+@pytest.mark.parametrize(("rate", "max_error_rate"), [(24_000, MAX_ERROR_RATE), TELEPHONE])
+async def test_openai_package_transcribes_the_sample(gateway: Gateway, rate: int, max_error_rate: float) -> None:
     caller = OpenAiCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
-        await caller.call(speech(SAID, PAUSE_S))
-    assert word_error_rate(TEXT, caller.heard) <= worst, caller.heard
-    assert not caller.of("error")
-    done = [event for event in caller.of(".completed") if event.transcript]
-    assert len(done) >= len(SAID)
-    for item in done:  # what came bit by bit is the beginning of what it came to
-        told = "".join(event.delta for event in caller.of(".delta") if event.item_id == item.item_id)
+        await caller.call(speech(SPOKEN_TEXT, PAUSE_S))
+    assert word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
+    assert not caller.events_of_type("error")
+    done = [event for event in caller.events_of_type(".completed") if event.transcript]
+    assert len(done) >= len(SPOKEN_TEXT)
+    for item in done:  # the deltas are a prefix of the final text
+        told = "".join(event.delta for event in caller.events_of_type(".delta") if event.item_id == item.item_id)
         assert item.transcript.startswith(told)
         of_item = [
             event.type.rpartition(".")[2] for event in caller.events if getattr(event, "item_id", "") == item.item_id
@@ -152,17 +155,17 @@ async def test_openai_package_transcribes_the_sample(gateway: Gateway, rate: int
         assert [kind for kind in of_item if kind != "delta"] == [
             "speech_started", "speech_stopped", "committed", "completed",
         ]  # fmt: skip
-    assert any(caller.of(".delta"))
+    assert any(caller.events_of_type(".delta"))
 
 
-async def test_openai_package_without_turns_has_one_transcript_for_what_it_commits(gateway: Gateway) -> None:
-    """Two sentences with a pause between them are one question, where the client says so."""
+async def test_openai_package_without_turns_has_one_transcript_per_commit(gateway: Gateway) -> None:
+    """Without turn detection, two sentences with a pause are one transcript."""
     caller = OpenAiCaller(gateway, turns=False)
     async with asyncio.timeout(ENDED_WITHIN_S):
         await caller.call(speech(SENTENCES[:2], 1.5))
-    (done,) = caller.of(".completed")
-    assert word_error_rate(" ".join(SENTENCES[:2]), done.transcript) <= WORST_ERROR_RATE
-    assert not caller.of("speech_started")
+    (done,) = caller.events_of_type(".completed")
+    assert word_error_rate(" ".join(SENTENCES[:2]), done.transcript) <= MAX_ERROR_RATE
+    assert not caller.events_of_type("speech_started")
 
 
 class DeepgramCaller:
@@ -176,7 +179,7 @@ class DeepgramCaller:
         self.messages: list[Any] = []
 
     async def call(self, samples: Samples, *, meanwhile: Break | None = None, finalize: bool = False) -> None:
-        """Speak, and listen until the other side is done."""
+        """Send the speech, and read events until the server closes the connection."""
         options: dict[str, Any] = {
             "model": "nova-3", "encoding": "mulaw" if self._rate == MULAW_RATE else "linear16",
             "sample_rate": self._rate, "interim_results": "true",
@@ -188,50 +191,50 @@ class DeepgramCaller:
             await connection.send_keep_alive()
             breaking = asyncio.create_task(meanwhile()) if meanwhile else None
             try:
-                async for piece in in_real_time(self._encoded(samples), self._rate):
+                async for piece in in_real_time(self._encode(samples), self._rate):
                     await connection.send_media(piece)
             finally:
                 if breaking:
                     await breaking
             if finalize:
                 await connection.send_finalize()
-                while not any(result.from_finalize for result in self.of("Results")):
+                while not any(result.from_finalize for result in self.events_of_type("Results")):
                     await asyncio.sleep(0.05)
             await connection.send_close_stream()
             await listening
 
-    def _encoded(self, samples: Samples) -> np.ndarray:
-        resampled = at_rate(samples, self._rate)
+    def _encode(self, samples: Samples) -> np.ndarray:
+        resampled = resample_audio(samples, self._rate)
         return mulaw(resampled) if self._rate == MULAW_RATE else resampled
 
-    def of(self, kind: str) -> list[Any]:
+    def events_of_type(self, kind: str) -> list[Any]:
         return [message for message in self.messages if message.type == kind]
 
     @property
     def finals(self) -> list[Any]:
-        return [each.channel.alternatives[0] for each in self.of("Results") if each.is_final]
+        return [each.channel.alternatives[0] for each in self.events_of_type("Results") if each.is_final]
 
     @property
-    def heard(self) -> str:
+    def transcript(self) -> str:
         return " ".join(final.transcript for final in self.finals)
 
 
-@pytest.mark.parametrize(("rate", "worst"), [(RATE, WORST_ERROR_RATE), TELEPHONE])
-async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, worst: float) -> None:
+@pytest.mark.parametrize(("rate", "max_error_rate"), [(RATE, MAX_ERROR_RATE), TELEPHONE])
+async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, max_error_rate: float) -> None:
     caller = DeepgramCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
-        await caller.call(speech(SAID, PAUSE_S), finalize=True)
-    assert word_error_rate(TEXT, caller.heard) <= worst, caller.heard
+        await caller.call(speech(SPOKEN_TEXT, PAUSE_S), finalize=True)
+    assert word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
     words = [word for final in caller.finals for word in final.words]
     assert [word.start for word in words] == sorted(word.start for word in words)
-    assert len(caller.of("SpeechStarted")) >= len(SAID)
-    assert len(caller.of("UtteranceEnd")) >= len(SAID) - 1
-    assert any(not result.is_final for result in caller.of("Results"))
-    assert all(result.speech_final for result in caller.of("Results") if result.is_final)
+    assert len(caller.events_of_type("SpeechStarted")) >= len(SPOKEN_TEXT)
+    assert len(caller.events_of_type("UtteranceEnd")) >= len(SPOKEN_TEXT) - 1
+    assert any(not result.is_final for result in caller.events_of_type("Results"))
+    assert all(result.speech_final for result in caller.events_of_type("Results") if result.is_final)
     assert caller.messages[-1].type == "Metadata"
 
 
-# What the gateway does is the same for both protocols: on every change with one, nightly with the other too.
+# The gateway handles both protocols in the same way: one is tested on every change, the other nightly.
 OPENAI_AT_ONCE = pytest.mark.parametrize(
     "kind", [OpenAiCaller, pytest.param(DeepgramCaller, marks=pytest.mark.nightly)]
 )
@@ -252,15 +255,15 @@ async def test_killed_asr_host_loses_no_final_of_a_client(
 
     caller = kind(gateway)
     async with asyncio.timeout(ENDED_WITHIN_S):
-        await caller.call(speech(SAID, PAUSE_S), meanwhile=kill)
-    assert word_error_rate(TEXT, caller.heard) <= WORST_ERROR_RATE, caller.heard
+        await caller.call(speech(SPOKEN_TEXT, PAUSE_S), meanwhile=kill)
+    assert word_error_rate(TEXT, caller.transcript) <= MAX_ERROR_RATE, caller.transcript
 
 
 @OPENAI_AT_ONCE
-async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
+async def test_client_with_a_session_token_continues_after_a_gateway_restart(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
-    """The first socket ends amid the pause; what it was not told, or a moment before, the second brings."""
+    """The first socket is closed during the pause; the second one delivers missed events, some of them again."""
     gateway = started(path)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
@@ -277,16 +280,20 @@ async def test_client_with_a_sessions_token_goes_on_behind_a_restarted_gateway(
         with contextlib.suppress(websockets.ConnectionClosed):
             await first.call(speech(SENTENCES[:1], 3.0), meanwhile=kill)
         await second.call(speech(SENTENCES[1:2], 1.0))
-    # What came within a second of the break comes again.
-    heard = second.heard if second.heard.startswith(first.heard) else f"{first.heard} {second.heard}"
-    assert word_error_rate(" ".join(SENTENCES[:2]), heard) <= WORST_ERROR_RATE, heard
+    # Text from the last second before the reconnect may be repeated.
+    heard = (
+        second.transcript
+        if second.transcript.startswith(first.transcript)
+        else f"{first.transcript} {second.transcript}"
+    )
+    assert word_error_rate(" ".join(SENTENCES[:2]), heard) <= MAX_ERROR_RATE, heard
 
 
 @DEEPGRAM_AT_ONCE
-async def test_client_is_told_all_before_its_gateway_stops(
+async def test_a_client_receives_all_transcripts_before_its_gateway_stops(
     path: VoicePath, kind: type[OpenAiCaller] | type[DeepgramCaller]
 ) -> None:
-    """It has no token to come back with: what it has said by then is transcribed before the socket closes."""
+    """This client cannot reconnect, so its speech is transcribed before the socket is closed."""
     gateway = started(path)
     caller = kind(gateway)
     spoken = speech(SENTENCES[:1], 0.0)
@@ -301,12 +308,12 @@ async def test_client_is_told_all_before_its_gateway_stops(
     async with asyncio.timeout(ENDED_WITHIN_S):
         with contextlib.suppress(websockets.ConnectionClosed):
             await caller.call(spoken, meanwhile=stop)
-    assert word_error_rate(SENTENCES[0], caller.heard) <= WORST_ERROR_RATE, caller.heard
+    assert word_error_rate(SENTENCES[0], caller.transcript) <= MAX_ERROR_RATE, caller.transcript
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("driver", [client_session.OpenAi, client_session.Deepgram])
-async def test_load_goes_by_their_protocols_too(gateway: Gateway, driver: type[client_session.ClientSession]) -> None:
+async def test_load_tests_support_their_protocols(gateway: Gateway, driver: type[client_session.ClientSession]) -> None:
     pcm = speech(SENTENCES[:1], 0.0).astype("<i2").tobytes()
     trace = Trace("1", perf_counter(), perf_counter())
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -315,3 +322,42 @@ async def test_load_goes_by_their_protocols_too(gateway: Gateway, driver: type[c
     assert trace.first_s
     assert trace.input_ended_s
     assert trace.ended_s >= trace.input_ended_s
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs/clients.md"
+SILENCE_S = 3.0
+
+
+def documented_function(package: str, gateway: Gateway, prints: Callable[[Any], None]) -> Callable[[bytes], Any]:
+    """Return `main` of the documented program that imports a package, adapted to the test gateway."""
+    programs = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    (text,) = [each for each in programs if f"import {package}" in each]
+    names: dict[str, Any] = {"print": prints}
+    exec(compile(text.replace("127.0.0.1:8080", str(URL(gateway.url).authority)), DOCUMENT.name, "exec"), names)  # noqa: S102
+    main: Callable[[bytes], Any] = names["main"]
+    return main
+
+
+@pytest.mark.parametrize(("package", "rate"), [("AsyncOpenAI", 24_000), ("AsyncDeepgramClient", RATE)])
+async def test_the_documented_programs_transcribe(gateway: Gateway, package: str, rate: int) -> None:
+    told: list[Any] = []
+
+    def transcript() -> str:
+        finals = [
+            each if isinstance(each, str) else each.channel.alternatives[0].transcript
+            for each in told
+            if isinstance(each, str) or (each.type == "Results" and each.is_final)
+        ]
+        return " ".join(finals)
+
+    samples = np.concatenate(
+        [resample_audio(speech(SPOKEN_TEXT[:1], PAUSE_S), rate), np.zeros(round(SILENCE_S * rate), "<i2")]
+    )
+    main = asyncio.create_task(documented_function(package, gateway, told.append)(samples.tobytes()))
+    async with asyncio.timeout(ENDED_WITHIN_S):
+        while word_error_rate(SPOKEN_TEXT[0], transcript()) > MAX_ERROR_RATE:
+            assert not main.done() or main.exception() is None, transcript()
+            await asyncio.sleep(0.1)
+    main.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await main

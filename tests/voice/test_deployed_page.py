@@ -1,4 +1,4 @@
-"""A page of another origin against the deployed session API: the local AWS, the gateway process of its own task."""
+"""A page of another origin uses the deployed session API of the local AWS, with a real gateway process."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
-from ops.call.access import Auth, ClientAuth, access
-from ops.demo.command import weights
-from ops.demo.services import VoicePath
-from ops.demo.web import PageServer
-from sandbox.aws.cdk import ROOT, Cdk
-from sandbox.aws.rehearsal import Rehearsal
-from tests.blueprint.documents import Edits, edited, load_text
+from tests.blueprint.documents import Edits, edit_document, load_text
 from tests.voice.api_gateway import ApiGateway
-from tests.voice.test_page import check_transcript, finished
+from tests.voice.test_page import check_transcript, wait_for_transcript
+from voice_blueprint.shipped import ROOT
+from voice_ops.call.access import Auth, ClientAuth, access
+from voice_ops.demo.command import weights
+from voice_ops.demo.services import VoicePath
+from voice_ops.demo.web import PageServer
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from blueprint import Deployment
+    from voice_blueprint import Deployment
 
 LOCAL = ("FLEET", "HOST", "PORT", "VALKEY", "MEDIA_HOST", "TOKEN_KEY", "DRAIN")
-"""Of the deployed task's variables, those that name places of AWS: here they are this machine's."""
+"""Variables of the deployed task that contain addresses in AWS, replaced by local ones."""
 
 CLOSE_AND_READ = """async ([module, url, token]) => {
     const { events } = await import(module);
@@ -44,11 +45,11 @@ TRY_TO_OPEN = """async (url) => {
 
 @dataclass
 class Deployed:
-    """A deployed sandbox with the voice path behind it.
+    """A deployed sandbox connected to the voice path.
 
     Attributes:
-        api: Where callers find its session API.
-        page: The demo's page, at an origin of its own.
+        api: Address of its session API.
+        page: The demo's page, at a different origin.
     """
 
     rehearsal: Rehearsal
@@ -62,10 +63,10 @@ class Deployed:
         }
         file = self.rehearsal.home / authorizer
         file.mkdir(exist_ok=True)
-        return load_text(edited(edits, (ROOT / "deployments/sandbox.yaml").read_text()), file)
+        return load_text(edit_document(edits, (ROOT / "deployments/sandbox.yaml").read_text()), file)
 
     def deploy(self, authorizer: str, *options: str) -> ApiGateway:
-        """Deploy the edge, run the gateway as its task says, and return the API in front of it."""
+        """Deploy the edge, run the gateway as in its task, and return the API in front of it."""
         cdk = Cdk(self.rehearsal.aws, self.deployment(authorizer), self.rehearsal.home)
         cdk._run("deploy", "sandbox-edge", "--require-approval", "never", *options)
         ecs = self.rehearsal.aws.client("ecs")
@@ -81,7 +82,7 @@ class Deployed:
 
 
 def origin(page: PageServer) -> str:
-    """Return a page's origin, as a deployment file may name it."""
+    """Return a page's origin in the format of a deployment file."""
     return page.url.replace("127.0.0.1", "localhost")
 
 
@@ -101,7 +102,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 @pytest.fixture(scope="module")
 def open_api(deployed: Deployed) -> Iterator[ApiGateway]:
-    """The API that anybody may open a session of, with the page beside it."""
+    """Open the page with an API that creates sessions without authentication."""
     with deployed.deploy("none") as api:
         deployed.page.start(gateway=api.url)
         yield api
@@ -119,7 +120,7 @@ def page(browser: Browser, deployed: Deployed, open_api: ApiGateway) -> Iterator
 
 def test_page_of_an_allowed_origin_is_transcribed(page: Page, open_api: ApiGateway, tmp_path: Path) -> None:
     page.click("#sample")
-    check_transcript(finished(page, tmp_path))
+    check_transcript(wait_for_transcript(page, tmp_path))
     assert "% of the audio was dropped" in page.inner_text("#share")
     assert "decode" in page.inner_text("#stages")
     assert page.is_enabled("#sample")
@@ -127,26 +128,28 @@ def test_page_of_an_allowed_origin_is_transcribed(page: Page, open_api: ApiGatew
     assert ("OPTIONS", "/v1/sessions") in open_api.asked
 
 
-def test_page_of_another_origin_reads_nothing(browser: Browser, open_api: ApiGateway, deployed: Deployed) -> None:
+def test_a_page_of_another_origin_is_blocked_by_cors(
+    browser: Browser, open_api: ApiGateway, deployed: Deployed
+) -> None:
     page = browser.new_page()
-    page.goto(deployed.page.url)  # the same server by another name: another origin
+    page.goto(deployed.page.url)  # another host name of the same server is another origin
     opened = f"{open_api.url}/v1/sessions"
     with pytest.raises(Exception, match="Failed to fetch"):
         page.evaluate(TRY_TO_OPEN, opened)
     page.close()
 
 
-def test_page_reads_what_api_gateway_itself_refuses(page: Page, open_api: ApiGateway) -> None:
+def test_a_page_can_read_errors_of_api_gateway(page: Page, open_api: ApiGateway) -> None:
     refused: dict[str, Any] = page.evaluate(TRY_TO_OPEN, f"{open_api.url}/v1/sessions")
     assert refused["status"] == 201
     answer = page.evaluate(TRY_TO_OPEN.replace('"websocket"', '"pigeon"'), f"{open_api.url}/v1/sessions")
     assert (answer["status"], answer["error"]) == (400, "Invalid request body")
 
 
-def test_events_of_a_session_open_with_its_token_alone(
+def test_events_of_a_session_only_require_its_token(
     page: Page, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of the production file: a server opens the session with its AWS credentials, a page uses it."""
+    """As in production, a server creates the session with AWS credentials, and a page uses it."""
     for name, value in deployed.rehearsal.access().items():
         monkeypatch.setenv(name, value)
     with deployed.deploy("iam", "--exclusively") as api:

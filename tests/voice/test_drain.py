@@ -1,4 +1,4 @@
-"""A host is taken away while everybody speaks, and nobody notices."""
+"""A host is drained during many calls, and no call is affected."""
 
 import asyncio
 import os
@@ -7,25 +7,25 @@ import signal
 import httpx2
 import pytest
 
-from blueprint.contract.network import Tier
-from ops.call.session import TIMEOUT_S
-from ops.demo.services import VoicePath
 from tests.voice.callers import Caller
+from voice_blueprint.contract.network import Tier
+from voice_ops.call.session import TIMEOUT_S
+from voice_ops.demo.services import VoicePath
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.store import connect
 
 CALLERS = 50
 SLOTS = 64
-"""Of each host: one alone could take everybody."""
+"""Slots of each host; one host could serve all calls."""
 BEGIN_WITHIN_S = 4.0
-"""Callers begin one after another within that time, so that there is a sentence in every state when the host goes."""
+"""Callers start within this time, so that their sentences are in different states when the host is drained."""
 PAUSE_S = 6.0
-"""Behind each sentence: whoever says one stays on the line until all have begun."""
+"""Pause after each sentence, so that calls last until all have started."""
 DRAINED_WITHIN_S = 130
 ENDED_WITHIN_S = 150
 
 REPEATS = int(os.environ.get("VOICE_REPEAT", "1"))
-"""The nightly run repeats the test."""
+"""Number of repetitions; more in the nightly run."""
 
 
 @pytest.mark.parametrize("repeat", range(REPEATS))
@@ -37,7 +37,7 @@ async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePat
     leaving = path.services["asr-1"]
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         callers = [
-            # Every other one goes on behind a pause, when the host that is left has everybody.
+            # Every second caller continues after a pause, when the remaining host has all sessions.
             await Caller.open(client, gateway.url, number, sentences=1 + number % 2, pause_s=PAUSE_S)
             for number in range(CALLERS)
         ]
@@ -54,7 +54,7 @@ async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePat
 
 
 async def all_have_a_host(path: VoicePath) -> None:
-    """Wait until the ASR hosts tell the others that they have every session, and assert that each has a share."""
+    """Wait until the ASR hosts have reported every session, and assert that each has a share."""
     async with connect(path.store_settings) as store:
         registry = HostRegistry(store, Tier.ASR)
         while sum(taken := [SLOTS - host.free_slots for host in await registry.alive()]) < CALLERS:

@@ -1,4 +1,4 @@
-"""How soon a caller that ends, or asks, knows all that was said; and what it is told of what was lost."""
+"""Time until a caller that ends or commits receives all transcripts, and the report of losses."""
 
 import asyncio
 import json
@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 import websockets
 
-from ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE
-from ops.call.senders import Samples, sender_of
-from ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Heard, Session
-from ops.demo.command import word_error_rate
-from ops.demo.services import VoicePath
 from tests.voice.callers import SENTENCES, Transport, speech
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE
+from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Heard, Session
+from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.services import VoicePath
 
 ENDED_WITHIN_S = 60
-QUICKLY_S = 1.5
-"""Behind the last word, without what the engine takes to transcribe it; timers took 3.3 s."""
+MAX_END_DELAY_S = 1.5
+"""Maximum delay after the last word, without transcription time. An implementation with timers took 3.3 s."""
 LATE_WORDS_MS = 600
-"""How far off the places of words may be: the VAD's pre-roll, and a frame here and there."""
+"""Tolerance of word times, for the VAD's pre-roll and single frames."""
 
 
-async def say(socket: websockets.ClientConnection, samples: Samples) -> None:
+async def send_speech(socket: websockets.ClientConnection, samples: Samples) -> None:
     """Send audio in real time."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
@@ -34,7 +34,7 @@ async def say(socket: websockets.ClientConnection, samples: Samples) -> None:
         await socket.send(frame.astype("<i2").tobytes())
 
 
-def audio_of(session: Session) -> websockets.connect:
+def open_audio_socket(session: Session) -> websockets.connect:
     protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(session.token)]
     return websockets.connect(session.media.websocket or "", subprotocols=protocols, compression=None)
 
@@ -44,7 +44,7 @@ class Reader:
     """Reads a session's events to the end.
 
     Attributes:
-        lost: What it was told in the end of what is missing.
+        lost: The final report of missing audio.
     """
 
     events: list[Heard] = field(default_factory=list)
@@ -59,12 +59,12 @@ class Reader:
                 raise
             self.lost = str(error)
 
-    def of(self, kind: str) -> list[Heard]:
+    def events_of_type(self, kind: str) -> list[Heard]:
         return [event for event in self.events if event.kind == kind]
 
     def engine_s(self) -> float:
-        """Return what the engine took for the finals so far."""
-        return sum(sum(final.stages_ms.values()) for final in self.of("final")) / 1000
+        """Return the transcription time of the finals received so far."""
+        return sum(sum(final.stages_ms.values()) for final in self.events_of_type("final")) / 1000
 
     @property
     def commits(self) -> int:
@@ -72,8 +72,8 @@ class Reader:
 
 
 @pytest.mark.parametrize("transport", ["websocket", "srtp"])
-async def test_end_comes_with_the_last_final(whole_path: VoicePath, transport: Transport) -> None:
-    """No silence behind the last word: a mark passes through VAD and engine."""
+async def test_the_end_event_follows_the_last_final_immediately(whole_path: VoicePath, transport: Transport) -> None:
+    """No silence is sent after the last word; an end mark passes through VAD and engine."""
     gateway = whole_path.start_gateway()
     whole_path.wait_ready()
     whole_path.wait_for_capacity(gateway)
@@ -82,17 +82,17 @@ async def test_end_comes_with_the_last_final(whole_path: VoicePath, transport: T
         session = await Session.open(client, gateway.url, transport)
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(reader.read(session))
-            await sender_of(session).send(speech(SENTENCES[:1], 0.0))
+            await sender_for(session).send(speech(SENTENCES[:1], 0.0))
             said_at = time.monotonic()
             await listening
             took_s = time.monotonic() - said_at - reader.engine_s()
-    finals = [event.text for event in reader.of("final")]
+    finals = [event.text for event in reader.events_of_type("final")]
     assert word_error_rate(SENTENCES[0], " ".join(finals)) <= 0.15, finals
-    assert took_s < QUICKLY_S
+    assert took_s < MAX_END_DELAY_S
 
 
-async def test_commit_is_answered_by_a_final_that_says_so(whole_path: VoicePath) -> None:
-    """Push to talk: a question is one final, that comes at once; one that asks in silence is answered, too."""
+async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
+    """Push to talk: a commit immediately produces one final, also during silence."""
     gateway = whole_path.start_gateway()
     whole_path.wait_ready()
     whole_path.wait_for_capacity(gateway)
@@ -100,35 +100,35 @@ async def test_commit_is_answered_by_a_final_that_says_so(whole_path: VoicePath)
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         listening = asyncio.create_task(reader.read(session))
-        async with audio_of(session) as socket:
-            await say(socket, speech(SENTENCES[:1], 0.0))
+        async with open_audio_socket(session) as socket:
+            await send_speech(socket, speech(SENTENCES[:1], 0.0))
             await socket.send(json.dumps({"type": "commit"}))
-            asked_at = time.monotonic()
+            requested_at = time.monotonic()
             while reader.commits < 1:
                 await asyncio.sleep(0.01)
-            took_s = time.monotonic() - asked_at - reader.engine_s()
-            await say(socket, np.zeros(RATE, np.int16))
+            took_s = time.monotonic() - requested_at - reader.engine_s()
+            await send_speech(socket, np.zeros(RATE, np.int16))
             await socket.send(json.dumps({"type": "commit"}))
             while reader.commits < 2:
                 await asyncio.sleep(0.01)
-            await say(socket, speech(SENTENCES[3:], 0.0))
+            await send_speech(socket, speech(SENTENCES[3:], 0.0))
             await socket.send(json.dumps({"type": "end"}))
             await socket.wait_closed()
         await listening
-    finals = [event for event in reader.of("final") if event.text or event.commit]
+    finals = [event for event in reader.events_of_type("final") if event.text or event.commit]
     first, second = (place for place, final in enumerate(finals) if final.commit)
     asked_for = " ".join(final.text for final in finals[: first + 1])
     assert word_error_rate(SENTENCES[0], asked_for) <= 0.15, asked_for
     assert not finals[second].text
     assert any(final.text for final in finals[second + 1 :])
-    assert took_s < QUICKLY_S
+    assert took_s < MAX_END_DELAY_S
     kinds = [event.kind for event in reader.events]
     assert kinds[0] == "speech_started"
     assert kinds.count("speech_started") == kinds.count("speech_stopped")
 
 
-async def test_killed_vad_host_shifts_no_time_and_its_loss_is_told(path: VoicePath) -> None:
-    """Killed amid a sentence it comes back: the rest is lost, a gap says where, and the end that something is."""
+async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(path: VoicePath) -> None:
+    """The host is killed during a sentence and restarted: the rest is lost, which a gap and the end event report."""
     gateway = path.start_gateway()
     path.wait_ready()
     path.wait_for_capacity(gateway)
@@ -140,22 +140,22 @@ async def test_killed_vad_host_shifts_no_time_and_its_loss_is_told(path: VoicePa
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))
-            group.create_task(sender_of(session).send(said))
-            await asyncio.sleep(2.5)  # the write-behind has told where the session is
+            group.create_task(sender_for(session).send(said))
+            await asyncio.sleep(2.5)  # the write-behind has stored the session's position
             vad = path.services["vad"]
             await asyncio.to_thread(vad.stop, signal.SIGKILL)
             vad.start()
-    gaps = reader.of("gap")
+    gaps = reader.events_of_type("gap")
     assert gaps, [(event.kind, event.start_ms, event.end_ms) for event in reader.events]
     assert reader.lost
     assert gaps[0].start_ms < second_ms
-    last = [event for event in reader.of("final") if event.text][-1]
+    last = [event for event in reader.events_of_type("final") if event.text][-1]
     assert word_error_rate(SENTENCES[2], last.text) <= 0.25, last.text
     assert abs(last.start_ms - second_ms) < LATE_WORDS_MS
 
 
-async def test_killed_asr_host_is_complete_only_if_it_is(path: VoicePath) -> None:
-    """The hosts die one after the other, the second with what it had and before anybody else could have it."""
+async def test_a_transcript_after_killed_asr_hosts_is_complete_or_reported_as_incomplete(path: VoicePath) -> None:
+    """Both hosts are killed one after the other, the second with audio that no other host has received."""
     gateway = path.start_gateway()
     path.wait_ready()
     path.wait_for_capacity(gateway)
@@ -165,11 +165,11 @@ async def test_killed_asr_host_is_complete_only_if_it_is(path: VoicePath) -> Non
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))
-            group.create_task(sender_of(session).send(said))
+            group.create_task(sender_for(session).send(said))
             await asyncio.sleep(4)
             for name in ("asr-1", "asr-2"):
                 await asyncio.to_thread(path.services[name].stop, signal.SIGKILL)
             path.services["asr-1"].start()
-    wrong = word_error_rate(" ".join(SENTENCES), " ".join(event.text for event in reader.of("final")))
-    assert reader.lost or not reader.of("gap")
+    wrong = word_error_rate(" ".join(SENTENCES), " ".join(event.text for event in reader.events_of_type("final")))
+    assert reader.lost or not reader.events_of_type("gap")
     assert reader.lost or wrong <= 0.15, f"{wrong:.0%} wrong, and complete"

@@ -1,4 +1,4 @@
-"""Something breaks while people speak: no final is lost, none comes twice, and no call hangs."""
+"""Faults during speech: no final is lost or repeated, and no call hangs."""
 
 import asyncio
 import signal
@@ -7,25 +7,26 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from ops.call.session import TIMEOUT_S
-from ops.demo.services import VoicePath, free_port
 from tests.voice.callers import Caller, Transport, check_together
-from tests.voice.relay import LOSS, load_balancer, lossy_network
+from tests.voice.relay import LOSS_SHARE, load_balancer, lossy_network
+from voice_ops.call.session import TIMEOUT_S
+from voice_ops.demo.services import VoicePath
+from voice_sandbox.loopback import free_port
 
 CALLERS = 4
 ENDED_WITHIN_S = 120
 LOSSY_ERROR_RATE = 0.3
-"""Of all callers' words, with a twentieth of the audio gone, or what was on its way when a connection broke."""
+"""Maximum word error rate of all callers, if 5 % of the audio or the audio in transit at a reset is lost."""
 
 
 @asynccontextmanager
 async def calls(
     server: str, transport: Transport = "websocket", *, through: int | None = None
 ) -> AsyncIterator[list[Caller]]:
-    """Have a few people speak meanwhile, and wait until they have read all that they said.
+    """Run a few calls during the scope, and wait until they have read all of their transcripts.
 
     Args:
-        through: A port that passes audio on to the gateway's.
+        through: Port that forwards audio to the gateway.
     """
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         callers = [await Caller.open(client, server, number, transport=transport) for number in range(CALLERS)]
@@ -38,7 +39,7 @@ async def calls(
 
 
 async def first_final(callers: list[Caller]) -> None:
-    """Wait until somebody has read something."""
+    """Wait until a caller has received a transcript."""
     while not any(caller.finals for caller in callers):
         await asyncio.sleep(0.05)
 
@@ -68,7 +69,7 @@ async def test_restarted_store_loses_no_final(path: VoicePath) -> None:
 
 
 async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
-    """Audio comes over SRTP, past the gateway; the event stream is resumed at another one by `Last-Event-ID`."""
+    """Audio is sent over SRTP; the event stream is resumed at another gateway with `Last-Event-ID`."""
     ports = {name: free_port() for name in ("gateway-1", "gateway-2")}
     for name, port in ports.items():
         gateway = path.start_gateway(name, port)
@@ -83,7 +84,7 @@ async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
 
 
 async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_path: VoicePath) -> None:
-    """Everybody's connections break at once, again and again: a network that changes, or a balancer that restarts."""
+    """All connections are reset repeatedly, like by a network change or a restarting load balancer."""
     public, behind = free_port(), free_port()
     gateway = whole_path.start_gateway(VOICE_MEDIA_PORT=str(behind))
     whole_path.wait_ready()
@@ -97,13 +98,13 @@ async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_pat
 
 
 async def test_lossy_network_loses_no_final(whole_path: VoicePath) -> None:
-    """RTP loses 5 % of its packets on the way to the VAD stage, and others come out of order."""
+    """5 % of the RTP packets to the VAD stage are lost, and others are reordered."""
     sent_to = free_port()
     gateway = whole_path.start_gateway(VOICE_RTP_PORT=str(sent_to))
     whole_path.wait_ready()
     whole_path.wait_for_capacity(gateway)
     async with lossy_network(sent_to, whole_path.rtp_port) as network, calls(gateway.url) as callers:
         pass
-    assert LOSS / 2 < network.lost / (network.passed + network.lost + network.late) < 2 * LOSS
+    assert LOSS_SHARE / 2 < network.lost / (network.passed + network.lost + network.late) < 2 * LOSS_SHARE
     assert network.late > 0
     check_together(callers, LOSSY_ERROR_RATE)

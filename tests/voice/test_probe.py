@@ -1,4 +1,4 @@
-"""The probe of a rollout speaks to a real gateway, and says what it lacks."""
+"""The probe of a rollout makes a call to a real gateway, and reports missing words."""
 
 import wave
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from ops.call.recording import RATE
-from ops.demo.services import VoicePath
-from ops.rollout.command import prober
 from tests.voice.callers import SENTENCES, speech
+from voice_ops.call.recording import RATE
+from voice_ops.demo.services import VoicePath
+from voice_ops.rollout.aws import prober
 
 
-def test_a_release_is_measured_and_compared_by_a_call(
+def test_a_probe_call_measures_and_compares_a_release(
     whole_path: VoicePath, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gateway = whole_path.start_gateway()
@@ -25,7 +25,7 @@ def test_a_release_is_measured_and_compared_by_a_call(
     text.write_text(" ".join(SENTENCES[:2]), encoding="utf-8")
     compare = prober(gateway.url, None, None, recording, text)
     assert "of the words wrong, finals after" in capsys.readouterr().err
-    assert "of the words" not in compare()  # how soon they come is a matter of the machine
+    assert "of the words" not in compare()  # delays depend on the machine
 
     with pytest.raises(typer.Exit):
         prober(gateway.url, "jwt", "NOT_SET", recording, text)

@@ -1,4 +1,4 @@
-"""Calls come and go beside what should not come at all, for as long as VOICE_SOAK_S says, and memory stays as it is."""
+"""Memory is constant during calls and invalid traffic for the duration of VOICE_SOAK_S."""
 
 import asyncio
 import os
@@ -10,20 +10,21 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
-from blueprint.contract.session_api import SESSIONS_PATH
-from ops.call.session import TIMEOUT_S
-from ops.demo.services import LOOPBACK, Gateway, VoicePath
+from tests.nonempty import nonempty
 from tests.voice.callers import Caller
+from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from voice_blueprint.contract.session_api import SESSIONS_PATH
+from voice_ops.call.session import TIMEOUT_S
+from voice_ops.demo.services import LOOPBACK, Gateway, VoicePath
 
 SOAK_S = float(os.environ.get("VOICE_SOAK_S", "300"))
 CALLERS = 6
 ENDED_WITHIN_S = 120
-SHORTEST_ROUNDS = 9
+MIN_ROUNDS = 9
 REFUSED_PER_ROUND = 500
-GROWTH = 0.03
-"""Of a program's memory, from the most that it had in the middle third of the soak to the least in the last third: an
-allocator goes up and down in steps of 5 %, and what is lost with every call only goes up."""
+MAX_GROWTH = 0.03
+"""Permitted growth of a program's memory, from the maximum in the middle third of the soak to the minimum in the last
+third: an allocator varies in steps of 5 %, and a leak per call only grows."""
 
 
 @pytest.mark.nightly
@@ -34,15 +35,15 @@ async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
     path.wait_for_capacity(gateway)
     samples: list[dict[str, float]] = []
     begin = time.monotonic()
-    while len(samples) < SHORTEST_ROUNDS or time.monotonic() - begin < SOAK_S:
+    while len(samples) < MIN_ROUNDS or time.monotonic() - begin < SOAK_S:
         await _round(path, gateway)
         samples.append(
             {name: _resident_mib(service.process.pid) for name, service in path.services.items() if service.process}
         )
     middle, end = samples[len(samples) // 3 : -(len(samples) // 3)], samples[-(len(samples) // 3) :]
-    for name in path.services:
+    for name in nonempty(path.services):
         before, after = max(sample[name] for sample in middle), min(sample[name] for sample in end)
-        assert after < before * (1 + GROWTH), f"{name}: {[round(sample[name], 1) for sample in samples]} MiB"
+        assert after < before * (1 + MAX_GROWTH), f"{name}: {[round(sample[name], 1) for sample in samples]} MiB"
 
 
 async def _round(path: VoicePath, gateway: Gateway) -> None:
@@ -59,8 +60,8 @@ async def _round(path: VoicePath, gateway: Gateway) -> None:
 
 
 async def _disturb(path: VoicePath, client: httpx2.AsyncClient, gateway: Gateway) -> None:
-    """Send every tier what it has to refuse."""
-    noise = random.Random(1)  # noqa: S311 - audio of nobody
+    """Send invalid input to every tier."""
+    noise = random.Random(1)  # noqa: S311 - audio of an unknown sender
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for _ in range(REFUSED_PER_ROUND):
             unknown = CHUNK_HEADER.pack(noise.getrandbits(32), 0, 0, 1, 0, 10) + bytes(CHUNK_PAYLOAD_BYTES)
@@ -80,7 +81,7 @@ async def _disturb(path: VoicePath, client: httpx2.AsyncClient, gateway: Gateway
 
 
 def _resident_mib(pid: int) -> float:
-    """Memory of a process and of those that it started."""
+    """Return the memory of a process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20 + sum(map(_resident_mib, map(int, children)))

@@ -1,1 +1,1 @@
-"""AWS building blocks: each construct takes typed values and exposes what it made as attributes."""
+"""AWS building blocks. Each construct accepts typed values and exposes its resources as attributes."""

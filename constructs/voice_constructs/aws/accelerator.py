@@ -8,21 +8,23 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-import userdata
-from blueprint import catalog
-from blueprint.aws import names
-from blueprint.aws.rollouts import guards
-from blueprint.capacity import asr_host, least
-from blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
-from blueprint.contract.images import UNPRIVILEGED_USER, Image
-from blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
-from blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
-from blueprint.engines.launch.coldstart import start_budget
-from blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
-from blueprint.engines.launch.vllm import START_LOG
-from blueprint.engines.launch.whisper import engine_of, whisper_engine
-from blueprint.file.model.aws import AsrFleet, Engine
-from blueprint.hosts import artifacts_name, asr_images, held_back
+import voice_userdata
+from voice_blueprint import catalog
+from voice_blueprint.aws import names
+from voice_blueprint.capacity.bounds import asr_host, least
+from voice_blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
+from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
+from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.engines.launch.coldstart import start_budget
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
+from voice_blueprint.engines.launch.vllm import HEALTH_PATH as VLLM_HEALTH_PATH
+from voice_blueprint.engines.launch.vllm import START_LOG
+from voice_blueprint.engines.launch.whisper import engine_for, whisper_engine
+from voice_blueprint.file.model.aws import AsrFleet, Engine
+from voice_blueprint.hosts import artifacts_name, asr_images, held_back
+from voice_blueprint.observability.aws.rollouts import guards
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -37,12 +39,12 @@ INSTANCE_STORE_MOUNT = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
-"""What Docker gives a container without saying is too little for vLLM and the Neuron runtime."""
+"""Docker's default is too small for vLLM and the Neuron runtime."""
 
 
 @dataclass(frozen=True)
 class AcceleratorFleetProps:
-    """What ``AcceleratorFleet`` is made from."""
+    """Properties of ``AcceleratorFleet``."""
 
     fleet: AsrFleet
     context: FleetContext
@@ -51,7 +53,7 @@ class AcceleratorFleetProps:
 def accelerator_template(
     scope: Construct, id_: str, *, props: AcceleratorFleetProps, role: iam.Role, user_data: str
 ) -> ec2.LaunchTemplate:
-    """Make what starts a host of the fleet's type."""
+    """Create the launch template of the fleet's hosts."""
     fleet, context = props.fleet, props.context
     return host_template(
         scope,
@@ -70,28 +72,29 @@ def accelerator_template(
     )
 
 
-def cache_of(fleet: AsrFleet, image: Image) -> str:
-    """Return where a host keeps what an image's engine reads and makes."""
+def cache_path(fleet: AsrFleet, image: Image) -> str:
+    """Return the host directory for the caches of an image's engine."""
     has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
     return f"{INSTANCE_STORE_MOUNT if has_disks else HOST_CACHE_DIR}/{image}"
 
 
-def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> userdata.Artifacts:
-    """Return where the fleet's weights and compiled programs lie, and where its hosts have them."""
+def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Artifacts:
+    """Return the bucket prefix and the host directory of the fleet's weights and compiled programs."""
     name = artifacts_name(context.deployment, fleet)
-    return userdata.Artifacts(
-        context.registry.artifacts.url(name), cache_of(fleet, preparation(fleet).image), UNPRIVILEGED_USER
+    return voice_userdata.Artifacts(
+        context.registry.artifacts.url(name), cache_path(fleet, preparation(fleet).image), UNPRIVILEGED_USER
     )
 
 
 class AcceleratorFleet(Construct):
-    """Hosts of one instance type behind one Auto Scaling group.
+    """Hosts of one instance type in one Auto Scaling group.
 
-    No load balancer: the VAD tier pins each session to a host from the host registry, Neuron hosts first, CPUs last.
+    There is no load balancer: the VAD tier assigns each session to a host from the host registry, Neuron hosts first,
+    CPUs last.
 
     Attributes:
         group: The Auto Scaling group.
-        scaling: One for each scaling rule.
+        scaling: One scaling construct per rule.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: AcceleratorFleetProps) -> None:
@@ -120,7 +123,7 @@ class AcceleratorFleet(Construct):
             "Template",
             props=AcceleratorFleetProps(fleet=fleet, context=context),
             role=self._build_role(),
-            user_data=userdata.render(self._boot()),
+            user_data=voice_userdata.render(self._boot()),
         )
         group = host_group(
             self,
@@ -139,11 +142,11 @@ class AcceleratorFleet(Construct):
                 purchase=fleet.purchase,
             ),
         )
-        # A host without its image would boot, fail, and be launched again for ever.
+        # A host without its image would boot, fail and be relaunched indefinitely.
         if fleet.warm_pool and not held_back(self._deployment, self._images):
             size = fleet.warm_pool.size
             group.add_warm_pool(
-                # Both alike give the pool a size of its own; without the second one it fills up to the group's maximum.
+                # Without both values, the pool fills up to the group's maximum.
                 # https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutWarmPool.html
                 min_size=size,
                 max_group_prepared_capacity=size,
@@ -151,9 +154,9 @@ class AcceleratorFleet(Construct):
             )
         return group
 
-    def _boot(self) -> userdata.HostBoot:
+    def _boot(self) -> voice_userdata.HostBoot:
         accelerator = self._type.accelerator
-        return userdata.HostBoot(
+        return voice_userdata.HostBoot(
             deployment=self._deployment.name,
             fleet=self._fleet.name,
             tier=Tier.ASR,
@@ -172,17 +175,17 @@ class AcceleratorFleet(Construct):
             accelerator=accelerator.kind if accelerator else None,
         )
 
-    def _telemetry(self) -> userdata.Container:
-        """Return the container that publishes the fleet's metrics, the phases of the host's start among them."""
+    def _telemetry(self) -> voice_userdata.Container:
+        """Return the container that publishes the fleet's metrics, including the phases of the host's start."""
         kind = self._type.computes_on
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(
             self._context.telemetry(["engine", *([] if kind == "cpu" else [kind])]),
             hardware=kind != "cpu",
-            mounts=tuple(userdata.Mount(directory, directory) for directory in directories),
+            mounts=tuple(voice_userdata.Mount(directory, directory) for directory in directories),
         )
 
-    def _recognizer(self, image: Image) -> userdata.Container:
+    def _recognizer(self, image: Image) -> voice_userdata.Container:
         accelerated = self._type.computes_on != "cpu"
         container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)
         return replace(
@@ -190,15 +193,17 @@ class AcceleratorFleet(Construct):
             user_id=UNPRIVILEGED_USER,
             hardware=accelerated,
             shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
-            mounts=(userdata.Mount(cache_of(self._fleet, image), HOST_CACHE_DIR, writable=True),),
+            mounts=(voice_userdata.Mount(cache_path(self._fleet, image), HOST_CACHE_DIR, writable=True),),
         )
 
-    def _vllm(self) -> userdata.Container:
+    def _vllm(self) -> voice_userdata.Container:
         launch = fleet_launch(self._fleet)
-        container = self._context.container(Image.ASR_VLLM, {}, userdata.HealthPort(VLLM.number))
+        container = self._context.container(
+            Image.ASR_VLLM, {}, voice_userdata.HealthPort(VLLM.number, VLLM_HEALTH_PATH)
+        )
         return replace(container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG)
 
-    def _engine(self, image: Image) -> userdata.Container:
+    def _engine(self, image: Image) -> voice_userdata.Container:
         kind = self._type.computes_on
         container = self._context.container(
             image,
@@ -208,12 +213,12 @@ class AcceleratorFleet(Construct):
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
                 HOST_KIND: kind,
-                ENGINE: engine_of(self._fleet),
+                ENGINE: engine_for(self._fleet),
             },
-            userdata.HealthPort(ENGINE_HEALTH.number),
+            voice_userdata.HealthPort(ENGINE_HEALTH.number, HEALTH_PATH),
         )
         runtime = neuron_launch(self._fleet).environment() if kind == "neuron" else {}
-        # Where vLLM runs beside it, it is vLLM that a start waits for.
+        # On a host with vLLM, the start waits for vLLM.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
         engine = whisper_engine(self._fleet, least(asr_host(self._fleet)).calls)
         offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}

@@ -1,26 +1,27 @@
-"""Findings of cdk-nag that were read and are meant."""
+"""Reviewed and accepted findings of cdk-nag."""
 
 from aws_cdk import Acknowledgment
-from constructs import Construct
+from constructs import IConstruct
 
-_MEANT: list[tuple[Construct, Acknowledgment]] = []
+_MEANT: list[tuple[IConstruct, Acknowledgment]] = []
 
 
-def acknowledge(construct: Construct, rule: str, reason: str) -> None:
-    """Record why a cdk-nag finding on a construct is no defect.
+def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
+    """Record why a cdk-nag finding on a construct is acceptable.
 
     Args:
-        construct: What the finding is about.
-        rule: The finding's id, with its part in brackets where cdk-nag reports one finding per part.
-        reason: Why it is meant, for the report.
+        construct: Construct of the finding.
+        rule: Id of the finding, with its part in brackets if cdk-nag reports one finding per part.
+        reason: Reason, for the report.
     """
     _MEANT.append((construct, Acknowledgment(id=rule, reason=reason)))
 
 
-def acknowledged() -> list[tuple[Construct, Acknowledgment]]:
-    """Return what was recorded since the last call.
+def acknowledged() -> list[tuple[IConstruct, Acknowledgment]]:
+    """Return the acknowledgements recorded since the last call.
 
-    Only a synth that validates tells CDK: it takes two calls into its process for each, a twelfth of a synth's calls.
+    Only a validating synth passes them to the CDK, since each requires two calls into jsii's process, in total a
+    twelfth of a synth's calls.
     """
     recorded = _MEANT.copy()
     _MEANT.clear()

@@ -1,7 +1,7 @@
 """Alerts as CloudWatch alarms.
 
-The L1 resources are used: an alert holds every value already, and one L1 alarm is one call into jsii's Node process
-(2 ms) where the L2 with its metric, duration and actions is ten.
+L1 resources are used, since an alert already contains every value. One L1 alarm is a single call into jsii's Node
+process (2 ms); an L2 alarm with metric, duration and actions requires ten.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint.aws import names
-from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
-from blueprint.aws.alerts import CALLERS_AFFECTED, Alert
-from blueprint.aws.series import Resource, Series
-from blueprint.file.model.deployment import Deployment
+from voice_blueprint.aws import names
+from voice_blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED, Alert
+from voice_blueprint.observability.aws.series import Resource, Series
 
 
 @dataclass(frozen=True)
 class AlertAlarmsProps:
-    """What ``AlertAlarms`` is made from.
+    """Properties of ``AlertAlarms``.
 
     Attributes:
-        resources: Values of the dimensions that only a deploy knows.
-        topic_arn: Told when an alarm fires and when it is over.
+        resources: Dimension values that are only known at deployment.
+        topic_arn: Topic that is notified when an alarm fires and when it ends.
     """
 
     deployment: Deployment
@@ -33,9 +33,11 @@ class AlertAlarmsProps:
 
 
 class AlertAlarms(Construct):
-    """One alarm for each alert, and a composite one that fires while callers notice anything.
+    """An alarm for each alert, and a composite alarm that fires while callers are affected.
 
-    A standard alarm costs 0.10 USD a month, one with a 10 s period 0.30, the composite 0.50
+    An alert with two windows is a composite alarm over one alarm per window.
+
+    A standard alarm costs 0.10 USD per month, one with a 10 s period 0.30, a composite alarm 0.50
     (https://aws.amazon.com/cloudwatch/pricing/).
     """
 
@@ -43,30 +45,46 @@ class AlertAlarms(Construct):
         super().__init__(scope, id_)
         self._props = props
         alarms = {alert.alarm_name(props.deployment): self._build_alarm(alert) for alert in props.alerts}
+        noticed = [alert.alarm_name(props.deployment) for alert in props.alerts if alert.callers_affected]
+        if not noticed:
+            return
         self._build_composite(
-            {
-                name: alarms[name]
-                for alert in props.alerts
-                if alert.callers_affected
-                for name in [alert.alarm_name(props.deployment)]
-            }
+            "CallersAffected",
+            names.alert_alarm(props.deployment, CALLERS_AFFECTED),
+            self._describe(CALLERS_AFFECTED, "Callers notice: see which of its alarms fire."),
+            " OR ".join(f'ALARM("{name}")' for name in noticed),
+            [alarms[name] for name in noticed],
         )
 
-    def _build_alarm(self, alert: Alert) -> cloudwatch.CfnAlarm:
-        rule = alert.rule
+    def _build_alarm(self, alert: Alert) -> cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm:
+        if alert.confirm_s is None:
+            return self._build_metric_alarm(alert, told=[self._props.topic_arn])
+        # The alarms of the windows send no notifications.
+        parts = [self._build_metric_alarm(alert, ending, told=[]) for ending in alert.windows]
+        return self._build_composite(
+            _logical_id(alert),
+            alert.alarm_name(self._props.deployment),
+            self._describe(alert.id, alert.meaning),
+            " AND ".join(f'ALARM("{part.alarm_name}")' for part in parts),
+            parts,
+        )
+
+    def _build_metric_alarm(self, alert: Alert, ending: str = "", *, told: list[str]) -> cloudwatch.CfnAlarm:
+        rule, period_s = alert.rule, alert.windows[ending]
+        watched = self._one(alert) if len(alert.series) == 1 else self._several(alert, period_s)
         return cloudwatch.CfnAlarm(
             self,
-            "".join(word.capitalize() for word in "-".join(filter(None, (alert.id, alert.target))).split("-")),
-            alarm_name=alert.alarm_name(self._props.deployment),
+            _logical_id(alert, ending),
+            alarm_name="-".join(filter(None, (alert.alarm_name(self._props.deployment), ending))),
             alarm_description=self._describe(alert.id, alert.meaning),
             comparison_operator=COMPARISON_OPERATOR[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.datapoints_to_alarm,
             evaluation_periods=rule.evaluation_periods,
             treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
-            alarm_actions=[self._props.topic_arn],
-            ok_actions=[self._props.topic_arn],
-            **(self._one(alert) if len(alert.series) == 1 else self._several(alert)),  # type: ignore[arg-type]
+            alarm_actions=told or None,
+            ok_actions=told or None,
+            **watched,  # type: ignore[arg-type]
         )
 
     def _one(self, alert: Alert) -> dict[str, object]:
@@ -78,18 +96,18 @@ class AlertAlarms(Construct):
             "dimensions": self._dimensions(series),
             "period": alert.period_s,
             "extended_statistic" if percentile else "statistic": series.statistic,
-            # A percentile of a handful of callers says nothing.
+            # A percentile of few samples is not meaningful.
             "evaluate_low_sample_count_percentile": "ignore" if percentile else None,
         }
 
-    def _several(self, alert: Alert) -> dict[str, object]:
+    def _several(self, alert: Alert, period_s: int) -> dict[str, object]:
         ids = [f"m{number}" for number in range(len(alert.series))]
         data = cloudwatch.CfnAlarm.MetricDataQueryProperty
         return {
             "metrics": [
-                data(id="folded", expression=f"{alert.fold}([{','.join(ids)}])", label=alert.id, return_data=True),
+                data(id="folded", expression=alert.expression(ids), label=alert.id, return_data=True),
                 *(
-                    data(id=id_, metric_stat=self._metric_stat(series, alert.period_s), return_data=False)
+                    data(id=id_, metric_stat=self._metric_stat(series, period_s), return_data=False)
                     for id_, series in zip(ids, alert.series, strict=True)
                 ),
             ]
@@ -110,22 +128,34 @@ class AlertAlarms(Construct):
             for name, value in series.dimensions.items()
         ]
 
-    def _build_composite(self, alarms: Mapping[str, cloudwatch.CfnAlarm]) -> None:
+    def _build_composite(
+        self,
+        id_: str,
+        name: str,
+        description: str,
+        rule: str,
+        parts: Sequence[cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm],
+    ) -> cloudwatch.CfnCompositeAlarm:
         composite = cloudwatch.CfnCompositeAlarm(
             self,
-            "CallersAffected",
-            alarm_name=names.alert_alarm(self._props.deployment, CALLERS_AFFECTED),
-            alarm_description=self._describe(CALLERS_AFFECTED, "Callers notice: see which of its alarms fire."),
-            alarm_rule=" OR ".join(f'ALARM("{name}")' for name in alarms),
+            id_,
+            alarm_name=name,
+            alarm_description=description,
+            alarm_rule=rule,
             alarm_actions=[self._props.topic_arn],
             ok_actions=[self._props.topic_arn],
         )
-        composite.node.add_dependency(*alarms.values())
+        composite.node.add_dependency(*parts)
+        return composite
 
     def _describe(self, id_: str, meaning: str) -> str:
         return f"{meaning} Runbook: {names.runbook_url(self._props.deployment, id_)}"
 
 
+def _logical_id(alert: Alert, ending: str = "") -> str:
+    return "".join(word.capitalize() for word in "-".join(filter(None, (alert.id, alert.target, ending))).split("-"))
+
+
 def resolve(value: str | Resource, resources: Mapping[Resource, str]) -> str:
-    """Return a dimension's value, looked up where only a deploy knows it."""
+    """Return a dimension's value, which may only be known at deployment."""
     return resources[value] if isinstance(value, Resource) else value

@@ -1,4 +1,4 @@
-"""Where alarms and the budget speak, and who listens."""
+"""SNS topic of alarms and the budget, with its subscribers."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from blueprint.file.model.observability import Observability
+from voice_blueprint.file.model.observability import Observability
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 PUBLISHERS = ("cloudwatch", "budgets")
-"""Services that publish: alarms and the budget."""
+"""Services that publish to the topic: alarms and the budget."""
 
 
 @dataclass(frozen=True)
 class AlertTopicProps:
-    """What ``AlertTopic`` is made from.
+    """Properties of ``AlertTopic``.
 
     Attributes:
         name: Name of the topic.
@@ -30,10 +30,10 @@ class AlertTopicProps:
 
 
 class AlertTopic(Construct):
-    """An encrypted topic that only AWS' own alarms and budgets of this account publish to.
+    """An encrypted topic to which only this account's alarms and budgets publish.
 
     Attributes:
-        arn: Of the topic.
+        arn: ARN of the topic.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: AlertTopicProps) -> None:
@@ -53,7 +53,7 @@ class AlertTopic(Construct):
         if props.observability.email:
             self._subscribe("Email", sns.SubscriptionProtocol.EMAIL, props.observability.email)
         if props.observability.chat_webhook_secret:
-            # The URL is a credential: CloudFormation reads it when it deploys, and no template holds it.
+            # The URL is a credential: CloudFormation resolves it at deployment, so no template contains it.
             url = SecretValue.secrets_manager(props.observability.chat_webhook_secret).unsafe_unwrap()
             self._subscribe("Chat", sns.SubscriptionProtocol.HTTPS, url)
 

@@ -1,23 +1,23 @@
-"""The private way from API Gateway to the gateway service."""
+"""The private connection from API Gateway to the gateway service."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
-from blueprint.aws.edge import STREAM_TIMEOUT_S
-from blueprint.contract.network import GATEWAY_HTTP, Tier
-from blueprint.contract.session_api import CALLER_HEADER
+from voice_blueprint.aws.edge import STREAM_TIMEOUT_S
+from voice_blueprint.contract.network import GATEWAY_HTTP, Tier
+from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 
 
 class ApiLink(Construct):
-    """A VPC link, and the internal load balancer that it ends at.
+    """A VPC link with its internal load balancer.
 
     Attributes:
-        load_balancer: The load balancer; about 0.0225 USD an hour.
-        gateway_targets: Where it leads.
+        load_balancer: The load balancer, about 0.0225 USD per hour.
+        gateway_targets: Its target group.
     """
 
     def __init__(self, scope: Construct, id_: str, *, context: EdgeContext) -> None:
@@ -29,9 +29,9 @@ class ApiLink(Construct):
             vpc_subnets=context.network.private_subnets(),
             internet_facing=False,
             security_groups=[context.network.security_groups[Tier.API_LOAD_BALANCER]],
-            # API Gateway comes over PrivateLink, from addresses of its own; nothing else is let in.
+            # API Gateway connects over PrivateLink with addresses of its own; no other traffic is allowed.
             enforce_security_group_inbound_rules_on_private_link_traffic=False,
-            # The link enters in any zone, and with few tasks a zone may be without one.
+            # The link enters in any zone, and with few tasks a zone may have none.
             cross_zone_enabled=True,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
@@ -52,12 +52,12 @@ class ApiLink(Construct):
     def integration(
         self, method: str, path: str, *, caller: str | None, stream: bool = False
     ) -> apigateway.HttpIntegration:
-        """Pass a method's requests on, with who sends them.
+        """Return the integration that forwards a method's requests with their caller.
 
         Args:
-            path: As the gateway knows it; ``{id}`` is filled in from the request.
-            caller: Variable of API Gateway that names the caller; ``None`` where the gateway finds out itself.
-            stream: Pass the response on as it comes, for up to ``STREAM_TIMEOUT_S``.
+            path: Path on the gateway; ``{id}`` is substituted from the request.
+            caller: API Gateway variable with the caller; ``None`` if the gateway authenticates callers itself.
+            stream: Whether the response is streamed, for up to ``STREAM_TIMEOUT_S``.
         """
         parameters = {"integration.request.path.id": "method.request.path.id"} if "{id}" in path else {}
         if caller:

@@ -1,4 +1,4 @@
-"""Weights and compiled programs: where hosts fetch them."""
+"""Storage of weights and compiled programs that hosts download."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 
 REPLACED_DAYS = 30
-"""How long what a job has written over is kept: a rollback to it is a matter of days."""
+"""Retention of overwritten objects, for rollbacks within days."""
 UPLOAD_DAYS = 7
-"""How long the parts of an upload that was broken off are kept."""
+"""Retention of the parts of an incomplete upload."""
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The bucket and the key that it is encrypted with."""
+    """The bucket and its encryption key."""
 
     bucket: s3.Bucket
     key: EncryptionKey
@@ -27,13 +27,13 @@ class Artifacts:
         return f"s3://{self.bucket.bucket_name}/{name}"
 
     def allow(self, role: iam.Role, name: str, *, region: str, write: bool = False) -> None:
-        """Let a role of another stack read the objects below a name, or write them."""
+        """Grant a role in another stack read or write access to the objects with a prefix."""
         via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
         below = {"StringLike": {"s3:prefix": f"{name}/*"}}
         for actions, resource, conditions in (
             (["s3:PutObject"] if write else ["s3:GetObject"], self.bucket.arn_for_objects(f"{name}/*"), None),
             (["s3:ListBucket"], self.bucket.bucket_arn, below),
-            # An upload in parts is read again by S3 when it puts them together.
+            # S3 reads the parts of a multipart upload again when it assembles them.
             (["kms:Decrypt", "kms:GenerateDataKey"] if write else ["kms:Decrypt"], self.key.key_arn, via_s3),
         ):
             role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions))
@@ -43,7 +43,7 @@ class Artifacts:
 
 
 def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
-    """Make the bucket: encrypted, versioned, TLS only. Hosts reach it through the network's gateway endpoint."""
+    """Create the bucket: encrypted, versioned, TLS only. Hosts reach it through the network's gateway endpoint."""
     bucket = s3.Bucket(
         scope,
         "Artifacts",

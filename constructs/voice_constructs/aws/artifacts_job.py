@@ -1,14 +1,14 @@
-"""The job of an ASR fleet: a host of its type leaves weights and compiled programs in the bucket, and ends."""
+"""The job of an ASR fleet: a host of its type uploads weights and compiled programs to the bucket, and terminates."""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-import userdata
-from blueprint import catalog
-from blueprint.aws import names
-from blueprint.engines.launch.services import HOST_CACHE_DIR, preparation
-from blueprint.hosts import artifacts_name
+import voice_userdata
+from voice_blueprint import catalog
+from voice_blueprint.aws import names
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, preparation
+from voice_blueprint.hosts import artifacts_name
 from voice_constructs.aws.accelerator import (
     INSTANCE_STORE_MOUNT,
     SHARED_MEMORY_MIB,
@@ -20,10 +20,10 @@ from voice_constructs.aws.acknowledge import acknowledge
 
 
 class ArtifactsJob(Construct):
-    """A launch template that starts the host by its name alone.
+    """A launch template that starts the job's host.
 
-    It stands in a stack that is deployed before the fleet's own, so that a new release is prepared before any host
-    serves it.
+    It is part of a stack that is deployed before the fleet's own, so that a new release can be prepared before hosts
+    serve it.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: AcceleratorFleetProps) -> None:
@@ -31,7 +31,7 @@ class ArtifactsJob(Construct):
         fleet, context = props.fleet, props.context
         kind = catalog.instance_types()[fleet.instance_type]
         launch, region = preparation(fleet), context.deployment.aws.region
-        job = userdata.Preparation(
+        job = voice_userdata.Preparation(
             region,
             (launch.image.value, context.image_uri(launch.image)),
             launch.command(),
@@ -44,7 +44,11 @@ class ArtifactsJob(Construct):
             context.deployment.signing_key,
         )
         template = accelerator_template(
-            self, "Template", props=props, role=self._build_role(props), user_data=userdata.render_preparation(job)
+            self,
+            "Template",
+            props=props,
+            role=self._build_role(props),
+            user_data=voice_userdata.render_preparation(job),
         )
         subnets = context.network.vpc.select_subnets(
             subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,

@@ -11,12 +11,13 @@ FORECAST_PERCENT = 100
 
 @dataclass(frozen=True)
 class CostBudgetProps:
-    """What ``CostBudget`` is made from.
+    """Properties of ``CostBudget``.
 
     Attributes:
-        limit_usd: For a calendar month.
-        topic_arn: Told when 80 % is spent, and when the forecast for the month passes 100 %.
-        runbook_url: AWS Budgets has no place for text of ours in its message; the budget carries it as a tag.
+        limit_usd: Limit per calendar month.
+        topic_arn: Topic that is notified at 80 % spent, and at 100 % forecast.
+        runbook_url: URL of the runbook. AWS Budgets does not support custom text in its message, so the budget has a
+            tag with it.
     """
 
     name: str
@@ -28,8 +29,8 @@ class CostBudgetProps:
 class CostBudget(Construct):
     """A monthly budget of the whole account.
 
-    Not of this deployment's tag alone: costs can be filtered by a tag only after someone has activated it for cost
-    allocation in the billing console, and until then such a budget would read zero and stay silent.
+    It is not limited to the deployment's tag, since cost allocation by a tag must first be activated in the billing
+    console; until then, such a budget would remain at zero and never notify.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: CostBudgetProps) -> None:

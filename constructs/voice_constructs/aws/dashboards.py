@@ -1,8 +1,8 @@
-"""Dashboards as CloudWatch draws them.
+"""Dashboards in CloudWatch's format.
 
-Written as the JSON body that CloudWatch takes, from typed panels, and not with cdk-monitoring-constructs: that module
-adds 0.43 s to every synth for its import alone, its monitors choose dimensions themselves where the contract fixes
-them, and its alarms need no runbook. The L2 widgets would cost 0.2 s in calls into jsii.
+They are rendered as CloudWatch's JSON body from typed panels, without cdk-monitoring-constructs: importing that module
+adds 0.43 s to every synth, its monitors select dimensions themselves although the contract defines them, and its alarms
+need no runbook. The L2 widgets would add 0.2 s for calls into jsii.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +13,15 @@ from aws_cdk import Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint.aws import names
-from blueprint.aws.dashboards import Dashboard, Panel
-from blueprint.aws.series import Resource, Series
-from blueprint.file.model.deployment import Deployment
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.aws.dashboards import Dashboard, Panel
+from voice_blueprint.observability.aws.series import Resource, Series
 from voice_constructs.aws.alert_alarms import resolve
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 GRID_COLUMNS = 24
-"""CloudWatch's own grid; a unit of height is about 60 pixels."""
+"""Columns of CloudWatch's grid; a unit of height is about 60 pixels."""
 PANEL_WIDTH = 8
 PANEL_HEIGHT = 6
 HEADER_HEIGHT = 3
@@ -31,10 +31,10 @@ Widget = dict[str, Any]
 
 @dataclass(frozen=True)
 class DashboardsProps:
-    """What ``Dashboards`` is made from.
+    """Properties of ``Dashboards``.
 
     Attributes:
-        resources: Values of the dimensions that only a deploy knows.
+        resources: Dimension values that are only known at deployment.
     """
 
     deployment: Deployment
@@ -43,7 +43,7 @@ class DashboardsProps:
 
 
 class Dashboards(Construct):
-    """One dashboard for each topic; the first three of an account are free, others 3 USD a month."""
+    """A dashboard per topic. The first three of an account are free, others cost 3 USD per month."""
 
     def __init__(self, scope: Construct, id_: str, *, props: DashboardsProps) -> None:
         super().__init__(scope, id_)

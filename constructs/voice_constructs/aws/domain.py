@@ -1,4 +1,4 @@
-"""Names of one's own: certificate and DNS records."""
+"""Custom domain: certificate and DNS records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,20 +7,21 @@ from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from blueprint.aws import edge
-from blueprint.contract.network import PUBLIC_TLS
-from blueprint.contract.session_api import HEALTH_PATH
-from blueprint.file.model.edge import Domain
+from voice_blueprint.aws import edge
+from voice_blueprint.contract.network import PUBLIC_TLS
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.file.model.edge import Domain
 
 
 class HostDomain(Construct):
-    """A certificate for host names of one zone, and the records that lead there.
+    """A certificate for host names of one zone, and the records that point to their endpoints.
 
-    The zone is referred to by id, so that synth asks AWS nothing. ACM validates the certificate through records that
-    CloudFormation writes into the zone; a deploy waits until it is issued, for as long as the zone is not delegated.
+    The zone is referred to by id, so that a synth does not query AWS. ACM validates the certificate with records that
+    CloudFormation creates in the zone; a deploy waits until the certificate is issued, which requires that the zone is
+    delegated.
 
     Attributes:
-        certificate_arn: Certificate for all of them.
+        certificate_arn: ARN of the certificate for all host names.
     """
 
     _routing: Mapping[str, Any] = {}
@@ -45,7 +46,7 @@ class HostDomain(Construct):
 
         Args:
             to: DNS name of the endpoint.
-            zone_id: Hosted zone of that DNS name, which is AWS's.
+            zone_id: AWS's hosted zone of that DNS name.
         """
         route53.CfnRecordSet(
             self,
@@ -59,10 +60,10 @@ class HostDomain(Construct):
 
 
 class EdgeDomain(HostDomain):
-    """``api.<name>`` and ``media.<name>``.
+    """Host names ``api.<name>`` and ``media.<name>``.
 
     Attributes:
-        domain: The name.
+        domain: Domain name.
         api_host: Host name of the session API.
         media_host: Host name of the public listeners.
     """
@@ -75,12 +76,12 @@ class EdgeDomain(HostDomain):
 
 
 class AnyRegionDomain(HostDomain):
-    """``api.any.<name>``, which every region has: Route 53 answers with the nearest that is well.
+    """``api.any.<name>``, which exists in every region: Route 53 responds with the nearest healthy region.
 
-    A region is well while gateways answer at its own media host: they know whether the store answers, and callers need
-    no key there. Audio needs no such name: who opens a session is told where its audio and events are.
+    A region is healthy while its gateways respond on the media host. Their response depends on the store, and requires
+    no key. Audio requires no such name, since the response to a new session contains its audio and event URLs.
 
-    About 2.50 USD a month for the check (https://aws.amazon.com/route53/pricing/).
+    The health check costs about 2.50 USD per month (https://aws.amazon.com/route53/pricing/).
 
     Attributes:
         api_host: Host name of the session API.

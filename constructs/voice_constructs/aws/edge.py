@@ -1,4 +1,4 @@
-"""What the constructs of the edge have in common."""
+"""Properties that the constructs of the edge share."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
-from blueprint.contract.network import Port
-from blueprint.contract.session_api import HEALTH_PATH
-from blueprint.file.model.deployment import Deployment
-from blueprint.file.model.edge import Edge
+from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
+from voice_blueprint.contract.network import Port
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.edge import Edge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group
 from voice_constructs.aws.network import VoiceNetwork
@@ -20,10 +20,10 @@ from voice_constructs.aws.retention import Retention
 
 @dataclass(frozen=True)
 class EdgeContext:
-    """What every construct of the edge is deployed into.
+    """Environment of every construct of the edge.
 
     Attributes:
-        key: Key of the edge's logs and of the key that signs session tokens.
+        key: Encryption key of the edge's logs and of the secret that signs session tokens.
     """
 
     deployment: Deployment
@@ -37,7 +37,7 @@ class EdgeContext:
         return self.deployment.aws.edge
 
     def log_group(self, scope: Construct, id_: str, name: str) -> logs.LogGroup:
-        """Make an encrypted log group."""
+        """Create an encrypted log group."""
         return log_group(
             scope,
             id_,
@@ -47,8 +47,18 @@ class EdgeContext:
             name=name,
         )
 
-    def task_targets(self, scope: Construct, id_: str, port: Port) -> elbv2.NetworkTargetGroup:
-        """Make a target group of a service's tasks; it can serve one load balancer only."""
+    def task_targets(
+        self, scope: Construct, id_: str, port: Port, *, preserve_client_ip: bool = False
+    ) -> elbv2.NetworkTargetGroup:
+        """Create a target group of a service's tasks, which can serve only one load balancer.
+
+        Args:
+            preserve_client_ip: Whether tasks see the callers' addresses, to which limits of unauthenticated callers
+                apply. By default, IP targets of TCP see the load balancer's address:
+                https://docs.aws.amazon.com/elasticloadbalancing/latest/network/edit-target-group-attributes.html. Rules
+                that refer to the load balancer's security group still admit them:
+                https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-security-groups.html
+        """
         return elbv2.NetworkTargetGroup(
             scope,
             id_,
@@ -56,10 +66,11 @@ class EdgeContext:
             port=port.number,
             protocol=elbv2.Protocol.TCP,
             target_type=elbv2.TargetType.IP,
+            preserve_client_ip=preserve_client_ip,
             health_check=elbv2.HealthCheck(
                 protocol=elbv2.Protocol.HTTP, path=HEALTH_PATH, interval=Duration.seconds(10)
             ),
-            # Open connections go on while the task drains; only new ones are sent elsewhere.
+            # Open connections continue while the task drains; only new ones go to other tasks.
             deregistration_delay=Duration.seconds(FARGATE_STOP_TIMEOUT_S),
         )
 
@@ -67,7 +78,7 @@ class EdgeContext:
 def edge_context(
     scope: Construct, *, deployment: Deployment, network: VoiceNetwork, retention: Retention
 ) -> EdgeContext:
-    """Make the edge's key, and gather what its constructs need."""
+    """Create the edge's key, and collect the properties of its constructs."""
     key = EncryptionKey(scope, "Key", purpose="logs and signing key of the edge", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_log_delivery(deployment.aws.region)

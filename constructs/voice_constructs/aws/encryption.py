@@ -11,11 +11,11 @@ from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 
 class EncryptionKey(kms.Key):
-    """A rotating key that one stack encrypts its data with; about 1 USD a month.
+    """A rotating key with which one stack encrypts its data, about 1 USD per month.
 
     Args:
-        purpose: What it encrypts, for its description.
-        removal_policy: What happens to the key when its stack is deleted.
+        purpose: Encrypted data, for the key's description.
+        removal_policy: Removal policy of the key.
     """
 
     def __init__(self, scope: Construct, id_: str, *, purpose: str, removal_policy: RemovalPolicy) -> None:
@@ -28,7 +28,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_logs(self, region: str) -> None:
-        """Let CloudWatch Logs of this account use the key for its log groups."""
+        """Grant CloudWatch Logs of this account the use of the key for its log groups."""
         self.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{region}.amazonaws.com")],
@@ -41,7 +41,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_publishers(self, services: Sequence[str]) -> None:
-        """Let AWS services of this account send messages through a topic that the key encrypts."""
+        """Grant AWS services of this account the use of the key to publish to an encrypted topic."""
         for service in services:
             self.add_to_resource_policy(
                 iam.PolicyStatement(
@@ -53,21 +53,21 @@ class EncryptionKey(kms.Key):
             )
 
     def allow_log_delivery(self, region: str) -> None:
-        """Let AWS deliver the access logs of this account's load balancers to buckets that the key encrypts."""
+        """Grant AWS the use of the key to deliver access logs of this account's load balancers to encrypted buckets."""
         self.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")],
                 actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
                 resources=["*"],
-                conditions=of_log_delivery(region),
+                conditions=log_delivery_policy(region),
             )
         )
 
     def allow_auto_scaling(self) -> None:
-        """Let EC2 Auto Scaling launch instances whose volumes use the key.
+        """Grant EC2 Auto Scaling the use of the key to launch instances with encrypted volumes.
 
-        The service-linked role is matched by name in a condition: as a principal it would have to exist
-        already, which in an empty account it does not.
+        The service-linked role is matched by name in a condition. As a principal, it would have to exist already, which
+        is not the case in a new account.
         """
         role = (
             f"arn:{PARTITION}:iam::{ACCOUNT_ID}:role/aws-service-role/"
@@ -95,8 +95,8 @@ class EncryptionKey(kms.Key):
         )
 
 
-def of_log_delivery(region: str) -> dict[str, dict[str, str]]:
-    """Return the condition that a request of AWS's log delivery comes from this account and region."""
+def log_delivery_policy(region: str) -> dict[str, dict[str, str]]:
+    """Return the condition that a request of AWS's log delivery originates from this account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"},

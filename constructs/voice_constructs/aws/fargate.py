@@ -1,9 +1,9 @@
-"""An ECS service on Fargate that carries callers: the gateway's, and the agents'."""
+"""An ECS service on Fargate for the gateway or the agents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
@@ -13,30 +13,34 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
-from blueprint.contract.environment import TOKEN_KEY, VALKEY_HOST, VALKEY_PASSWORD, Variable
-from blueprint.contract.images import UNPRIVILEGED_USER, Image
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
-from blueprint.contract.network import Port, Tier
-from blueprint.contract.session_api import HEALTH_COMMAND
-from blueprint.file.model.edge import TaskCount
-from blueprint.hosts import digest, held_back
+from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
+from voice_blueprint.contract.environment import TOKEN_KEY, VALKEY_HOST, VALKEY_PASSWORD, Variable
+from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
+from voice_blueprint.contract.network import Port, Tier
+from voice_blueprint.contract.session_api import HEALTH_COMMAND
+from voice_blueprint.file.model.edge import TaskCount
+from voice_blueprint.hosts import digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 TOKEN_KEY_LENGTH = 64
-"""Characters of the key that signs session tokens: 62 to choose from, so more than the 256 bits of HMAC-SHA-256."""
+"""Length of the key that signs session tokens. With 62 possible characters, it exceeds the 256 bits of HMAC-SHA-256."""
+
+PROTECTION_ACTIONS = ("ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
+"""Permissions for a task to enable its scale-in protection.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html"""
 
 START_S = 60
-"""How long a new task may fail health checks."""
+"""Grace period of a new task's health checks."""
 SCALE_OUT_COOLDOWN_S = 60
-"""A Fargate task on arm64 is up within about a minute; callers come faster than the default 300 s allow for."""
+"""A Fargate task on arm64 starts within about a minute; the default of 300 s is too slow for arriving callers."""
 
 
 @dataclass(frozen=True)
 class FargateProps:
-    """What the tasks of a tier are made in."""
+    """Environment of a tier's tasks."""
 
     context: EdgeContext
     store: ValkeyStore
@@ -44,14 +48,15 @@ class FargateProps:
 
 
 class FargateTier(Construct):
-    """An ECS service on Fargate, arm64, one task or more in private subnets of all zones.
+    """An ECS service on Fargate, arm64, with one or more tasks in private subnets of all zones.
 
-    Tasks publish metrics as log lines in embedded metric format, so their role needs no permission at all.
+    Tasks publish metrics as log lines in embedded metric format. Their role only allows protecting the cluster's own
+    tasks from being stopped.
 
     Attributes:
         cluster: The ECS cluster.
         service: The service.
-        log_group: What tasks write.
+        log_group: Log group of the tasks.
         token_key: Secret that signs tokens.
     """
 
@@ -110,6 +115,7 @@ class FargateTier(Construct):
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
+        self._allow_protection(task)
         secrets = {
             VALKEY_HOST: self._state_host(),
             VALKEY_PASSWORD: self._state_password(task),
@@ -146,15 +152,29 @@ class FargateTier(Construct):
         )
         return task
 
+    def _allow_protection(self, task: ecs.FargateTaskDefinition) -> None:
+        """Grant tasks permission to enable ECS task protection during calls (voice_runtime/protection.py)."""
+        stack = Stack.of(self)
+        tasks = stack.format_arn(service="ecs", resource="task", resource_name=f"{self.cluster.cluster_name}/*")
+        task.add_to_task_role_policy(iam.PolicyStatement(actions=[*PROTECTION_ACTIONS], resources=[tasks]))
+        account = self._deployment.aws.account or "<AWS::AccountId>"
+        made = self.cluster.node.default_child
+        assert isinstance(made, ecs.CfnCluster)  # noqa: S101  the L2's own resource
+        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(made)}>/*"
+        acknowledge(task, f"AwsSolutions-IAM5[Resource::{own}]", "A task's id is not known before it runs")
+
     def _state_host(self) -> ecs.Secret:
-        """Refer to the store's endpoint by the parameter's name: a restore changes its value, and exports nothing."""
+        """Refer to the store's endpoint by the parameter's name: a restore changes its value without an export."""
         parameter = ssm.StringParameter.from_string_parameter_attributes(
             self, "StateHost", parameter_name=self._within.store.host_parameter
         )
         return ecs.Secret.from_ssm_parameter(parameter)
 
     def _state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
-        """Refer to the password by address: CDK's own grant would name the task's role in the other stack's key."""
+        """Refer to the password by ARN.
+
+        CDK's own grant would add the task's role to the other stack's key policy.
+        """
         store = self._within.store
         secret = secretsmanager.Secret.from_secret_complete_arn(
             self, "StatePassword", store.secrets[self.tier].secret_arn
@@ -179,7 +199,7 @@ class FargateTier(Construct):
             "Service",
             cluster=self.cluster,
             task_definition=task,
-            # Otherwise the number is the scaling's: a deployment must not reset it.
+            # Scaling sets the number; a deploy must not reset it.
             desired_count=0 if self._held_back else None,
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
@@ -195,7 +215,7 @@ class FargateTier(Construct):
         return service
 
     def _build_scaling(self, count: TaskCount, metric: str, fleet: str, target: float) -> None:
-        """Keep a metric, of which every task publishes its own value, at a target on average."""
+        """Keep the average of a metric that every task publishes at a target."""
         tasks = self.service.auto_scale_task_count(
             min_capacity=0 if self._held_back else count.min, max_capacity=count.max
         )

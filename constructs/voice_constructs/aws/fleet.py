@@ -1,4 +1,4 @@
-"""What the VAD fleet and the accelerator fleets have in common."""
+"""Common code of the VAD fleet and the accelerator fleets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-import userdata
-from blueprint.contract.environment import (
+import voice_userdata
+from voice_blueprint.contract.environment import (
     PROMETHEUS_PORT,
     TELEMETRY_SOURCES,
     VALKEY_PORT,
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import UNPRIVILEGED_USER, Image
-from blueprint.contract.network import PROMETHEUS, VALKEY, Tier
-from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import digest, held_back
+from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.network import PROMETHEUS, VALKEY, Tier
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import digest, held_back
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import log_group
@@ -32,11 +32,11 @@ Environment = Mapping[Variable, str]
 
 @dataclass(frozen=True)
 class FleetContext:
-    """What every fleet is deployed into.
+    """Environment of every fleet.
 
     Attributes:
-        key: Key of the tier's volumes and logs.
-        log_group: Of the tier's hosts and containers.
+        key: Encryption key of the tier's volumes and logs.
+        log_group: Log group of the tier's hosts and containers.
     """
 
     deployment: Deployment
@@ -50,11 +50,14 @@ class FleetContext:
         return self.network.security_groups[tier]
 
     def min_hosts(self, asked: int, images: Sequence[Image]) -> int:
-        """Return the fewest hosts of a group: none while an image has no digest, which could never be ready."""
+        """Return the minimum number of hosts of a group.
+
+        It is 0 while an image has no digest, since its hosts could never become ready.
+        """
         return 0 if held_back(self.deployment, tuple(images)) else asked
 
     def image_uri(self, image: Image) -> str:
-        """Return an image's address by digest; for an image without one, an address that pulls nothing."""
+        """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
         return self.registry.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
 
     def role(
@@ -75,25 +78,25 @@ class FleetContext:
         )
 
     def shared_environment(self, tier: Tier) -> dict[str, str]:
-        """Return what every container of a tier's hosts gets: the state store's port and user."""
+        """Return the variables of all containers on a tier's hosts: port and user of the state store."""
         return {
             VALKEY_PORT.name: str(VALKEY.number),
             VALKEY_USER.name: tier.value,
         }
 
-    def state_access(self, tier: Tier) -> userdata.StateAccess:
-        """Return where a host finds the state store and its tier's password."""
-        return userdata.StateAccess(
+    def state_access(self, tier: Tier) -> voice_userdata.StateAccess:
+        """Return the parameter with the state store's host name, and the secret with the tier's password."""
+        return voice_userdata.StateAccess(
             host_parameter=self.store.host_parameter,
             secret_arn=self.store.secrets[tier].secret_arn,
             field=PASSWORD_FIELD,
         )
 
     def container(
-        self, image: Image, environment: Environment, health: userdata.HealthPort, **hardware: object
-    ) -> userdata.Container:
-        """Return one container of a host."""
-        return userdata.Container(
+        self, image: Image, environment: Environment, health: voice_userdata.HealthPort, **hardware: object
+    ) -> voice_userdata.Container:
+        """Return a container of a host."""
+        return voice_userdata.Container(
             name=image.value,
             image_uri=self.image_uri(image),
             environment={variable.name: value for variable, value in environment.items()},
@@ -101,7 +104,7 @@ class FleetContext:
             **hardware,  # type: ignore[arg-type]
         )
 
-    def telemetry(self, sources: Sequence[str]) -> userdata.Container:
+    def telemetry(self, sources: Sequence[str]) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics."""
         return self.container(
             Image.TELEMETRY,
@@ -109,7 +112,7 @@ class FleetContext:
                 TELEMETRY_SOURCES: ",".join(sources),
                 PROMETHEUS_PORT: str(PROMETHEUS.number),
             },
-            userdata.HealthPort(PROMETHEUS.number),
+            voice_userdata.HealthPort(PROMETHEUS.number),
             user_id=UNPRIVILEGED_USER,
         )
 
@@ -124,7 +127,7 @@ def fleet_context(
     registry: ImageRegistry,
     retention: Retention,
 ) -> FleetContext:
-    """Make a tier's key and log group, and gather what its fleets need."""
+    """Create a tier's key and log group, and collect what its fleets share."""
     key = EncryptionKey(scope, "Key", purpose=f"volumes and logs of the {tier} tier", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_auto_scaling()

@@ -6,49 +6,31 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
-from blueprint.aws import names
-from blueprint.aws.edge import GATEWAY_DRAIN_TIMEOUT_S, api_host
-from blueprint.capacity import FILL, gateway_sockets
-from blueprint.contract.environment import (
-    ALLOWED_ORIGINS,
+from voice_blueprint.aws import names
+from voice_blueprint.aws.edge import api_host
+from voice_blueprint.capacity.bounds import gateway_sockets
+from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.contract.environment import (
     API_URL,
-    AUTHORIZER,
-    CALLER_CREATIONS_PER_S,
-    CALLER_SESSIONS,
-    DEPLOYMENT,
-    DRAIN_TIMEOUT_S,
-    END_OF_TURN_MS,
-    FLEET,
-    HTTP_PORT,
-    IDLE_TIMEOUT_S,
-    JWT_AUDIENCE,
-    JWT_ISSUER,
-    MAX_CONNECTIONS,
-    MEDIA_HOST,
-    MEDIA_PORT,
+    ARCHIVE_URL,
     OTHER_REGIONS,
-    RECONNECT_GRACE_S,
-    RTP_PORT,
-    SESSION_MAX_S,
-    TOKEN_TTL_S,
-    TRACE_COLLECTOR,
-    TRACED_SHARE,
     VALKEY_PORT,
     VALKEY_USER,
     Variable,
 )
-from blueprint.contract.images import Image
-from blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, RTP, VALKEY, Tier
-from blueprint.file.model.edge import JwtAuthorizer
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, VALKEY, Tier
+from voice_blueprint.environment import gateway_environment
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.fargate import FargateProps, FargateTier
+from voice_constructs.aws.transcripts import TranscriptArchive
 
 UPLOADS = "uploads"
 
 
 @dataclass(frozen=True)
 class GatewayProps(FargateProps):
-    """What ``Gateway`` is made from.
+    """Properties of ``Gateway``.
 
     Attributes:
         media_host: Host name that callers send audio to.
@@ -64,8 +46,8 @@ class GatewayProps(FargateProps):
 class Gateway(FargateTier):
     """The tasks that callers reach.
 
-    The session API and the audio have ports of their own: API Gateway lets callers into the first, and the public
-    load balancer reaches the second only, where nothing can be had without a session token.
+    The session API and the audio have separate ports: API Gateway only reaches the first, and the public load balancer
+    only the second, where every request needs a session token.
     """
 
     tier = Tier.GATEWAY
@@ -74,13 +56,19 @@ class Gateway(FargateTier):
     def __init__(self, scope: Construct, id_: str, *, props: GatewayProps) -> None:
         super().__init__(scope, id_, props=props)
         settings = props.context.settings.gateway
+        archive = self._build_archive()
         task = self._build_task(
             vcpu=settings.vcpu,
             memory_gib=settings.memory_gib,
             ports=(GATEWAY_HTTP, GATEWAY_MEDIA),
-            environment=_environment(props.context, props.media_host),
+            environment={
+                **_environment(props.context, props.media_host),
+                ARCHIVE_URL: archive.url if archive else "",
+            },
         )
-        # Files that callers send; of the 20 GiB that every task has.
+        if archive:
+            archive.allow(task.task_role, region=props.context.deployment.aws.region)
+        # Volume for uploaded files; every task has 20 GiB of storage.
         task.add_volume(name=UPLOADS)
         container = task.default_container
         assert container is not None  # noqa: S101  the task was built with one
@@ -88,35 +76,28 @@ class Gateway(FargateTier):
         self.service = self._build_service(task, {GATEWAY_MEDIA: props.media_targets, GATEWAY_HTTP: props.api_targets})
         self._build_scaling(settings.tasks, "OpenSockets", names.GATEWAY_FLEET, FILL * gateway_sockets(settings))
 
+    def _build_archive(self) -> TranscriptArchive | None:
+        context = self._within.context
+        if (settings := context.settings.archive) is None:
+            return None
+        return TranscriptArchive(
+            self, "Archive", retention_days=settings.retention_days, removal_policy=context.retention.keys
+        )
+
 
 def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
-    settings = context.settings
+    deployment, settings = context.deployment, context.settings
     own = settings.domain
-    jwt = settings.authorizer if isinstance(settings.authorizer, JwtAuthorizer) else None
-    return {
-        DEPLOYMENT: context.deployment.name,
-        FLEET: names.GATEWAY_FLEET,
+    shared = gateway_environment(
+        deployment,
+        settings,
+        fleet=names.GATEWAY_FLEET,
+        sockets=gateway_sockets(settings.gateway),
+        media_host=media_host,
+    )
+    return shared | {
         VALKEY_PORT: str(VALKEY.number),
         VALKEY_USER: Tier.GATEWAY.value,
-        HTTP_PORT: str(GATEWAY_HTTP.number),
-        MEDIA_PORT: str(GATEWAY_MEDIA.number),
-        RTP_PORT: str(RTP.number),
-        TOKEN_TTL_S: str(settings.token_ttl_s),
-        AUTHORIZER: settings.authorizer.kind,
-        JWT_ISSUER: jwt.issuer if jwt else "",
-        JWT_AUDIENCE: jwt.audience if jwt else "",
-        ALLOWED_ORIGINS: ",".join(settings.allowed_origins),
-        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in context.deployment.elsewhere),
-        API_URL: f"https://{api_host(own)}" if own and context.deployment.of_all_regions else "",
-        TRACE_COLLECTOR: settings.trace_collector or "",
-        TRACED_SHARE: str(settings.traced_share),
-        END_OF_TURN_MS: str(settings.end_of_turn_ms),
-        RECONNECT_GRACE_S: str(settings.reconnect_grace_s),
-        SESSION_MAX_S: str(settings.session_max_s),
-        CALLER_SESSIONS: str(settings.caller_sessions),
-        CALLER_CREATIONS_PER_S: str(settings.caller_creations_per_s),
-        MAX_CONNECTIONS: str(gateway_sockets(settings.gateway)),
-        MEDIA_HOST: media_host,
-        IDLE_TIMEOUT_S: str(settings.idle_timeout_s),
-        DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
+        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in deployment.elsewhere),
+        **({API_URL: f"https://{api_host(own)}"} if own and deployment.shared_domain else {}),
     }

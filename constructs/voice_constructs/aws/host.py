@@ -1,4 +1,4 @@
-"""What every EC2 host of a fleet has: a role, a launch template, a place in an Auto Scaling group."""
+"""Resources of every EC2 host of a fleet: role, launch template, Auto Scaling group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-import userdata
-from blueprint.aws import machine_images
-from blueprint.aws.rollouts import surges
-from blueprint.catalog import InstanceType
-from blueprint.contract.metrics import NAMESPACE
-from blueprint.engines.launch.coldstart import StartBudget
-from blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
+import voice_userdata
+from voice_blueprint.aws import machine_images
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.contract.metrics import NAMESPACE
+from voice_blueprint.engines.launch.coldstart import StartBudget
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
+from voice_blueprint.observability.aws.rollouts import surges
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 ROOT_DEVICE = "/dev/xvda"
 INCLUDED_IOPS = 3000
 IOPS_PER_MIB_S = 4
-"""gp3 gives at most a quarter of a MiB/s for each I/O operation a second, and 3,000 of these with every volume.
+"""A gp3 volume provides at most a quarter of a MiB/s per IOPS, and includes 3,000 IOPS.
 https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
 
 
 @dataclass(frozen=True)
 class HostRoleProps:
-    """What a host may touch.
+    """Properties of ``HostRole``.
 
     Attributes:
-        groups: Names of the Auto Scaling groups whose lifecycle hooks it completes.
+        groups: Names of the Auto Scaling groups whose lifecycle actions it completes.
         host_parameter: Name of the parameter with the state store's endpoint.
-        secret: The tier's user of the state store, and the key it is encrypted with.
+        secret: Secret of the tier's user of the state store, and its encryption key.
     """
 
     groups: Sequence[str]
@@ -50,7 +50,7 @@ class HostRoleProps:
 
 
 class HostRole(iam.Role):
-    """The least that a host needs: its images, its logs, its metrics, its lifecycle hooks, its one secret."""
+    """The minimal permissions of a host: its images, logs, metrics, lifecycle hooks and secret."""
 
     def __init__(self, scope: Construct, id_: str, *, props: HostRoleProps) -> None:
         super().__init__(
@@ -81,7 +81,7 @@ class HostRole(iam.Role):
         self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)
 
     def allow_target_registration(self, target_group_arn: str) -> None:
-        """Let a host put its secondary interface's address behind the load balancer, and take it away."""
+        """Grant a host permission to register and deregister its secondary interface with the load balancer."""
         self._allow(
             ["elasticloadbalancing:RegisterTargets", "elasticloadbalancing:DeregisterTargets"], [target_group_arn]
         )
@@ -89,7 +89,7 @@ class HostRole(iam.Role):
     def _allow_lifecycle(self, props: HostRoleProps) -> None:
         groups = [f":autoScalingGroup:*:autoScalingGroupName/{name}" for name in props.groups]
         self._allow(
-            [action for action in userdata.HOST_ACTIONS if action.startswith("autoscaling:")],
+            [action for action in voice_userdata.HOST_ACTIONS if action.startswith("autoscaling:")],
             [f"arn:{PARTITION}:autoscaling:{props.region}:{ACCOUNT_ID}{group}" for group in groups],
         )
         for group in groups:
@@ -107,12 +107,12 @@ class HostRole(iam.Role):
 
 @dataclass(frozen=True)
 class HostTemplateProps:
-    """What ``host_template`` is made from.
+    """Properties of ``host_template``.
 
     Attributes:
-        secondary_interface: Whether the host gets a second network interface, for DPDK alone.
-        ena_express_udp: ``None`` for plain ENA, else whether UDP uses ENA Express too.
-        machine_image: As in the file; ``None`` for AWS's newest.
+        secondary_interface: Whether the host gets a second network interface, for DPDK only.
+        ena_express_udp: ``None`` without ENA Express, otherwise whether UDP uses it as well.
+        machine_image: Machine image as in the file; ``None`` for AWS's latest.
     """
 
     instance_type: InstanceType
@@ -129,7 +129,7 @@ class HostTemplateProps:
 
 
 def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
-    """Make a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
+    """Create a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
     template = ec2.LaunchTemplate(
         scope,
         id_,
@@ -140,11 +140,11 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
         user_data=ec2.UserData.custom(props.user_data),
         require_imdsv2=True,
         http_tokens=ec2.LaunchTemplateHttpTokens.REQUIRED,
-        # Containers share the host's network: one hop is enough, and none can be added.
+        # Containers share the host's network, so one hop is sufficient.
         http_put_response_hop_limit=1,
         detailed_monitoring=True,
         ebs_optimized=True,
-        # Makes the L2 write a NetworkInterfaces entry, which ENA Express and a second interface need.
+        # This makes the L2 write a NetworkInterfaces entry, which ENA Express and a second interface need.
         associate_public_ip_address=False,
         block_devices=[
             ec2.BlockDevice(
@@ -172,9 +172,11 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
 
 
 def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
-    """Return an image that CloudFormation resolves: a template's launch version then names an AMI, and goes back to it.
+    """Return an image that CloudFormation resolves.
 
-    A parameter of a template takes the newest version at each deploy, a dynamic reference the one that it names.
+    Each version of the launch template then contains an AMI id, which a rollback restores.
+
+    A template parameter resolves to the latest version at each deploy, a dynamic reference to the configured one.
     """
     chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
     if machine_images.floats(chosen):
@@ -221,9 +223,9 @@ LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
 
 
-def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> userdata.LifecycleHooks:
-    """Return what a host is told of its group's hooks."""
-    return userdata.LifecycleHooks(
+def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
+    """Return the names and timeouts of the group's lifecycle hooks for a host."""
+    return voice_userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
         heartbeat_s=start.silence_s,
@@ -234,14 +236,14 @@ def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> userdata.Lifecy
 
 @dataclass(frozen=True)
 class HostGroupProps:
-    """What ``host_group`` is made from.
+    """Properties of ``host_group``.
 
     Attributes:
         name: Name of the group; user data and policies refer to it.
-        start: How long a host may take to start; health checks wait as long.
-        min_hosts: Fewest hosts, 0 while an image has no digest.
-        rollout: How a deploy replaces hosts.
-        guards: Names of the alarms that stop it.
+        start: Start-up budget of a host, which is also the grace period of health checks.
+        min_hosts: Minimum number of hosts, 0 while an image has no digest.
+        rollout: Settings for the replacement of hosts by a deploy.
+        guards: Names of the alarms that stop the replacement.
     """
 
     name: str
@@ -259,9 +261,9 @@ class HostGroupProps:
 
 
 def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
-    """Make an Auto Scaling group whose hosts join when ready and drain before they go.
+    """Create an Auto Scaling group whose hosts join once ready, and drain before termination.
 
-    The hooks are part of the group, so that they hold for its very first host.
+    The hooks are part of the group, so that they apply to its first host as well.
     """
     grace = Duration.seconds(props.start.ready_s)
     group = autoscaling.AutoScalingGroup(
@@ -293,7 +295,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         )
         for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()
     ]
-    # The L2 takes alarms and no names: each would be a construct of its own, in each group.
+    # The L2 only accepts alarms, not names; each would be a construct of its own in each group.
     cfn.add_override(
         "UpdatePolicy.AutoScalingInstanceRefresh.Preferences.AlarmSpecification", {"Alarms": list(props.guards)}
     )
@@ -306,9 +308,9 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
 
 
 def _refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
-    """Replace hosts by instance refresh: scaling goes on meanwhile, the warm pool's hosts are replaced too.
+    """Return the update policy: instance refresh, including the warm pool. Scaling continues during the refresh.
 
-    An alarm fails it, and CloudFormation then goes back to the launch template before.
+    If an alarm fires, the refresh fails, and CloudFormation restores the previous launch template.
     """
     rollout, room = props.rollout, surges(props.purchase)
     return autoscaling.UpdatePolicy.instance_refresh(

@@ -11,28 +11,28 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_imagebuilder as imagebuilder
 from constructs import Construct
 
-import userdata
-from blueprint import catalog
-from blueprint.aws import machine_images, names
-from blueprint.contract.images import Image
-from blueprint.contract.network import Tier
-from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import VAD_IMAGES, asr_images, digest, held_back
+import voice_userdata
+from voice_blueprint import catalog
+from voice_blueprint.aws import machine_images, names
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, held_back
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
 
 VFIO_DRIVERS = "64788ef"
-"""Commit of amzn-drivers whose script was read (userspace/dpdk/enav2-vfio-patch)."""
+"""Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
 X86_BUILDER = "m7i.2xlarge"
-"""Accelerators are not needed to install and pull. The VAD fleet's image is built on its own type, whose memory its
-huge pages need at the check's reboot."""
+"""Installing and pulling need no accelerators. The VAD fleet's image is built on its own type, since its huge pages
+need that type's memory at the check's reboot."""
 MANAGED_POLICIES = ("EC2InstanceProfileForImageBuilder", "AmazonSSMManagedInstanceCore")
 
 
 @dataclass(frozen=True)
 class HostImagesProps:
-    """What ``HostImages`` is made from."""
+    """Properties of ``HostImages``."""
 
     deployment: Deployment
     network: VoiceNetwork
@@ -49,7 +49,7 @@ class _Fleet:
 
 
 class HostImages(Construct):
-    """A pipeline for each fleet whose images have digests. What it has baked bears the tags of ``names.baked_tags``."""
+    """A pipeline for each fleet whose images have digests. Its machine images have the tags of ``names.baked_tags``."""
 
     def __init__(self, scope: Construct, id_: str, *, props: HostImagesProps) -> None:
         super().__init__(scope, id_)
@@ -85,9 +85,9 @@ class HostImages(Construct):
         deployment, here = self._deployment, Construct(self, fleet.name.capitalize())
         name = f"{deployment.name}-{fleet.name}"
         bake = self._bake(fleet)
-        # A component and a recipe never change: another content is another name.
+        # Components and recipes are immutable: changed content needs a new name.
         known = [digest(deployment, image) for image in fleet.images]
-        named = f"{name}-{_fingerprint(userdata.render_bake(bake(known), 'bake'), fleet.root_volume_gib)}"
+        named = f"{name}-{_fingerprint(voice_userdata.render_bake(bake(known), 'bake'), fleet.root_volume_gib)}"
         uris = [
             self._props.repositories[image].repository_uri_for_digest(each)
             for image, each in zip(fleet.images, known, strict=True)
@@ -158,7 +158,7 @@ class HostImages(Construct):
         return _Baking(
             self._deployment.aws.region,
             fleet.images,
-            userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
+            voice_userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
             VFIO_DRIVERS if packets and settings and settings.vfio else None,
             self._deployment.signing_key,
         )
@@ -166,25 +166,25 @@ class HostImages(Construct):
 
 @dataclass(frozen=True)
 class _Baking:
-    """What is baked, but for where the images lie: that is known at the deploy only."""
+    """User data for the build, without the image URIs, which are only known at deployment."""
 
     region: str
     images: tuple[Image, ...]
-    huge_pages: userdata.HugePages | None
+    huge_pages: voice_userdata.HugePages | None
     vfio_drivers: str | None
     signing_key: str | None
 
-    def __call__(self, uris: Sequence[str]) -> userdata.Bake:
-        found = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
-        return userdata.Bake(self.region, found, self.huge_pages, self.vfio_drivers, self.signing_key)
+    def __call__(self, uris: Sequence[str]) -> voice_userdata.Bake:
+        results = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
+        return voice_userdata.Bake(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
 
 
 def _fingerprint(script: str, volume_gib: int) -> str:
     return hashlib.sha256(f"{volume_gib} {script}".encode()).hexdigest()[:8]
 
 
-def _document(name: str, bake: userdata.Bake) -> str:
-    """Return a component's document: bake, start anew, and check what a host will find."""
+def _document(name: str, bake: voice_userdata.Bake) -> str:
+    """Return the document of a component: build, reboot, and check the result."""
 
     def run(what: str, script: str) -> dict[str, object]:
         return {"name": what, "action": "ExecuteBash", "inputs": {"commands": [script]}}
@@ -195,8 +195,8 @@ def _document(name: str, bake: userdata.Bake) -> str:
             "name": name,
             "schemaVersion": 1.0,
             "phases": [
-                {"name": "build", "steps": [run("bake", userdata.render_bake(bake, "bake")), reboot]},
-                {"name": "validate", "steps": [run("check", userdata.render_bake(bake, "check"))]},
+                {"name": "build", "steps": [run("bake", voice_userdata.render_bake(bake, "bake")), reboot]},
+                {"name": "validate", "steps": [run("check", voice_userdata.render_bake(bake, "check"))]},
             ],
         }
     )

@@ -7,16 +7,16 @@ from typing import Literal
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.aws.metrics import LOG_METRICS, log_namespace
-from blueprint.file.model.deployment import Deployment
+from voice_blueprint.aws.metrics import LOG_METRICS, log_namespace
+from voice_blueprint.file.model.deployment import Deployment
 
 
 @dataclass(frozen=True)
 class LogMetricsProps:
-    """What ``LogMetrics`` is made from.
+    """Properties of ``LogMetrics``.
 
     Attributes:
-        log_groups: By what the contract calls them.
+        log_groups: Log groups by their names in the contract.
     """
 
     deployment: Deployment
@@ -24,19 +24,19 @@ class LogMetricsProps:
 
 
 class LogMetrics(Construct):
-    """One metric filter for each log metric of the contract; only the metric is charged, 0.30 USD a month."""
+    """A metric filter for each log metric of the contract. Only the metric is charged, 0.30 USD per month."""
 
     def __init__(self, scope: Construct, id_: str, *, props: LogMetricsProps) -> None:
         super().__init__(scope, id_)
         deployment = props.deployment
-        # A VPC here is RFC 1918 and a /16 or smaller: two octets hold all of it, and nothing of the internet.
+        # A VPC of this product is an RFC 1918 range of /16 or smaller, so two octets identify it.
         first, second, *_ = deployment.aws.network.cidr.split(".")
         for name, counted in LOG_METRICS.items():
             logs.CfnMetricFilter(
                 self,
                 name,
                 log_group_name=props.log_groups[counted.source].log_group_name,
-                # Not str.format: the patterns have braces and brackets of their own.
+                # str.format is not used, since the patterns contain braces and brackets.
                 filter_pattern=counted.pattern.replace("{address_prefix}", f"{first}.{second}."),
                 metric_transformations=[
                     logs.CfnMetricFilter.MetricTransformationProperty(

@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.file.model.observability import LogRetentionDays
+from voice_blueprint.file.model.observability import LogRetentionDays
 
 _RETENTION: Mapping[LogRetentionDays, logs.RetentionDays] = {
     1: logs.RetentionDays.ONE_DAY,
@@ -33,7 +33,7 @@ def log_group(
     removal_policy: RemovalPolicy,
     name: str | None = None,
 ) -> logs.LogGroup:
-    """Make an encrypted log group that forgets after ``retention_days``."""
+    """Create an encrypted log group with a retention of ``retention_days``."""
     return logs.LogGroup(
         scope,
         id_,

@@ -1,4 +1,4 @@
-"""The VPC and one security group for each tier."""
+"""The VPC and one security group per tier."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,22 +8,23 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from blueprint.aws.network import subnet_prefix
-from blueprint.contract.network import FLOWS, Flow, Port, Tier
-from blueprint.file.model.aws import Network
+from voice_blueprint.aws.network import subnet_prefix
+from voice_blueprint.contract.network import FLOWS, Flow, Port, Tier
+from voice_blueprint.file.model.aws import Network
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
+from voice_constructs.aws.endpoint_policies import INTERFACE_SERVICES, own_buckets, own_requests, public_buckets
 from voice_constructs.aws.logs import log_group
 
 
 @dataclass(frozen=True)
 class VoiceNetworkProps:
-    """What ``VoiceNetwork`` is made from.
+    """Properties of ``VoiceNetwork``.
 
     Attributes:
-        zones: Availability zones by name, so that synth asks AWS nothing.
-        region: Region of the flow logs' key policy.
-        removal_policy: For the flow logs and their key.
+        zones: Availability zones by name, so that a synth does not query AWS.
+        region: Region in the key policy of the flow logs.
+        removal_policy: Removal policy of the flow logs and their key.
     """
 
     network: Network
@@ -38,8 +39,8 @@ class VoiceNetwork(Construct):
     Attributes:
         vpc: The VPC.
         flow_log_group: Records of every flow, accepted or rejected.
-        security_groups: One for each tier, the interface endpoints' (``Tier.AWS``) included; what may reach what
-            is ``blueprint.contract.FLOWS``.
+        security_groups: One per tier, including the interface endpoints (``Tier.AWS``);
+            ``voice_blueprint.contract.FLOWS`` defines the permitted traffic.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: VoiceNetworkProps) -> None:
@@ -47,10 +48,16 @@ class VoiceNetwork(Construct):
         self.vpc = self._build_vpc(props)
         self.flow_log_group = self._build_flow_logs(props)
         self.security_groups = self._build_security_groups()
-        self._build_endpoints(props.network.interface_endpoints)
+        self._build_endpoints(props)
+
+    @property
+    def nat_gateways(self) -> tuple[str, ...]:
+        """Ids of the NAT gateways."""
+        children = [subnet.node.try_find_child("NATGateway") for subnet in self.vpc.public_subnets]
+        return tuple(child.ref for child in children if isinstance(child, ec2.CfnNatGateway))
 
     def private_subnets(self, zones: tuple[str, ...] | None = None) -> ec2.SubnetSelection:
-        """Select the private subnets, of some zones only if given."""
+        """Select the private subnets, optionally only those in some zones."""
         return ec2.SubnetSelection(
             subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
             availability_zones=list(zones) if zones else None,
@@ -78,8 +85,7 @@ class VoiceNetwork(Construct):
                 )
                 for name, subnet_type in tiers.items()
             ],
-            gateway_endpoints={"S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)},
-            # Emptying the default security group takes a Lambda-backed custom resource; nothing uses the group.
+            # Emptying the default security group requires a Lambda-backed custom resource, and nothing uses the group.
             restrict_default_security_group=False,
         )
 
@@ -110,20 +116,25 @@ class VoiceNetwork(Construct):
         }
         for flow in FLOWS:
             _allow(groups, flow)
-        # The product's front doors; everything behind them is closed.
+        # These are the only public entry points.
         for tier in (Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER):
             acknowledge(groups[tier], "AwsSolutions-EC23", "The public listeners are what callers connect to")
         return groups
 
-    def _build_endpoints(self, services: tuple[str, ...]) -> None:
-        for service in services:
-            self.vpc.add_interface_endpoint(
+    def _build_endpoints(self, props: VoiceNetworkProps) -> None:
+        buckets = self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        buckets.add_to_policy(own_buckets())
+        buckets.add_to_policy(public_buckets(props.region))
+        for service in props.network.interface_endpoints:
+            endpoint = self.vpc.add_interface_endpoint(
                 "Endpoint" + "".join(part.capitalize() for part in service.replace("-", ".").split(".")),
                 service=ec2.InterfaceVpcEndpointAwsService(service),
                 subnets=self.private_subnets(),
                 security_groups=[self.security_groups[Tier.AWS]],
                 open=False,
             )
+            if service in INTERFACE_SERVICES:
+                endpoint.add_to_policy(own_requests())
 
 
 @cache

@@ -1,4 +1,4 @@
-"""CloudFormation's pseudo parameters, read once: each look at `Aws` is a call into jsii's process."""
+"""CloudFormation's pseudo parameters, read once, since each access to `Aws` is a call into jsii's process."""
 
 from aws_cdk import Aws
 

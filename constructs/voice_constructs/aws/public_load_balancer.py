@@ -1,4 +1,4 @@
-"""The front doors: of audio, and of conversations."""
+"""The public load balancers for audio and for conversations."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_ec2 as ec2
@@ -7,34 +7,35 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Port, Tier
+from voice_blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Port, Tier
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.domain import EdgeDomain, HostDomain
 from voice_constructs.aws.edge import EdgeContext
-from voice_constructs.aws.encryption import of_log_delivery
+from voice_constructs.aws.encryption import log_delivery_policy
 from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 REPLACED_LOG_RETENTION_DAYS = 7
-"""AWS writes a log file once; another version of it is somebody's doing, and is kept long enough to be found."""
+"""AWS writes each log file once. Another version of it is the result of tampering, and is kept long enough to be
+detected."""
 
 
 class TlsLoadBalancer(Construct):
-    """A network load balancer that callers reach at TLS 443, with access logs.
+    """A network load balancer with a public TLS listener on port 443 and access logs.
 
-    About 0.0225 USD/hour and 0.006 USD per capacity unit and hour, and the price of traffic between zones with
-    ``cross_zone`` (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
+    It costs about 0.0225 USD per hour and 0.006 USD per capacity unit and hour, and with ``cross_zone`` traffic between
+    zones (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
 
     Args:
-        tier: Whose security group it has.
-        port: Of the tasks behind it.
+        tier: Tier of its security group.
+        port: Port of the tasks.
         target_id: Construct id of their target group.
-        domain: What has the certificate; without it, the file names one.
-        host: A name of that domain; without it callers use the load balancer's own.
+        domain: Domain with the certificate; without it, the file contains the certificate's ARN.
+        host: Host name in that domain; without it, callers use the load balancer's own name.
 
     Attributes:
         load_balancer: The load balancer.
-        targets: Where TLS connections go.
-        host: Host name that callers use.
+        targets: Target group of TLS connections.
+        host: Host name for callers.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TlsLoadBalancer(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self._context = context
-        self.targets = context.task_targets(self, target_id, port)
+        self.targets = context.task_targets(self, target_id, port, preserve_client_ip=True)
         self.load_balancer = elbv2.NetworkLoadBalancer(
             self,
             "LoadBalancer",
@@ -85,13 +86,13 @@ class TlsLoadBalancer(Construct):
             port=PUBLIC_TLS.number,
             protocol=elbv2.Protocol.TLS,
             certificates=[elbv2.ListenerCertificate.from_arn(certificate)],
-            # TLS 1.2 and 1.3 with forward secrecy and authenticated ciphers only.
+            # This policy only allows TLS 1.2 and 1.3 with forward secrecy and authenticated ciphers.
             ssl_policy=elbv2.SslPolicy.TLS13_RES,
             default_target_groups=[self.targets],
         )
 
     def _keep_access_logs(self) -> None:
-        """Keep those of TLS connections; AWS writes none for UDP."""
+        """Store the access logs of TLS connections; AWS writes none for UDP."""
         deployment = self._context.deployment
         bucket = s3.Bucket(
             self,
@@ -114,7 +115,7 @@ class TlsLoadBalancer(Construct):
         acknowledge(bucket, "AwsSolutions-S1", "It holds access logs; logging access to it would log the logging")
         delivery, conditions = (
             iam.ServicePrincipal("delivery.logs.amazonaws.com"),
-            of_log_delivery(deployment.aws.region),
+            log_delivery_policy(deployment.aws.region),
         )
         for actions, resource in (
             (["s3:GetBucketAcl", "s3:ListBucket"], bucket.bucket_arn),
@@ -125,15 +126,15 @@ class TlsLoadBalancer(Construct):
             )
         self.load_balancer.set_attribute("access_logs.s3.enabled", "true")
         self.load_balancer.set_attribute("access_logs.s3.bucket", bucket.bucket_name)
-        # AWS tries the bucket when logging is switched on.
+        # AWS writes to the bucket when logging is enabled, so its policy must exist.
         if bucket.policy is not None:
             self.load_balancer.node.add_dependency(bucket.policy)
 
 
 class PublicLoadBalancer(TlsLoadBalancer):
-    """The front door for audio: TLS 443 leads to gateway tasks, UDP 5004 to VAD hosts.
+    """The load balancer for audio: TLS 443 forwards to gateway tasks, UDP 5004 to VAD hosts.
 
-    A UDP flow that is silent for 120 s is forgotten, and AWS offers no setting for it.
+    A UDP flow expires after 120 s without packets; AWS has no setting for it.
     """
 
     def __init__(

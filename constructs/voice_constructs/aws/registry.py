@@ -1,23 +1,23 @@
-"""Image repositories, and the bucket of what engines read."""
+"""Image repositories, and the bucket of engine artifacts."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from blueprint.contract.images import Image
-from blueprint.hosts import AWS_IMAGES
+from voice_blueprint.contract.images import Image
+from voice_blueprint.hosts import AWS_IMAGES
 from voice_constructs.aws.artifacts import artifacts
 from voice_constructs.aws.encryption import EncryptionKey
 
 UNTAGGED_IMAGES_KEPT = 10
-"""Untagged images are layers of builds that were replaced; a few allow a roll-back by digest."""
+"""Untagged images are replaced builds; a few are kept for a rollback by digest."""
 
 
 class ImageRegistry(Construct):
-    """One ECR repository per image: encrypted, scanned on push, tags immutable.
+    """An ECR repository per image: encrypted, scanned on push, tags immutable.
 
     Attributes:
-        repositories: By image.
+        repositories: Repositories by image.
         artifacts: The bucket of weights and compiled programs.
     """
 

@@ -1,20 +1,20 @@
-"""What survives the deletion of a stack, by environment."""
+"""Resources that are retained when a stack is deleted, by environment."""
 
 from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy
 
-from blueprint.file.model.deployment import Environment
+from voice_blueprint.file.model.deployment import Environment
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Deletion behaviour of one environment.
+    """Retention of an environment's resources.
 
     Attributes:
-        keys: For keys and image repositories; a snapshot is worth nothing without its key.
-        store: For the state store.
-        logs: For log groups.
+        keys: Removal policy of keys and image repositories; a snapshot is useless without its key.
+        store: Removal policy of the state store.
+        logs: Removal policy of log groups.
     """
 
     keys: RemovalPolicy
@@ -23,7 +23,7 @@ class Retention:
 
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-"""Kept but for a create that fails: what it left behind would be in the way of the next try."""
+"""The resource is deleted only after a failed creation, so that the next attempt succeeds."""
 
 _BY_ENVIRONMENT = {
     Environment.SANDBOX: Retention(keys=RemovalPolicy.DESTROY, store=RemovalPolicy.DESTROY, logs=RemovalPolicy.DESTROY),
@@ -33,5 +33,5 @@ _BY_ENVIRONMENT = {
 
 
 def retention(environment: Environment) -> Retention:
-    """Return the deletion behaviour of an environment."""
+    """Return the retention of an environment's resources."""
     return _BY_ENVIRONMENT[environment]

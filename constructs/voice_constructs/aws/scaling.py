@@ -1,4 +1,4 @@
-"""Scaling rules as CloudWatch alarms and step policies, in L1 resources: a rule holds every value already."""
+"""Scaling rules as CloudWatch alarms and step policies, in L1 resources, since a rule already contains every value."""
 
 import math
 from collections.abc import Sequence
@@ -7,19 +7,20 @@ from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from blueprint.aws import names
-from blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
-from blueprint.aws.alerts import scaling_runbook
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
-from blueprint.file.model.deployment import Deployment
-from blueprint.file.model.scaling import ScalingRule, Statistic
+from voice_blueprint.aws import names
+from voice_blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import ScalingRule, Statistic
+from voice_blueprint.observability.aws.alerts import scaling_runbook
 
 IN_L2 = "Resource"
-"""Id of an L1 in its L2: at another path a deployed alarm would be made anew, under the name that it has already."""
+"""Id of an L1 resource in its L2. At another path, a deployed alarm would be recreated with a name that already
+exists."""
 
 
 class RuleScaling(Construct):
-    """One scaling rule: one alarm, and one step policy for each Auto Scaling group.
+    """A scaling rule: one alarm, and one step policy for each Auto Scaling group.
 
     Attributes:
         alarm: The alarm.
@@ -89,9 +90,9 @@ def fleet_scaling(
     rules: Sequence[ScalingRule],
     groups: Sequence[autoscaling.AutoScalingGroup],
 ) -> list[RuleScaling]:
-    """Make one alarm for each rule of a fleet.
+    """Create one alarm for each rule of a fleet.
 
-    Each of the fleet's groups gets a rule's whole change, so that "+2 in every zone" is exact.
+    Each group of the fleet gets the full adjustment of a rule, so that "+2 in every zone" is exact.
     """
     group_names = [group.auto_scaling_group_name for group in groups]
     return [

@@ -1,14 +1,14 @@
-"""The session API: who may open sessions, and how transcripts come back."""
+"""The session API: authorization of sessions, and event streams."""
 
 import json
 
-from aws_cdk import CfnOutput
+from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from blueprint.contract import session_api
-from blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
+from voice_blueprint.contract import session_api
+from voice_blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import AnyRegionDomain, EdgeDomain
@@ -35,31 +35,33 @@ ACCESS_LOG = {
     "error": "$context.error.message",
     "waf": "$context.waf.status",
 }
-"""No header, no query string and no session id: ``resourcePath`` is the route's pattern, ``apiKeyId`` not the key."""
+"""Fields of the access log. It contains no headers, query strings or session ids: ``resourcePath`` is the pattern of
+the route, ``apiKeyId`` is not the key."""
 
 CALLERS = {
     "api-key": "context.identity.apiKeyId",
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
 }
-"""What names a caller, by kind of authorizer: the gateway bounds the sessions of each. A JWT names its own."""
+"""API Gateway variable that identifies a caller, by kind of authorizer, for the gateway's limits per caller. A JWT
+identifies its caller itself."""
 
 
 class SessionApi(Construct):
     """A Regional REST API on the gateway service.
 
-    Regional, since an edge-optimized endpoint closes a stream after 30 s of silence; REST, since HTTP APIs do not
-    stream. REST APIs have no JWT authorizer that is not a Lambda function or a Cognito user pool, so with ``jwt`` the
-    gateway service verifies callers' tokens against the issuer's keys.
+    The endpoint is Regional, since an edge-optimized endpoint closes a stream after 30 s without data, and a REST API,
+    since HTTP APIs do not stream. The JWT authorizers of REST APIs are Lambda functions or Cognito user pools, so with
+    ``jwt`` the gateway verifies callers' tokens with the issuer's keys.
 
-    It sets API Gateway's log role, which is one for all APIs of an account and region: without it no stage can log.
-    The role has the rights that AWS's own policy for it has, so other APIs go on logging; outside the sandbox it stays
-    when the stack is deleted.
+    It sets API Gateway's log role, which applies to all APIs of an account and region, and without which no stage can
+    log. The role has the permissions of AWS's managed policy for it, so other APIs can still log. Outside the sandbox
+    it is retained when the stack is deleted.
 
     Attributes:
         rest_api: The API.
         stage: Its only stage.
-        link: The way to the gateway service.
+        link: The connection to the gateway service.
     """
 
     def __init__(self, scope: Construct, id_: str, *, context: EdgeContext, domain: EdgeDomain | None) -> None:
@@ -77,7 +79,7 @@ class SessionApi(Construct):
         self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
-            if of_all := context.deployment.of_all_regions:
+            if of_all := context.deployment.shared_domain:
                 region = context.deployment.aws.region
                 self._name_it(AnyRegionDomain(self, "AnyRegion", of_all=of_all, own=domain.domain, region=region))
 
@@ -90,7 +92,7 @@ class SessionApi(Construct):
             rest_api_name=self._name,
             description="Opens, follows and closes sessions",
             endpoint_types=[apigateway.EndpointType.REGIONAL],
-            # Callers use the domain, where there is one; AWS's name would be a second door beside it.
+            # If there is a domain, callers use it; the default endpoint would be a second entry point.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=True,
             cloud_watch_role_removal_policy=self._context.retention.keys,
@@ -105,7 +107,7 @@ class SessionApi(Construct):
                 throttling_burst_limit=throttle.burst,
             ),
         )
-        # CDK's output, which names the address also where it is switched off.
+        # CDK's output contains the address even if it is disabled.
         api.node.try_remove_child("Endpoint")
         acknowledge(
             api,
@@ -116,23 +118,42 @@ class SessionApi(Construct):
         return api
 
     def _build_outputs(self, domain: EdgeDomain | None) -> None:
-        """Say where callers find the API, and with IAM what lets them in."""
+        """Add outputs with the API's address, and for IAM with the policy of callers."""
         address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
         CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
         if self._context.settings.authorizer.kind == "iam":
-            opening = self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)
+            opening = [self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)]
+            if self._context.settings.archive:
+                of_any = session_api.TRANSCRIPT_PATH.format(id="*")
+                opening += [self.rest_api.arn_for_execute_api(each, of_any, STAGE) for each in ("GET", "DELETE")]
             policy = iam.ManagedPolicy(
                 self,
                 "Callers",
                 description=f"Opens sessions of {self._context.deployment.name}",
-                statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=[opening])],
+                statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=opening)],
             )
+            if self._context.settings.archive:
+                self._acknowledge_transcripts(policy)
             CfnOutput(
                 self, "CallersPolicy", value=policy.managed_policy_arn, description="Attach it to who opens sessions"
             ).override_logical_id("CallersPolicy")
 
+    def _acknowledge_transcripts(self, policy: iam.ManagedPolicy) -> None:
+        made = self.rest_api.node.default_child
+        assert isinstance(made, apigateway.CfnRestApi)  # noqa: S101  the L2's own resource
+        stack = Stack.of(self)
+        account = self._context.deployment.aws.account or "<AWS::AccountId>"
+        for method in ("GET", "DELETE"):
+            path = f"{STAGE}/{method}{session_api.TRANSCRIPT_PATH.format(id='*')}"
+            own = f"arn:<AWS::Partition>:execute-api:{stack.region}:{account}:<{stack.get_logical_id(made)}>/{path}"
+            acknowledge(
+                policy,
+                f"AwsSolutions-IAM5[Resource::{own}]",
+                "The gateway returns a transcript to its own caller alone",
+            )
+
     def _build_execution_log(self) -> None:
-        # API Gateway would make it itself, unencrypted and for ever.
+        # API Gateway would create the group itself, unencrypted and without expiry.
         log = self._context.log_group(
             self, "ExecutionLog", f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE}"
         )
@@ -161,12 +182,18 @@ class SessionApi(Construct):
             token={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
+        resources = [sessions, session, events]
+        if self._context.settings.archive:
+            transcript = session.add_resource("transcript")
+            for method, answers in (("GET", {"200": None, "404": error}), ("DELETE", {"204": None, "404": error})):
+                self._route(transcript, method, answers=answers, parameters={"method.request.path.id": True})
+            resources.append(transcript)
         if self._context.settings.allowed_origins:
-            for resource in (sessions, session, events):
-                self._let_pages_ask(resource)
+            for resource in resources:
+                self._allow_pages(resource)
 
-    def _let_pages_ask(self, resource: apigateway.IResource) -> None:
-        """Pass on what a browser asks before a page of another origin may use a route; it does so unauthorized."""
+    def _allow_pages(self, resource: apigateway.IResource) -> None:
+        """Add the CORS preflight of a route, which requires no authorization."""
         made = resource.add_method(
             "OPTIONS",
             self.link.integration("OPTIONS", resource.path, caller=None),
@@ -186,7 +213,7 @@ class SessionApi(Construct):
         )
         deployment = self.rest_api.latest_deployment
         assert deployment is not None  # noqa: S101  `deploy` is on
-        # A stage serves a snapshot: a changed model needs a new one.
+        # A stage serves a snapshot, so a changed model requires a new deployment.
         deployment.add_to_logical_id(schema)
         return apigateway.Model.from_model_name(self, name, model.ref)
 
@@ -198,13 +225,15 @@ class SessionApi(Construct):
         answers: dict[str, apigateway.IModel | None],
         request: apigateway.IModel | None = None,
         token: dict[str, bool] | None = None,
+        parameters: dict[str, bool] | None = None,
         stream: bool = False,
     ) -> None:
         """Add a method.
 
         Args:
-            token: Parameters of a session's method, which its token alone opens: pages have no other credentials, and
-                the gateway service checks it. Without, callers show who they are.
+            token: Parameters of a session's method, which its token authorizes: web pages have no other credentials,
+                and the gateway verifies it. Without it, callers authenticate.
+            parameters: Parameters of a method for authenticated callers.
         """
         kind = "session" if token else self._context.settings.authorizer.kind
         made = resource.add_method(
@@ -214,7 +243,7 @@ class SessionApi(Construct):
             api_key_required=kind == "api-key",
             request_validator=self._validator,
             request_models={JSON: request} if request else None,
-            request_parameters=token,
+            request_parameters=token or parameters,
             method_responses=[
                 apigateway.MethodResponse(status_code=status, response_models={JSON: model} if model else None)
                 for status, model in answers.items()
@@ -233,8 +262,9 @@ class SessionApi(Construct):
     def _build_refusals(self) -> None:
         types = apigateway.ResponseType
         origins = self._context.settings.allowed_origins
-        # Pages read only what names them, and a refusal of API Gateway can name one origin. With several it names all
-        # there are: it tells nothing of a session. What the gateway service answers names the page's own.
+        # Pages can only read responses that name their origin, and a response of API Gateway itself can contain one
+        # origin. With several allowed origins it contains all of them, since it discloses nothing of a session.
+        # Responses of the gateway contain the page's own origin.
         readable = {
             "Access-Control-Allow-Origin": f"'{origins[0] if len(origins) == 1 else '*'}'",
             "Access-Control-Expose-Headers": f"'{', '.join(EXPOSED_HEADERS)}'",
@@ -278,7 +308,7 @@ class SessionApi(Construct):
         if self._context.settings.authorizer.kind != "api-key":
             return
         throttle = self._context.settings.throttle
-        # API Gateway makes the key's value; the template never holds it.
+        # API Gateway generates the key's value, so the template does not contain it.
         key = self.rest_api.add_api_key("Key", description=f"Callers of {self._name}")
         plan = self.rest_api.add_usage_plan(
             "Plan",

@@ -9,11 +9,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from blueprint.aws import names
-from blueprint.contract.network import VALKEY
-from blueprint.contract.state import StateAccess
-from blueprint.file.model.aws import StateStore
-from blueprint.file.model.observability import LogRetentionDays
+from voice_blueprint.aws import names
+from voice_blueprint.contract.network import VALKEY
+from voice_blueprint.contract.state import StateAccess
+from voice_blueprint.file.model.aws import StateStore
+from voice_blueprint.file.model.observability import LogRetentionDays
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.logs import log_group
@@ -24,14 +24,14 @@ PASSWORD_FIELD = "password"  # noqa: S105  the name of a field
 
 @dataclass(frozen=True)
 class StateStoreProps:
-    """What ``ValkeyStore`` is made from.
+    """Properties of ``ValkeyStore``.
 
     Attributes:
         name: Prefix of the users' ids, unique in the account and region.
-        group: Id of the replication group. One that is restored from another snapshot has another id: CloudFormation
-            makes it beside the one that it replaces.
-        users: Who may do what in it.
-        host_parameter: Name of the parameter that has the endpoint.
+        group: Id of the replication group. A store that is restored from another snapshot has another id, so
+            CloudFormation creates it before it deletes the previous one.
+        users: Permissions of each user.
+        host_parameter: Name of the parameter with the endpoint.
         key_policy: Removal policy of the key.
         removal_policy: Removal policy of the replication group.
     """
@@ -51,14 +51,14 @@ class StateStoreProps:
 
 
 class ValkeyStore(Construct):
-    """A Valkey replication group with TLS, one user per tier and everything encrypted with a key of its own.
+    """A Valkey replication group with TLS, one user per tier, and encryption with a key of its own.
 
     Attributes:
-        host_parameter: Name of the parameter that has the primary's host name. No other stack imports that: an export
-            that is in use could not change, and a restored store has another.
-        secrets: Each tier's user and password, JSON with ``username`` and ``password``.
-        key: Key of the data and the secrets.
-        replication_group_id: Name of the replication group; dimension of its AWS/ElastiCache metrics.
+        host_parameter: Name of the parameter with the primary's host name. No other stack imports the host name: an
+            export in use cannot change, and a restored store has another one.
+        secrets: User and password of each tier, as JSON with ``username`` and ``password``.
+        key: Encryption key of the data and the secrets.
+        replication_group_id: Id of the replication group; dimension of its AWS/ElastiCache metrics.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: StateStoreProps) -> None:
@@ -99,7 +99,7 @@ class ValkeyStore(Construct):
         return secret
 
     def _build_users(self, props: StateStoreProps) -> elasticache.CfnUserGroup:
-        # A group is complete with a `default` user; this one can do nothing, and nobody knows its password.
+        # A group requires a `default` user; this one has no permissions, and its password is not stored.
         rights = {"default": "off resetkeys resetchannels -@all"} | {a.tier.value: a.acl for a in props.users}
         secrets = {"default": self._build_secret("default")} | {t.value: s for t, s in self.secrets.items()}
         users = [
@@ -142,7 +142,7 @@ class ValkeyStore(Construct):
             "Parameters",
             description="voice-serve session state",
             cache_parameter_group_family=f"valkey{props.store.engine_version.partition('.')[0]}",
-            # Every key has a time to live: under memory pressure the session nearest its end goes first.
+            # Every key has a time to live: under memory pressure, the session that expires first is evicted first.
             properties={"maxmemory-policy": "volatile-ttl"},
         )
         logs = {
@@ -194,7 +194,7 @@ class ValkeyStore(Construct):
 
 
 def _password(secret: secretsmanager.Secret) -> SecretValue:
-    """Return a deploy-time reference to the password; the template never holds the value."""
+    """Return a deploy-time reference to the password, so that the template does not contain the value."""
     return secret.secret_value_from_json(PASSWORD_FIELD)
 
 

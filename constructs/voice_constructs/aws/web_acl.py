@@ -4,30 +4,30 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
-from blueprint.contract.session_api import TOKEN_HEADER
+from voice_blueprint.contract.session_api import TOKEN_HEADER
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION, REGION
 
 MANAGED_RULES = ("AWSManagedRulesCommonRuleSet", "AWSManagedRulesKnownBadInputsRuleSet")
-"""AWS's own groups, both without extra price."""
+"""AWS's managed rule groups without extra charge."""
 
 REDACTED_HEADERS = ("authorization", "x-api-key", TOKEN_HEADER.lower())
 
 LOG_GROUP_PREFIX = "aws-waf-logs-"
-"""WAF writes to no log group of another name.
-Source: https://docs.aws.amazon.com/waf/latest/developerguide/logging-cw-logs.html"""
+"""Required prefix of WAF's log groups. Source:
+https://docs.aws.amazon.com/waf/latest/developerguide/logging-cw-logs.html"""
 
 RATE_WINDOW_S = 300
 
 
 class WebAcl(Construct):
-    """Blocks addresses that ask too often, and requests that AWS knows as attacks; about 8 USD a month.
+    """Blocks addresses above the rate limit, and requests that match AWS's managed rules. Costs about 8 USD a month.
 
-    Its log holds blocked requests only, without credentials or query strings.
+    Its log only contains blocked requests, without credentials or query strings.
 
     Args:
         name: Prefix of its metrics.
         requests_per_address_5_min: Rate above which an address is blocked.
-        log_group: Its name starts with ``LOG_GROUP_PREFIX``.
+        log_group: Log group with the prefix ``LOG_GROUP_PREFIX``.
         protects: ARN of the API stage.
     """
 
@@ -56,7 +56,7 @@ class WebAcl(Construct):
             self,
             "Logging",
             resource_arn=acl.attr_arn,
-            # WAF refuses the `:*` that CDK ends a log group's ARN with.
+            # WAF rejects the `:*` suffix of CDK's log group ARNs.
             log_destination_configs=[
                 f"arn:{PARTITION}:logs:{REGION}:{ACCOUNT_ID}:log-group:{log_group.log_group_name}"
             ],
@@ -109,7 +109,7 @@ class WebAcl(Construct):
 
 
 def _visibility(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
-    # Sampled requests would show the console's readers what the log leaves out.
+    # Sampled requests would expose in the console the data that the log omits.
     return wafv2.CfnWebACL.VisibilityConfigProperty(
         cloud_watch_metrics_enabled=True, metric_name=metric, sampled_requests_enabled=False
     )

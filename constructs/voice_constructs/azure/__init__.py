@@ -1,1 +1,1 @@
-"""Azure building blocks: each component takes typed values and exposes what it made as attributes."""
+"""Azure building blocks. Each component accepts typed values and exposes its resources as attributes."""

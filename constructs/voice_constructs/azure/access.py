@@ -1,8 +1,8 @@
-"""What people may do."""
+"""Roles of users and groups."""
 
 import pulumi
 
-from blueprint.azure.names import Role
+from voice_blueprint.azure.names import Role
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.identity import grant
 from voice_constructs.azure.monitoring import Monitoring
@@ -12,7 +12,7 @@ from voice_constructs.azure.vault import SecretVault
 
 
 class Administrators(pulumi.ComponentResource):
-    """The roles of the deployment file's Entra groups: the cluster, images, secrets, and Grafana."""
+    """Role assignments of the deployment file's Entra groups: the cluster, images, secrets, and Grafana."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who is told: alerts as rules of the managed Prometheus, a budget, and the action group that both speak to."""
+"""Alerts as rules of the managed Prometheus, a budget, and the action group that both notify."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pulumi
 from pulumi_azure_native import alertsmanagement, consumption, monitor
 
-from blueprint.azure import names
-from blueprint.observability.azure_alerts import (
+from voice_blueprint.azure import names
+from voice_blueprint.observability.azure.alerts import (
     FORECAST_PERCENT,
     SPENT_PERCENT,
     Alert,
@@ -18,17 +18,17 @@ from blueprint.observability.azure_alerts import (
 from voice_constructs.azure.scope import Scope
 
 _EVERY = "PT1M"
-"""The shortest that Azure takes."""
+"""Evaluation interval; Azure's minimum."""
 _ERROR, _WARNING = 1, 2
 """Severities of Azure Monitor, 0 to 4."""
 
 
 class Alerts(pulumi.ComponentResource):
-    """A rule group for the cluster and one for each service; what starts take is recorded by a group of its own.
+    """Rule groups: one for the cluster, one per service, and one for recording rules of start-up times.
 
     Args:
         metrics: Id of the Azure Monitor workspace that the rules read.
-        cluster_name: Name of the cluster; rules see nothing else in the workspace.
+        cluster_name: Name of the cluster, to which the rules are restricted in the workspace.
     """
 
     def __init__(self, name: str, *, scope: Scope, metrics: pulumi.Input[str], cluster_name: pulumi.Input[str]) -> None:
@@ -96,7 +96,7 @@ class Alerts(pulumi.ComponentResource):
         )
 
     def _build_budget(self, amount: int) -> None:
-        """A budget of the deployment's two resource groups: GPU nodes are in the one that AKS makes."""
+        """Create a budget for the deployment's two resource groups, since AKS creates GPU nodes in its own."""
         deployment = self._scope.deployment
         groups = [names.resource_group(deployment), names.node_resource_group(deployment)]
         consumption.Budget(
@@ -113,7 +113,7 @@ class Alerts(pulumi.ComponentResource):
                 )
             ),
             notifications=dict(self._notifications()),
-            # Azure takes no first month but the present one, and no other one later.
+            # Azure only accepts the current month as start, and does not allow a later change.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["timePeriod"]),
         )
 

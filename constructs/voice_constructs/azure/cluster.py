@@ -6,9 +6,9 @@ import pulumi
 import yaml
 from pulumi_azure_native import containerservice as aks
 
-from blueprint.azure import names as azure_names
-from blueprint.azure.names import Role
-from blueprint.file.model.azure import MaintenanceWindow, api_server_zone
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.names import Role
+from voice_blueprint.file.model.azure import MaintenanceWindow, api_server_zone
 from voice_constructs.azure import cluster_profiles as profiles
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
@@ -17,20 +17,17 @@ from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import Scope
 
 MAINTENANCE_CONFIGURATIONS = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
-"""When AKS may upgrade Kubernetes, and when node images; AKS knows these names and no others.
+"""Names of AKS's configurations for upgrades of Kubernetes and of node images; AKS accepts no others.
 
 Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
 
-API_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
-"""Application id of every AKS API server. https://azure.github.io/kubelogin/concepts/aks.html"""
-
 
 def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
-    """Return a kubeconfig that asks ``kubelogin`` for the Azure CLI's token.
+    """Return a kubeconfig that uses ``kubelogin`` with the Azure CLI's token.
 
-    AKS answers one that waits for a person and a device code. With this one, whoever ``az login`` has signed in gets
-    in: a person, a pipeline by its federated identity, or a machine by its own.
+    AKS returns one that requires an interactive device code. This one signs in as ``az login`` did: a user, a pipeline
+    with its federated identity, or a machine with its own.
     https://azure.github.io/kubelogin/concepts/login-modes/azurecli.html
     """
     document = yaml.safe_load(kubeconfig)
@@ -39,7 +36,7 @@ def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
             "exec": {
                 "apiVersion": "client.authentication.k8s.io/v1beta1",
                 "command": "kubelogin",
-                "args": ["get-token", "--login", "azurecli", "--server-id", API_SERVER],
+                "args": ["get-token", "--login", "azurecli", "--server-id", azure_names.API_SERVER_APP],
                 "interactiveMode": "Never",
                 "provideClusterInfo": False,
             }
@@ -50,17 +47,17 @@ def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
 class Cluster(pulumi.ComponentResource):
     """An AKS cluster with its system pool: Entra sign-in only, Cilium, workload identity, KEDA, managed Prometheus.
 
-    Node disks are encrypted with keys of Microsoft's, caches and temporary disks on the host too. A customer's own
-    key is not used: it would add a key whose loss loses every node, for data that is all fetched again.
+    Node disks, including caches and temporary disks on the host, are encrypted with Microsoft's keys. A
+    customer-managed key is not used: losing it would lose every node, and all data on nodes can be downloaded again.
 
     Attributes:
-        identity: What the control plane acts as.
-        kubelet: What nodes act as; it pulls images.
+        identity: Identity of the control plane.
+        kubelet: Identity of the nodes, which pulls images.
         id: Resource id.
-        name: Its name.
-        oidc_issuer: Who signs its service accounts' tokens.
-        node_resource_group: Where its nodes are.
-        ready: What a node pool has to wait for.
+        name: Name.
+        oidc_issuer: Issuer of its service accounts' tokens.
+        node_resource_group: Resource group of its nodes.
+        ready: Resources that a node pool depends on.
     """
 
     def __init__(
@@ -77,13 +74,13 @@ class Cluster(pulumi.ComponentResource):
             self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
         if zone := scope.deployment.azure.existing.private_dns_zone(api_server_zone(scope.location)):
-            # AKS links the zone to the network and writes the name of the API server into it.
+            # AKS links the zone to the network and creates the API server's record in it.
             grants += [
                 self.identity.may("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
                 self.identity.may("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
             ]
         if network.rtp_address:
-            # AKS looks for the address among those of its group, and puts its load balancer on it.
+            # AKS looks up the address in its resource group, and assigns it to its load balancer.
             grants += [
                 self.identity.may("control-plane-reads-addresses", Role.READER, scope.group_id),
                 self.identity.may("control-plane-uses-rtp-address", Role.NETWORK_CONTRIBUTOR, network.rtp_address.id),
@@ -101,7 +98,7 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def kubeconfig(self) -> pulumi.Output[str]:
-        """A kubeconfig that signs in as the Azure CLI is signed in; secret."""
+        """A kubeconfig that signs in with the Azure CLI's login; secret."""
         credentials = aks.list_managed_cluster_user_credentials_output(
             resource_group_name=self._scope.group,
             resource_name=self.name,
@@ -162,7 +159,7 @@ class Cluster(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
                 self._scope.retention.serving(parent=self),
-                # The count is the autoscaler's, after the first deployment.
+                # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=grants, ignore_changes=["agentPoolProfiles[0].count"]),
             ),
         )
@@ -183,7 +180,7 @@ class Cluster(pulumi.ComponentResource):
                     duration_hours=window.hours,
                     utc_offset="+00:00",
                 ),
-                # One change of a cluster at a time.
+                # Azure allows one change of a cluster at a time.
                 opts=pulumi.ResourceOptions(parent=self, depends_on=previous),
             )
             previous = [configuration]

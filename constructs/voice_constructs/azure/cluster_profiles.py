@@ -1,35 +1,38 @@
-"""The parts of a managed cluster: each function turns a section of the deployment file into one of its profiles."""
+"""Profiles of a managed cluster; each function converts a section of the deployment file."""
 
 from ipaddress import IPv4Network
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from blueprint.azure import names as azure_names
-from blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
-"""Weekly; the least is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
+"""Weekly; the minimum is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
 _SYSTEM_PODS = 110
 DRAIN_MARGIN_S = 120
-"""What a pod may take beyond its drain timeout, to stop its engine."""
+"""Time for a pod to stop its engine after its drain timeout."""
 
 
 def longest_drain_s(azure: Azure) -> int:
-    """Return the longest time that any workload takes to finish its requests or sessions."""
+    """Return the maximum drain timeout of all workloads."""
     return max(*callers_drain_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
 
 
 def callers_drain_s(azure: Azure) -> list[int]:
-    """Return how long each tier that carries callers may take to finish; nothing where nobody is let in."""
+    """Return the drain timeout of each tier that serves callers; empty without `callers`."""
     tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
     return [*tiers, azure.agents.drain_timeout_s] if azure.agents else tiers
 
 
 def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
-    """Azure CNI overlay with Cilium as data plane and for network policies; out as the nodes' subnet leads."""
+    """Return the profile for Azure CNI overlay with Cilium, including network policies.
+
+    Egress follows the nodes' subnet.
+    """
     ranges, access = azure.network, azure.access
     by_routes = isinstance(access, ExistingNetwork) and access.egress == "route-table"
     return aks.ContainerServiceNetworkProfileArgs(
@@ -48,9 +51,9 @@ def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
 
 
 def has_public_name(azure: Azure) -> bool:
-    """Whether a private API server has a name that every resolver knows; its address is private all the same.
+    """Return True if a private API server has a publicly resolvable name; its address is still private.
 
-    Other networks than the cluster's own see nothing of the zone that AKS makes.
+    Other networks cannot resolve names in the zone that AKS creates.
     """
     zone = azure.existing.private_dns_zone(api_server_zone(azure.location))
     return azure.is_private and not isinstance(azure.access, JumpHost) and zone is None
@@ -59,17 +62,17 @@ def has_public_name(azure: Azure) -> bool:
 def api_server_profile(
     azure: Azure, egress_address: pulumi.Output[str | None] | None
 ) -> aks.ManagedClusterAPIServerAccessProfileArgs:
-    """Inside the network only, or from listed ranges.
+    """Return the access profile: private, or public for the listed ranges.
 
     Args:
-        egress_address: Nodes reach a public API server from it, so it is on the list as well.
+        egress_address: Address from which nodes reach a public API server, which must be among the ranges.
     """
     if not isinstance(azure.access, PublicApiServer):
         return aks.ManagedClusterAPIServerAccessProfileArgs(
             enable_private_cluster=True,
             enable_private_cluster_public_fqdn=has_public_name(azure),
             private_dns_zone=azure.existing.private_dns_zone(api_server_zone(azure.location)) or "system",
-            # `az aks command invoke` is the way in for operators who are not on the network; it acts as them.
+            # `az aks command invoke` gives operators outside of the network access with their own identity.
             disable_run_command=False,
         )
     nodes = [egress_address.apply(lambda address: f"{address}/32")] if egress_address else []
@@ -81,24 +84,24 @@ def api_server_profile(
 
 
 def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerProfileArgs:
-    """How the cluster autoscaler adds and removes nodes."""
+    """Return the settings of the cluster autoscaler."""
     return aks.ManagedClusterPropertiesAutoScalerProfileArgs(
         expander=aks.Expander.LEAST_WASTE,
-        # Without it the autoscaler kills what still drains after ten minutes.
+        # Without it, the autoscaler kills draining pods after ten minutes.
         max_graceful_termination_sec=str(longest_drain_s(azure) + DRAIN_MARGIN_S),
-        # Engines have shared memory in an emptyDir; by default such a node is never removed.
+        # Engines have shared memory in an emptyDir; by default, such a node is never removed.
         skip_nodes_with_local_storage="false",
         skip_nodes_with_system_pods="true",
-        # A GPU node is ready when its driver is: longer than the default of 15 minutes allows on a bad day.
+        # A GPU node is ready once its driver is installed, which can take longer than the default of 15 minutes.
         max_node_provision_time="25m",
-        # A new GPU node costs minutes of loading weights; it is not given back at the first lull.
+        # A new GPU node takes minutes to load weights, and should not be removed at the first lull.
         scale_down_delay_after_add="20m",
         scale_down_unneeded_time="20m",
     )
 
 
 def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAgentPoolProfileArgs:
-    """The one pool inside the cluster resource; AKS does not make a cluster without."""
+    """Return the only pool in the cluster resource, without which AKS creates no cluster."""
     pool = azure.system_pool
     return aks.ManagedClusterAgentPoolProfileArgs(
         name=azure_names.SYSTEM_POOL,
@@ -127,7 +130,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
 
 
 def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
-    """The agent for container logs, and volumes from the key vault."""
+    """Return the addons: the agent for container logs, and volumes from the key vault."""
     return {
         "omsagent": aks.ManagedClusterAddonProfileArgs(
             enabled=True, config={"logAnalyticsWorkspaceResourceID": logs, "useAADAuth": "true"}
@@ -139,7 +142,7 @@ def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileA
 
 
 def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
-    """Workload identity, and removal of unused images that have known vulnerabilities."""
+    """Return the security profile: workload identity, and removal of unused images with known vulnerabilities."""
     return aks.ManagedClusterSecurityProfileArgs(
         workload_identity=aks.ManagedClusterSecurityProfileWorkloadIdentityArgs(enabled=True),
         image_cleaner=aks.ManagedClusterSecurityProfileImageCleanerArgs(
@@ -149,7 +152,7 @@ def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
 
 
 def workload_autoscalers() -> aks.ManagedClusterWorkloadAutoScalerProfileArgs:
-    """KEDA scales the engines; the vertical autoscaler only recommends until an object asks it to act."""
+    """Return the pod autoscalers: KEDA for engines; the vertical autoscaler only makes recommendations."""
     return aks.ManagedClusterWorkloadAutoScalerProfileArgs(
         keda=aks.ManagedClusterWorkloadAutoScalerProfileKedaArgs(enabled=True),
         vertical_pod_autoscaler=aks.ManagedClusterWorkloadAutoScalerProfileVerticalPodAutoscalerArgs(enabled=True),

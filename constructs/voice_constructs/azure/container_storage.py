@@ -1,28 +1,24 @@
-"""Azure Container Storage: volumes on the nodes' own NVMe disks."""
+"""Azure Container Storage: volumes on the nodes' local NVMe disks."""
 
 import pulumi
 from pulumi_azure_native import kubernetesconfiguration
 
-from blueprint.file.model.azure import AggregatedService, Azure, PrefillDecodeCell
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.scope import Scope
 
 _EXTENSION = "microsoft.azurecontainerstoragev2"
 _NAME = "acstor"
-"""The name that the Azure CLI gives it, and looks for."""
-
-
-def wants_nvme(azure: Azure) -> bool:
-    """Whether a service keeps KV cache on local disks."""
-    return any(
-        service.lmcache is not None and service.lmcache.l2_nvme_gib > 0
-        for service in azure.services
-        if isinstance(service, PrefillDecodeCell | AggregatedService)
-    )
+"""The name that the Azure CLI uses and expects."""
 
 
 class ContainerStorage(pulumi.ComponentResource):
-    """The cluster extension whose CSI driver, ``localdisk.csi.acstor.io``, the workloads' storage class names.
+    """The cluster extension with the CSI driver ``localdisk.csi.acstor.io`` of the workloads' storage class.
+
+    Every GPU pool has a taint. The driver's own chart tolerates all taints since v0.1.0 (Azure/local-csi-driver,
+    charts/latest/values.yaml, the same at v0.3.0, a9b1c9c6). Version 1 of the extension does so for local disks since
+    1.2.1 (its release notes). https://github.com/Azure/AKS/issues/5790 concerns the DaemonSet of Elastic SAN, which is
+    not installed here. The extension does not support custom tolerations, and no release note names the version with
+    that fix, so minor versions are upgraded automatically.
 
     https://learn.microsoft.com/azure/storage/container-storage/install-container-storage-aks
     """

@@ -1,20 +1,20 @@
-"""Dashboards as Azure resources: "dashboards with Grafana" in the portal, which need no Grafana of one's own."""
+"""Dashboards as Azure resources: "dashboards with Grafana" in the portal, which need no Grafana workspace."""
 
 import json
 
 import pulumi
 from pulumi_azure_native import dashboard as azure_dashboard
 
-from blueprint.observability.azure_dashboards import dashboards
-from blueprint.observability.grafana import document
+from voice_blueprint.observability.azure.dashboards import dashboards
+from voice_blueprint.observability.azure.grafana import document
 from voice_constructs.azure.scope import Scope
 
 
 class Dashboards(pulumi.ComponentResource):
-    """One Azure Monitor dashboard for each of the deployment's; Azure takes no charge for them.
+    """An Azure Monitor dashboard for each dashboard of the deployment, free of charge.
 
-    The definition is Grafana's JSON. Into a Grafana of one's own only its data plane imports it; `voice dashboards`
-    writes the same JSON for that.
+    The definition is Grafana's JSON. A Grafana workspace only imports dashboards through its data plane; `voice
+    dashboards` writes the same JSON for that.
     """
 
     def __init__(self, name: str, *, scope: Scope) -> None:

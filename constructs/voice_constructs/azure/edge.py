@@ -1,35 +1,38 @@
-"""Where HTTP and WebSockets of callers come in: an application gateway with a web firewall."""
+"""Edge for HTTP and WebSockets: an application gateway with a web firewall."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native import network
 
-from blueprint.azure.names import IdParts, Role
-from blueprint.azure.ranges import agent_address, gateway_address
-from blueprint.capacity import EDGE_INSTANCES
-from blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
-from blueprint.contract.session_api import HEALTH_PATH
-from blueprint.file.model.agents import AgentPods
-from blueprint.file.model.azure_callers import AzureEdge
+from voice_blueprint.azure.names import IdParts, Role
+from voice_blueprint.azure.ranges import agent_address, gateway_address
+from voice_blueprint.capacity.bounds import EDGE_INSTANCES
+from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
+from voice_blueprint.contract.session_api import HEALTH_PATH, MAX_FILE_BYTES
+from voice_blueprint.file.model.agents import AgentPods
+from voice_blueprint.file.model.azure_callers import AzureEdge
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
-"""Ports of gateway and agents by the first part of the name that leads there."""
+"""Ports of gateway and agents by the first label of their host names."""
 RTP_NAME = "rtp"
-"""The same of the UDP load balancer."""
+"""First label of the UDP load balancer's host name."""
 RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
 """https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
+UPLOAD_MB = math.ceil(MAX_FILE_BYTES / 10**6)
+"""Maximum file size that the web application firewall accepts."""
 IDLE_MARGIN_S = 30
-"""Beyond the silence after which the gateway itself ends a connection."""
+"""Margin over the gateway's own idle timeout."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Names parts of the application gateway, which refer to each other by id."""
+    """Returns ids of the application gateway's parts, which refer to each other."""
 
     gateway_id: pulumi.Output[str]
 
@@ -38,12 +41,12 @@ class _Part:
 
 
 class CallerEdge(pulumi.ComponentResource):
-    """TLS with the vault's certificate, a web firewall, and a listener for each name: API, audio, agents.
+    """TLS with the vault's certificate, a web application firewall, and a listener for each name: API, audio, agents.
 
-    Behind it are load balancers of the gateway's pods and of the agents', at addresses of the nodes' range.
+    Its backends are the load balancers of the gateway's pods and of the agents', with addresses in the nodes' range.
 
     Attributes:
-        addresses: Public addresses of the edge by the first part of their names.
+        addresses: Public addresses of the edge by the first label of their names.
     """
 
     def __init__(
@@ -113,6 +116,10 @@ class CallerEdge(pulumi.ComponentResource):
             policy_settings=network.PolicySettingsArgs(
                 state=network.WebApplicationFirewallEnabledState.ENABLED,
                 mode=network.WebApplicationFirewallMode.PREVENTION,
+                # Azure's default limit of 100 MB is below the documented file size; from CRS 3.2 on, 4 GB are possible.
+                # https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits
+                file_upload_enforcement=True,
+                file_upload_limit_in_mb=UPLOAD_MB,
             ),
             managed_rules=network.ManagedRulesDefinitionArgs(
                 managed_rule_sets=[
@@ -155,7 +162,7 @@ class CallerEdge(pulumi.ComponentResource):
                 type=network.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
             ),
             firewall_policy=network.SubResourceArgs(id=firewall.id),
-            # A stream of events passes as it comes.
+            # Without response buffering, event streams are forwarded immediately.
             global_configuration=network.ApplicationGatewayGlobalConfigurationArgs(
                 enable_request_buffering=True, enable_response_buffering=False
             ),
@@ -166,7 +173,7 @@ class CallerEdge(pulumi.ComponentResource):
             ssl_certificates=[
                 network.ApplicationGatewaySslCertificateArgs(
                     name="callers",
-                    # Without a version: renewals are taken.
+                    # The URL has no version, so that renewed certificates are used.
                     key_vault_secret_id=f"https://{vault}.vault.azure.net/secrets/{edge.certificate.name}",
                 )
             ],

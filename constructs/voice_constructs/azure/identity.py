@@ -1,13 +1,14 @@
-"""Identities, what they may do, and which service accounts may act as them."""
+"""Identities, their permissions, and the service accounts that may use them."""
 
 import pulumi
 from pulumi_azure_native import authorization, managedidentity
 
-from blueprint.azure.names import Role, ServiceAccount
+from voice_blueprint.azure.names import Role, ServiceAccount
 from voice_constructs.azure.scope import Scope
 
 _AUDIENCE = "api://AzureADTokenExchange"
-"""Of the tokens that workload identity exchanges; https://learn.microsoft.com/azure/aks/workload-identity-overview"""
+"""Audience of the tokens that workload identity exchanges;
+https://learn.microsoft.com/azure/aks/workload-identity-overview"""
 
 
 def grant(
@@ -20,13 +21,13 @@ def grant(
     parent: pulumi.Resource,
     group: bool = False,
 ) -> authorization.RoleAssignment:
-    """Let an identity, or a group of people, use a role on one resource.
+    """Assign a role on one resource to an identity or a group.
 
     Args:
         on: Id of the resource.
         to: Object id of the identity or group.
-        group: Whether it is a group. Azure is told the kind, because it refuses a principal that it has not yet
-            heard of otherwise.
+        group: Whether the principal is a group. Azure needs the kind, because it rejects a principal that has not yet
+            been replicated otherwise.
     """
     return authorization.RoleAssignment(
         name,
@@ -43,8 +44,8 @@ class Identity(pulumi.ComponentResource):
 
     Attributes:
         id: Resource id.
-        client_id: What a program signs in as.
-        principal_id: What roles are granted to.
+        client_id: Client id with which a program signs in.
+        principal_id: Principal id for role assignments.
     """
 
     def __init__(self, name: str, *, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -71,11 +72,11 @@ class Identity(pulumi.ComponentResource):
     def trust(
         self, name: str, *, issuer: pulumi.Input[str], account: ServiceAccount
     ) -> managedidentity.FederatedIdentityCredential:
-        """Let the pods of one service account act as the identity, without a secret.
+        """Allow the pods of a service account to use the identity without a secret.
 
         Args:
             issuer: The cluster's OIDC issuer.
-            account: The only service account that is trusted.
+            account: The only trusted service account.
         """
         return managedidentity.FederatedIdentityCredential(
             name,

@@ -1,4 +1,4 @@
-"""A machine in the network for whoever deploys, and the way to it."""
+"""A jump host in the network for operators, with access through Bastion."""
 
 import base64
 import hashlib
@@ -6,22 +6,22 @@ import hashlib
 import pulumi
 from pulumi_azure_native import compute, network
 
-from blueprint.azure.names import Role
-from blueprint.file.model.azure import JumpHost
+from voice_blueprint.azure.names import Role
+from voice_blueprint.file.model.azure import JumpHost
 from voice_constructs.azure.identity import grant
 from voice_constructs.azure.network import BASTION_SUBNET, VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 _DISK_GIB = 256
-"""Room to build the images of this repository, of which the largest unpacks to about 30 GiB."""
+"""Space for building the images of this repository, the largest of which unpacks to about 30 GiB."""
 _PACKAGES = ("buildah", "git", "make", "python3-venv")
-"""What `make setup` and `voice images build-args --tool buildah` take; from Ubuntu's archive."""
+"""Packages of Ubuntu for `make setup` and `voice images build-args --tool buildah`."""
 
 
-def nobodys_key() -> str:
-    """Return an SSH key that nobody can sign in with: Azure asks for one, and people sign in with Entra.
+def unusable_key() -> str:
+    """Return an SSH key whose private part is discarded: Azure requires a key, but users sign in with Entra.
 
-    Its 32 bytes are a hash, so no private half was ever made.
+    Its 32 bytes are a hash, so there is no private key.
     """
     point = hashlib.sha256(b"voice-serve: nobody has the private half of this key").digest()
     fields = (b"ssh-ed25519", point)
@@ -30,10 +30,10 @@ def nobodys_key() -> str:
 
 
 class JumpMachine(pulumi.ComponentResource):
-    """An Ubuntu machine without a public address, and a Bastion host that leads to it.
+    """An Ubuntu machine without a public address, and the Bastion host for access to it.
 
-    Bastion is the Standard one: the Basic one opens no session from a terminal
-    (https://learn.microsoft.com/azure/bastion/native-client). Images are patched by the platform.
+    Bastion has the Standard SKU, since the Basic one does not support terminal sessions
+    (https://learn.microsoft.com/azure/bastion/native-client). The platform installs patches.
 
     Attributes:
         id: Resource id of the machine; its sign-in role is granted on it.
@@ -77,7 +77,7 @@ class JumpMachine(pulumi.ComponentResource):
             vm_name=scope.name(name),
             location=scope.location,
             hardware_profile=compute.HardwareProfileArgs(vm_size=vm_size),
-            # The extension for signing in with Entra needs an identity; it is granted nothing.
+            # The extension for sign-in with Entra needs an identity, which has no permissions.
             identity=compute.VirtualMachineIdentityArgs(type=compute.ResourceIdentityType.SYSTEM_ASSIGNED),
             network_profile=compute.NetworkProfileArgs(
                 network_interfaces=[
@@ -95,7 +95,7 @@ class JumpMachine(pulumi.ComponentResource):
                     ssh=compute.SshConfigurationArgs(
                         public_keys=[
                             compute.SshPublicKeyArgs(
-                                key_data=nobodys_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
+                                key_data=unusable_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
                             )
                         ]
                     ),

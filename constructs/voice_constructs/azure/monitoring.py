@@ -1,32 +1,34 @@
-"""Where logs and metrics are kept and looked at."""
+"""Storage and dashboards of logs and metrics."""
 
 import pulumi
 from pulumi_azure_native import dashboard, monitor
 from pulumi_azure_native import operationalinsights as logs
 
-from blueprint.azure import names as azure_names
-from blueprint.azure.names import Role
-from blueprint.file.model.azure import GRAFANA_ZONE
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.names import Role
+from voice_blueprint.file.model.azure import GRAFANA_ZONE
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
-_GRAFANA_MAJOR = "11"
+_GRAFANA_MAJOR = "12"
+"""Azure accepts 12 and 13, and rejects 11 (https://github.com/microsoft/physical-ai-toolchain/pull/1033). Grafana 12
+imports the dashboards, whose JSON is that of 11."""
 
 
 class Monitoring(pulumi.ComponentResource):
     """A Log Analytics workspace, an Azure Monitor workspace for Prometheus metrics, and Grafana over both.
 
-    Both workspaces are reached at Azure's own addresses, signed in with Microsoft Entra; shared keys are off.
-    Grafana answers inside the virtual network only, unless the API server is public too.
+    Both workspaces have public addresses with sign-in by Microsoft Entra; shared keys are disabled. Grafana is only
+    reachable inside the virtual network, unless the API server is public as well.
 
     Attributes:
         logs_id: Id of the Log Analytics workspace.
         metrics_id: Id of the Azure Monitor workspace.
-        query_endpoint: Where Prometheus queries go.
+        query_endpoint: URL for Prometheus queries.
         grafana_id: Id of Grafana.
-        grafana_endpoint: Its address.
+        grafana_endpoint: URL of Grafana.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
@@ -65,7 +67,7 @@ class Monitoring(pulumi.ComponentResource):
         )
 
     def keep_audit(self, name: str, target: pulumi.Input[str], parent: pulumi.Resource) -> monitor.DiagnosticSetting:
-        """Keep a service's record of who did what."""
+        """Store the audit log of a service."""
         return monitor.DiagnosticSetting(
             f"{name}-audit",
             name="audit",

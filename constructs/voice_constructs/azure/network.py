@@ -1,11 +1,11 @@
-"""The virtual network, its subnets and the way out."""
+"""The virtual network, its subnets and its egress."""
 
 from collections.abc import Iterator
 
 import pulumi
 from pulumi_azure_native import network
 
-from blueprint.azure.contract import (
+from voice_blueprint.azure.contract import (
     AGENT_FLOWS,
     AGENT_NODE_HEALTH,
     CALLER_FLOWS,
@@ -14,32 +14,32 @@ from blueprint.azure.contract import (
     VAD_NODE_HEALTH,
     Component,
 )
-from blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
-from blueprint.contract.network import Port
-from blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
+from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
+from voice_blueprint.contract.network import Port
+from voice_blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
 
 BASTION_SUBNET = "AzureBastionSubnet"
-"""Azure knows it by this name. A security group on it would have to hold rules that Azure prescribes, one of them to
-let everybody in at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
+"""Required name of the subnet. A security group on it would need rules that Azure prescribes, one of which admits all
+addresses at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
 """A download that pauses for minutes keeps its connection; Azure's default is 4."""
 
 
 class VoiceNetwork(pulumi.ComponentResource):
-    """A virtual network with subnets for nodes and private endpoints; outside callers reach what the file lets in.
+    """A virtual network with subnets for nodes and private endpoints, with inbound access as configured in the file.
 
-    Of an existing network it only says the ids.
+    For an existing network, it only contains the ids.
 
     Attributes:
         id: Id of the virtual network.
-        name: Its name.
-        nodes_subnet_id: Where nodes get their addresses.
-        endpoints_subnet_id: Where private endpoints get theirs.
-        subnet_ids: Ids of all subnets that are made, by name.
-        resolvers: Networks that look private names up, by what to call them: this one, and a peered one.
-        egress_address: The one public address that nodes call out from; ``None`` where an existing network has it.
-        rtp_address: Where callers send UDP, if there are callers.
+        name: Name.
+        nodes_subnet_id: Subnet of the nodes.
+        endpoints_subnet_id: Subnet of private endpoints.
+        subnet_ids: Ids of all created subnets, by name.
+        resolvers: Networks that resolve private names, by a label: this one, and a peered one.
+        egress_address: The public address of outbound connections; ``None`` for an existing network.
+        rtp_address: Public address for UDP, if there are callers.
     """
 
     def __init__(self, name: str, *, scope: Scope) -> None:
@@ -83,17 +83,17 @@ class VoiceNetwork(pulumi.ComponentResource):
             prefix=nodes_range(cidr),
             rules=[*_node_rules(azure.network), *(_caller_rules(azure, self.rtp_address) if self.rtp_address else ())],
             nat_gateway=gateway.id,
-            # The file driver mounts NFS shares through it, and would add it by itself where it is missing.
+            # The file driver mounts NFS shares through it, and would add it itself if missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
         )
         endpoints = self._build_subnet(
             "endpoints",
             virtual_network,
             prefix=ranges.endpoints,
-            # The tag holds peered networks and those behind a gateway too: operators come from there.
+            # The tag includes peered networks and those behind a gateway, from which operators connect.
             rules=[
                 _inbound("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
-                # Pods leave their node with its address.
+                # Traffic of pods leaves the node with the node's address.
                 *([_flow("state", 110, nodes_range(cidr), ranges.endpoints, REDIS)] if azure.callers else ()),
             ],
             private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
@@ -119,16 +119,16 @@ class VoiceNetwork(pulumi.ComponentResource):
                 virtual_network,
                 prefix=ranges.edge,
                 rules=_edge_rules(ranges.edge),
-                # An application gateway asks Azure for its settings, through addresses that are not ours.
+                # An application gateway reads its settings from Azure through public addresses.
                 default_outbound_access=None,
                 depends_on=[endpoints],
             )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
-        """A Standard gateway lives in one zone. The address is in all of them, so that the gateway can move.
+        """Create a zonal Standard gateway. The address is zone-redundant, so that the gateway can move.
 
-        The zone-redundant StandardV2 is not in the API version of the installed provider. What a lost zone takes
-        away is new calls to the internet: registry, vault and private API server are reached inside the network.
+        The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
+        connections to the internet fail: registry, vault and private API server are inside the network.
         """
         address = self._build_address("egress", zones)
         gateway = network.NatGateway(
@@ -171,7 +171,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         default_outbound_access: bool | None = False,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
-        """Make a subnet; without rules it is Azure's own, with no security group of ours."""
+        """Create a subnet; without rules it has no security group of ours."""
         group = None if rules is None else self._build_security_group(name, rules)
         subnet = network.Subnet(
             name,
@@ -179,7 +179,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             virtual_network_name=virtual_network.name,
             subnet_name=name,
             address_prefix=prefix,
-            # Azure's own way out for machines without a gateway, through addresses that are not ours.
+            # This is Azure's default egress for machines without a gateway, through public addresses.
             default_outbound_access=default_outbound_access if group else None,
             network_security_group=network.NetworkSecurityGroupArgs(id=group.id) if group else None,
             nat_gateway=network.SubResourceArgs(id=nat_gateway) if nat_gateway else None,
@@ -205,9 +205,9 @@ class VoiceNetwork(pulumi.ComponentResource):
 
 
 def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
-    """Nodes and pods among themselves; which pod may call which is for network policies.
+    """Return the rules for traffic between nodes and pods; network policies restrict individual pods.
 
-    An overlay leaves pod addresses as they are between nodes, and they are not in the network's own range:
+    An overlay keeps pod addresses between nodes, and these are not in the network's own range:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
     """
     nodes = nodes_range(ranges.cidr)
@@ -220,9 +220,9 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
 
 
 def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
-    """The contract's flows to gateway, data plane and agents, and the load balancers' questions.
+    """Yield the rules for the contract's flows to gateway, data plane and agents, and for load balancer probes.
 
-    Load balancers of AKS leave the destination as callers wrote it: their own address.
+    AKS's load balancers preserve the destination address, which is their own.
     https://learn.microsoft.com/azure/aks/load-balancer-standard
     """
     cidr, agents = azure.network.cidr, azure.agents
@@ -242,7 +242,7 @@ def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[networ
 
 
 def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
-    """The contract's flow, and what an application gateway needs of Azure itself.
+    """Return the rules for the contract's flow, and for the management traffic of an application gateway.
 
     https://learn.microsoft.com/azure/application-gateway/configuration-infrastructure#network-security-groups
     """
@@ -291,7 +291,7 @@ def _inbound(
 
 
 def _nothing_else_in() -> network.SecurityRuleArgs:
-    """Goes before Azure's own rules, which let every peered network in at every port."""
+    """Return the rule that precedes Azure's default rules, which admit all peered networks on all ports."""
     return network.SecurityRuleArgs(
         name="nothing-else-in",
         priority=4096,

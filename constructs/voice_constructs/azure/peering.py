@@ -1,17 +1,17 @@
-"""The way in from another virtual network."""
+"""Access from another virtual network."""
 
 import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network
 
-from blueprint.azure.names import IdParts
-from blueprint.file.model.azure import PeeredNetwork
+from voice_blueprint.azure.names import IdParts
+from voice_blueprint.file.model.azure import PeeredNetwork
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 
 class Peering(pulumi.ComponentResource):
-    """Both sides of a peering: one without the other carries nothing."""
+    """Both sides of a peering, which are required for any traffic."""
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: PeeredNetwork) -> None:
         super().__init__("voice:azure:Peering", name)
@@ -33,7 +33,7 @@ class Peering(pulumi.ComponentResource):
             to=access.network_id,
             called="operators",
             use_remote_gateways=access.through_gateway,
-            # A gateway is used only once its own side lends it.
+            # A gateway can be used only after its own side permits it.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[theirs]),
         )
         self.register_outputs({})
@@ -62,7 +62,7 @@ def _peering(
         virtual_network_peering_name=called,
         remote_virtual_network=network.SubResourceArgs(id=to),
         allow_virtual_network_access=True,
-        # What comes through a gateway has an address that is not the peer's own.
+        # Traffic that passes a gateway has an address outside of the peer's range.
         allow_forwarded_traffic=use_remote_gateways,
         allow_gateway_transit=allow_gateway_transit,
         use_remote_gateways=use_remote_gateways,

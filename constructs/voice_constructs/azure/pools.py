@@ -1,14 +1,14 @@
-"""Node pools beside the cluster's own: those with GPUs, and the one of what carries callers."""
+"""Node pools in addition to the system pool: those with GPUs, and the CPU pool."""
 
 import math
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
-from blueprint import catalog
-from blueprint.azure import names as azure_names
-from blueprint.azure.names import Role, pool_taints
-from blueprint.file.model.azure import (
+from voice_blueprint import catalog
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.names import Role, pool_taints
+from voice_blueprint.file.model.azure import (
     CPU_POOL,
     Azure,
     AzureService,
@@ -18,7 +18,7 @@ from blueprint.file.model.azure import (
     ReservedNodes,
     SpotNodes,
 )
-from blueprint.file.model.azure_callers import CpuPool
+from voice_blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB, callers_drain_s
 from voice_constructs.azure.scope import Scope
@@ -27,20 +27,20 @@ _DRAIN_WITHOUT_SERVICE_S = 1800
 """AKS's default."""
 _NO_PRICE_LIMIT = -1.0
 _GPU_PODS = 50
-"""A node runs a few engines and a dozen agents; AKS reserves memory for each pod it might have to run."""
+"""A node runs a few engines and a dozen agents; AKS reserves memory for every pod that it could run."""
 
 
 class GpuPools(pulumi.ComponentResource):
     """The deployment file's pools, each a resource of its own.
 
-    Pools inside the cluster resource would all be put into the state "Scaling" by an edit of one of them
+    As part of the cluster resource, an edit of one pool would put all pools into the state "Scaling"
     (https://github.com/pulumi/pulumi-azure-native/issues/4264).
 
     Args:
-        subnet: Where nodes get their addresses.
+        subnet: Subnet of the nodes.
 
     Attributes:
-        pools: By name.
+        pools: Pools by name.
     """
 
     def __init__(self, name: str, *, scope: Scope, cluster: Cluster, subnet: pulumi.Input[str]) -> None:
@@ -57,11 +57,11 @@ class GpuPools(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _grant_reservations(self, azure: Azure) -> dict[str, pulumi.Resource]:
-        """Let the control plane use each reservation group that a pool draws from; return the grants by pool.
+        """Grant the control plane the use of each pool's reservation group, and return the grants by pool.
 
-        The role is the documented one, on the group alone instead of its resource group:
-        https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Azure takes a role twice on one group
-        for an error, and two pools may share a group.
+        The role is the documented one, on the group only instead of its resource group:
+        https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Azure rejects a second assignment of a
+        role on one group, and two pools may share a group.
         """
         grants: dict[str, pulumi.Resource] = {}
         by_group: dict[str, pulumi.Resource] = {}
@@ -76,10 +76,10 @@ class GpuPools(pulumi.ComponentResource):
         return grants
 
     def _build_pool(self, azure: Azure, pool: GpuPool, waits_for: list[pulumi.Resource]) -> aks.AgentPool:
-        """Make one pool.
+        """Create a pool.
 
-        Ubuntu is the image that AKS installs the driver on for every GPU size here, GRID on A10 included. The OS disk
-        is a managed one: local NVMe is the KV cache's, and sizes differ in whether an OS disk may lie on it.
+        AKS installs the driver on Ubuntu for every GPU size, including GRID on A10. The OS disk is a managed disk:
+        local NVMe is reserved for KV cache, and not all sizes support an OS disk on it.
         """
         return aks.AgentPool(
             pool.name,
@@ -122,14 +122,14 @@ class GpuPools(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
                 self._scope.retention.serving(parent=self),
-                # The count is the autoscaler's, after the first deployment.
+                # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *waits_for], ignore_changes=["count"]),
             ),
         )
 
 
 class CpuNodes(pulumi.ComponentResource):
-    """The nodes of what carries callers. They have no taint: what tolerates none runs nowhere else."""
+    """The nodes of the CPU pool. They have no taint, since their pods tolerate no other pool's taint."""
 
     def __init__(self, name: str, *, scope: Scope, cluster: Cluster, subnet: pulumi.Input[str], pool: CpuPool) -> None:
         super().__init__("voice:azure:CpuNodes", name)
@@ -158,7 +158,7 @@ class CpuNodes(pulumi.ComponentResource):
             enable_node_public_ip=False,
             enable_encryption_at_host=True,
             security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
-            # Whole CPUs are a container's alone: the data plane polls on them.
+            # Whole CPUs are exclusive to a container, as the polling data plane requires.
             kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
             upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
                 max_surge="33%",
@@ -167,7 +167,7 @@ class CpuNodes(pulumi.ComponentResource):
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
                 scope.retention.serving(parent=self),
-                # The count is the autoscaler's, after the first deployment.
+                # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=cluster.ready, ignore_changes=["count"]),
             ),
         )
@@ -196,7 +196,7 @@ def _spot_price(pool: GpuPool) -> float | None:
 
 
 def _labels(pool: GpuPool) -> dict[str, str]:
-    """Labels that pods select by. The autoscaler reads them here for a pool that has no node to look at."""
+    """Return the labels that pods select. For a pool without nodes, the autoscaler reads them here."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
         azure_names.POOL_LABEL: pool.name,
@@ -208,27 +208,31 @@ def _labels(pool: GpuPool) -> dict[str, str]:
 
 
 def _linux() -> aks.LinuxOSConfigArgs:
-    """Huge pages where there are any, for KV caches of hundreds of GiB; a fault never waits for one to be made."""
+    """Return the setting for huge pages, for KV caches of hundreds of GiB; page faults never wait for compaction."""
     return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
 
 
 def _upgrade(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
-    """One node at a time is emptied and made anew; a node is added first only where the file asks for it.
+    """Upgrade settings: nodes are drained and reimaged one at a time, after a surge node if the file configures one.
 
-    A surge node needs quota and a free machine, and GPU sizes often have neither: the upgrade would hang
-    (https://github.com/Azure/AKS/issues/5059). The price is that the pool is one node short meanwhile; a pool of one
-    node is away, of which a check warns. A node that cannot be drained is given back to the scheduler as it was, since
-    nothing replaces it.
+    A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang
+    (https://github.com/Azure/AKS/issues/5059). Without one, the pool is one node short during an upgrade; a pool of one
+    node is unavailable, which a check reports. A node that cannot be drained is returned to the scheduler unchanged,
+    since nothing replaces it.
+
+    AKS rejects both numbers for a spot pool with status 400
+    (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for one
+    are passed on, so that a preview rejects them instead of ignoring them.
     """
-    drain_s = max((s.drain_timeout_s for s in azure.services if pool.name in _pools_of(s)), default=0)
+    drain_s = max((s.drain_timeout_s for s in azure.services if pool.name in _pools_for(s)), default=0)
     wait_s = drain_s + DRAIN_MARGIN_S if drain_s else _DRAIN_WITHOUT_SERVICE_S
     return aks.AgentPoolUpgradeSettingsArgs(
-        max_surge=str(pool.surge_nodes),
-        max_unavailable="0" if pool.surge_nodes else "1",
+        max_surge=None if _is_spot(pool) and not pool.surge_nodes else str(pool.surge_nodes),
+        max_unavailable=None if _is_spot(pool) else "0" if pool.surge_nodes else "1",
         drain_timeout_in_minutes=math.ceil(wait_s / 60),
         undrainable_node_behavior=aks.UndrainableNodeBehavior.SCHEDULE,
     )
 
 
-def _pools_of(service: AzureService) -> tuple[str, ...]:
+def _pools_for(service: AzureService) -> tuple[str, ...]:
     return service.pools if isinstance(service, ChatService) else (service.pool,)

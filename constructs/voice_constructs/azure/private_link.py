@@ -8,12 +8,12 @@ from voice_constructs.azure.scope import Scope
 
 
 class PrivateLink(pulumi.ComponentResource):
-    """A private endpoint of one service, and the DNS zone that makes its usual name lead there, if none exists.
+    """A private endpoint of a service, and the DNS zone in which its public name resolves to it, unless one exists.
 
     Args:
-        at: Where the address is.
+        at: Subnet of the address.
         target: Id of the service.
-        subresource: What of the service is reached, as private link calls it.
+        subresource: Part of the service, in the terms of private link.
         zone: DNS zone of such services.
             Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
     """
@@ -61,7 +61,7 @@ class PrivateLink(pulumi.ComponentResource):
     def _build_zone(
         self, name: str, scope: Scope, zone: str, at: VoiceNetwork, links: list[pulumi.Resource]
     ) -> pulumi.Output[str]:
-        """Make the zone, and a link to each network that looks names up in it."""
+        """Create the zone, and a link to each network that resolves names in it."""
         private_zone = privatedns.PrivateZone(
             name,
             resource_group_name=scope.group,

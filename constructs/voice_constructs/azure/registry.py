@@ -3,27 +3,27 @@
 import pulumi
 from pulumi_azure_native import containerregistry as acr
 
-from blueprint.azure import names as azure_names
-from blueprint.azure.names import IdParts
-from blueprint.file.model.azure import REGISTRY_ZONE
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.names import IdParts
+from voice_blueprint.file.model.azure import REGISTRY_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 UNTAGGED_DAYS = 90
-"""A digest that runs keeps its tag, so what has had no tag for a quarter is a replaced build."""
+"""Running digests keep their tags, so an image without a tag for a quarter is a replaced build."""
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A Premium registry that answers inside the virtual network only, to identities only; or an existing one.
+    """A Premium registry that is only reachable inside the virtual network and with an identity; or an existing one.
 
-    Premium is what has private endpoints. Layers are encrypted with keys of Microsoft's, as every registry is.
+    Premium is required for private endpoints. Layers are encrypted with Microsoft's keys, as in every registry.
 
     Attributes:
-        id: Resource id; pull is granted on it.
-        made: Whether it is ours: who may push, and its record of who did what.
-        name: Its name.
-        login_server: Host part of its images' names.
+        id: Resource id, for pull permissions.
+        made: Whether this deployment created it, including its push permissions and its audit log.
+        name: Name.
+        login_server: Host part of its image references.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
@@ -50,11 +50,11 @@ class ImageRegistry(pulumi.ComponentResource):
             admin_user_enabled=False,
             anonymous_pull_enabled=False,
             public_network_access=acr.PublicNetworkAccess.DISABLED,
-            # Lets `az acr import` copy images in from other registries, as whoever calls it.
+            # This allows `az acr import` to copy images from other registries, with the caller's identity.
             network_rule_bypass_options=acr.NetworkRuleBypassOptions.AZURE_SERVICES,
             zone_redundancy=_zone_redundancy(scope),
             policies=acr.PoliciesArgs(
-                # Images leave by pull alone, not as a copy into a registry elsewhere.
+                # Images can only be pulled, not exported to another registry.
                 export_policy=acr.ExportPolicyArgs(status=acr.ExportPolicyStatus.DISABLED),
                 retention_policy=acr.RetentionPolicyArgs(status=acr.PolicyStatus.ENABLED, days=UNTAGGED_DAYS),
             ),

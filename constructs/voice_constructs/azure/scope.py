@@ -1,4 +1,4 @@
-"""Where a deployment's Azure resources go and what all of them carry."""
+"""Resource groups, names and tags of a deployment's Azure resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import resources
 
-from blueprint.azure import names as azure_names
-from blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.file.model.deployment import Deployment, Environment
 
 
 @dataclass(frozen=True)
 class Retention:
-    """What survives a teardown of one environment.
+    """Retention of one environment's resources after a teardown.
 
     Attributes:
-        keep: Whether registry, vault, logs and metrics, and the resource group around them, stay in Azure when
-            Pulumi forgets them.
-        protected: Whether Pulumi refuses to delete or replace them, network, cluster and pools at all until someone
-            lifts the protection.
+        keep: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes them
+            from its state.
+        protected: Whether Pulumi refuses to delete or replace them, the network, the cluster and pools, until an
+            operator removes the protection.
     """
 
     keep: bool
@@ -29,7 +29,7 @@ class Retention:
         return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
 
     def serving(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Return the options of a resource that callers need at every moment."""
+        """Return the options of a resource that callers depend on."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protected)
 
 
@@ -42,14 +42,14 @@ RETENTION = {
 
 @dataclass(frozen=True)
 class Scope:
-    """What every component needs to make a resource.
+    """Context that every component requires to create resources.
 
     Attributes:
         deployment: The deployment.
-        subscription: Id of the subscription that is deployed to.
+        subscription: Id of the subscription.
         tenant: Id of its Microsoft Entra tenant.
         group: Name of the resource group.
-        group_id: Its id.
+        group_id: Id of the resource group.
     """
 
     deployment: Deployment
@@ -65,16 +65,16 @@ class Scope:
 
     @property
     def retention(self) -> Retention:
-        """What survives a teardown."""
+        """Retention of resources after a teardown."""
         return RETENTION[self.deployment.environment]
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Tags of every resource that takes tags. No colons: Azure DNS refuses them."""
+        """Tags of every resource that supports tags. They contain no colons, which Azure DNS rejects."""
         return tags(self.deployment)
 
     def name(self, role: str) -> str:
-        """Return the name of a resource that need not be unique in the world."""
+        """Return the name of a resource whose name is not globally unique."""
         return azure_names.part(self.deployment, role)
 
 
@@ -88,7 +88,7 @@ class DeploymentGroup(pulumi.ComponentResource):
 
     Attributes:
         group: The resource group.
-        scope: What other components are made with.
+        scope: Context for other components.
     """
 
     def __init__(self, name: str, *, deployment: Deployment, subscription: str, tenant: str) -> None:

@@ -1,31 +1,31 @@
-"""The state store: Azure Managed Redis, which each tier signs in to with its own identity."""
+"""The state store: Azure Managed Redis, to which each tier signs in with its own identity."""
 
 from collections.abc import Mapping
 
 import pulumi
 from pulumi_azure_native import redisenterprise as redis
 
-from blueprint.azure import names as azure_names
-from blueprint.azure.contract import REDIS, Component
-from blueprint.file.model.azure_callers import ManagedRedis
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.contract import REDIS, Component
+from voice_blueprint.file.model.azure_callers import ManagedRedis
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 DATABASE = "default"
-"""The one database that a store has, and the one access policy: every command that Azure allows, on every key.
+"""The only database of a store, and the only access policy: every permitted command on every key.
 https://learn.microsoft.com/azure/redis/entra-for-authentication"""
 
 
 class StateStore(pulumi.ComponentResource):
-    """Two nodes with TLS and without keys to sign in with; it answers inside the network only.
+    """Two nodes with TLS and without access keys, reachable only inside the network.
 
-    One shard without clusters, as its clients are not told of others; Azure makes those up to 25 GB. Nothing is
-    persisted: what it holds expires with its session.
+    It has one shard without clustering, which Azure offers up to 25 GB, since its clients do not support clusters.
+    Nothing is persisted: all content expires with its session.
 
     Attributes:
-        host: Where it answers.
+        host: Host name.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class StateStore(pulumi.ComponentResource):
         )
         before: list[pulumi.Resource] = [link]
         for tier, identity in users.items():
-            # Azure changes one thing of a store at a time.
+            # Azure applies one change of a store at a time.
             before = [
                 redis.AccessPolicyAssignment(
                     f"{tier}-uses-state",

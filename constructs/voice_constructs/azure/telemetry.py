@@ -1,4 +1,4 @@
-"""What leaves the cluster: Prometheus metrics, container logs, and the control plane's own logs."""
+"""Telemetry of the cluster: Prometheus metrics, container logs, and control plane logs."""
 
 import pulumi
 from pulumi_azure_native import monitor
@@ -8,9 +8,9 @@ from voice_constructs.azure.scope import Scope
 
 _PROMETHEUS = "Microsoft-PrometheusMetrics"
 _CONTAINER_STREAMS = ["Microsoft-ContainerLogV2", "Microsoft-KubeEvents", "Microsoft-KubePodInventory"]
-"""Performance counters are left out: Prometheus has them."""
+"""Performance counters are omitted, since Prometheus collects them."""
 _CONTAINER_INSIGHTS = "ContainerInsightsExtension"
-"""The agent looks for an association of this name, and no other."""
+"""The agent requires an association of this name."""
 _CONTROL_PLANE_LOGS = (
     "cloud-controller-manager",
     "cluster-autoscaler",
@@ -20,7 +20,7 @@ _CONTROL_PLANE_LOGS = (
     "kube-controller-manager",
     "kube-scheduler",
 )
-"""``kube-audit-admin`` is the audit log without reads, which are most of its volume.
+"""``kube-audit-admin`` is the audit log without read requests, which are most of its volume.
 
 Source: https://learn.microsoft.com/azure/aks/monitor-aks-reference
 """
@@ -40,7 +40,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
             name="control-plane",
             resource_uri=cluster,
             workspace_id=monitoring.logs_id,
-            # Tables of their own instead of the one that every service shares: cheaper to query.
+            # Dedicated tables are cheaper to query than the one that all services share.
             log_analytics_destination_type="Dedicated",
             logs=[
                 monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True) for category in _CONTROL_PLANE_LOGS

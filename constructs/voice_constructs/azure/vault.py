@@ -3,24 +3,24 @@
 import pulumi
 from pulumi_azure_native import keyvault
 
-from blueprint.azure import names as azure_names
+from voice_blueprint.azure import names as azure_names
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _SOFT_DELETE_DAYS = 90
-"""The most that Azure offers; a deleted secret can come back for that long."""
+"""Azure's maximum; a deleted secret can be restored within this time."""
 
 
 class SecretVault(pulumi.ComponentResource):
-    """A vault for the few secrets there are, such as a token for gated models; it answers inside the network only.
+    """A vault for the few secrets, such as a token for gated models; it is only reachable inside the network.
 
-    Who may read is decided by roles alone: there are no access policies.
+    Permissions are only granted by roles; there are no access policies.
 
     Attributes:
-        id: Resource id; roles are granted on it.
-        name: Its name.
-        uri: Where it is reached.
+        id: Resource id, for role assignments.
+        name: Name.
+        uri: URI.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
@@ -36,7 +36,7 @@ class SecretVault(pulumi.ComponentResource):
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=_SOFT_DELETE_DAYS,
-                # It cannot be switched off again, and Azure refuses an explicit false.
+                # It cannot be disabled again, and Azure rejects an explicit false.
                 enable_purge_protection=True if scope.retention.keep else None,
                 public_network_access="Disabled",
                 network_acls=keyvault.NetworkRuleSetArgs(

@@ -1,4 +1,4 @@
-"""The agent with a service's environment, and with no engine and no state store: it serves, and lets nobody in.
+"""Smoke test of the agent without engines and state store: it starts, is healthy, and rejects all callers.
 
 Run in the image by ``run.sh``.
 """
@@ -11,9 +11,9 @@ import time
 import urllib.error
 import urllib.request
 
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.images import Image
-from blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
+from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
 AGENT = [sys.executable, "-m", "voice_agent"]
 DEADLINE_S = 60
@@ -21,12 +21,19 @@ PORT = "8084"
 NUMBERS = {"VOICE_HTTP_PORT": PORT, "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300", "VOICE_CONVERSATIONS": "8"}
 LIMITS = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_ANSWER_TOKENS": "100"}
 ENGINES = {f"VOICE_{name}_URL": "http://127.0.0.1:9" for name in ("GATEWAY", "CHAT", "SPEECH")}
-REST = {"VOICE_TOOLS_URL": "", "VOICE_LANGUAGE": "", "VOICE_SPEECH_RATE": "24000", "VOICE_TOKEN_KEY": "x" * 64}
+REST = {
+    **dict.fromkeys(("VOICE_TOOLS_URL", "VOICE_TOOLS_KEY", "VOICE_TWILIO_ACCOUNT", "VOICE_TWILIO_TOKEN"), ""),
+    "VOICE_TRACE_COLLECTOR": "",
+    "VOICE_TRACED_SHARE": "0",
+    "VOICE_LANGUAGE": "",
+    "VOICE_SPEECH_RATE": "24000",
+    "VOICE_TOKEN_KEY": "x" * 64,
+}
 SET = {**NUMBERS, **LIMITS, **ENGINES, **REST, "VOICE_VALKEY_HOST": "127.0.0.1", "VOICE_LISTENING": "transcript"}
 
 
 def health() -> int:
-    """Return what the port answers; 0 while nobody listens."""
+    """Return the HTTP status of the port; 0 until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{HEALTH_PATH}", timeout=5) as answer:
             return int(answer.status)
@@ -37,13 +44,13 @@ def health() -> int:
 
 
 def expect(what: str, found: object, wanted: object) -> None:
-    """End the test unless something is as it should be."""
+    """Fail the test unless a result has the expected value."""
     if found != wanted:
         sys.exit(f"{what}: {found}, expected {wanted}")
 
 
-def main() -> None:
-    """Start it wrongly, then rightly, and stop it."""
+def start() -> None:
+    """Start it with an invalid, then a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
@@ -59,4 +66,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -1,4 +1,4 @@
-"""An agent on a port of this machine, with engines that are told what to say, and a caller."""
+"""An agent on a port of this machine, with stand-in engines whose responses are scripted, and a caller."""
 
 import asyncio
 import contextlib
@@ -16,25 +16,26 @@ from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
 
 from images.agent.tests.engines import SPEECH_RATE, Engines
-from images.conftest import PATIENCE_S, free_port
-from ops.call.recording import read
+from images.conftest import PATIENCE_S
 from voice_agent.models import Vad
 from voice_agent.server import Agent, announce, application
 from voice_agent.settings import AgentSettings
 from voice_agent.siblings import Connection
+from voice_ops.call.recording import read
+from voice_sandbox.loopback import free_port
 
 RATE = 16000
 SAMPLE_BYTES = 2
 FRAME = RATE // 50
 KEY = "k" * 32
-SAMPLE = Path(__file__).parents[3] / "ops/demo/page/sample.wav"
+SAMPLE = Path(__file__).parents[3] / "voice_ops/demo/page/sample.wav"
 SENTENCE_S = 2.0
-"""Within the sample's first pause: the next 2.7 s are spoken without one."""
+"""Within the sample's first pause: the next 2.7 s are continuous speech."""
 LOUD = 1000
 
 
 def speech(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
-    """Return the beginning of the sample's second sentence, from its first sound on."""
+    """Return the start of the sample's second sentence, from its first sound."""
     samples = read(SAMPLE)
     first = int(SENTENCE_S * RATE)
     onset = first + int(np.argmax(np.abs(samples[first:].astype(np.int32)) > LOUD))
@@ -47,7 +48,7 @@ def silence(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
 
 @dataclass
 class Caller:
-    """One who speaks Pipecat's protobuf, as its own clients do."""
+    """A caller that uses Pipecat's protobuf, as its own clients do."""
 
     socket: websockets.ClientConnection
     vads: list[Vad]
@@ -71,7 +72,7 @@ class Caller:
                 self.changed.notify_all()
 
     async def send(self, samples: np.ndarray[Any, np.dtype[np.int16]]) -> None:
-        """Send audio as fast as it is listened to: then only the audio's own time counts, on whatever machine."""
+        """Send audio as fast as it is processed, so that only the audio's own time counts on any machine."""
         for begin in range(0, samples.size - FRAME + 1, FRAME):
             frame = frames_pb2.Frame()  # type: ignore[attr-defined]
             frame.audio.audio = samples[begin : begin + FRAME].astype("<i2").tobytes()
@@ -93,7 +94,7 @@ class Caller:
 
 @dataclass
 class Place:
-    """Where the agent answers."""
+    """Address of the agent."""
 
     agent: Agent
     url: str
@@ -103,7 +104,7 @@ class Place:
     async def call(
         self, path: str = "/v1/conversations", token: str = "", holder: "Place | None" = None
     ) -> AsyncIterator[Caller]:
-        """Call, and wait until ``holder`` has the conversation: a sibling, where this agent is full."""
+        """Call, and wait until ``holder`` has the conversation, which is a sibling if this agent is full."""
         holder = holder or self
         headers, known = {"X-Voice-Token": token} if token else {}, len(holder.vads)
         async with websockets.connect(
@@ -168,6 +169,9 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
         "speech_rate": SPEECH_RATE,
         "prompt": "Answer in one sentence.",
         "tools_url": "",
+        "tools_key": "",
+        "twilio_account": "",
+        "twilio_token": "",
         "language": "",
         "answer_tokens": 100,
         "listening": "transcript",
@@ -178,7 +182,7 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
 
 
 @contextlib.asynccontextmanager
-async def agent_over(
+async def running_agent(
     engines: Engines, store: Redis, address: str = "127.0.0.1", port: int = 0, **more: Any
 ) -> AsyncIterator[Place]:
     port = port or free_port()
@@ -198,5 +202,5 @@ async def agent_over(
 
 @pytest.fixture
 async def place(engines: Engines, store: Redis) -> AsyncIterator[Place]:
-    async with agent_over(engines, store) as place:
+    async with running_agent(engines, store) as place:
         yield place

@@ -1,9 +1,12 @@
-"""What stands for the engines: a gateway, a language model and a voice, each told what to say and when."""
+"""Stand-ins for the engines: a gateway, a language model and a voice, whose responses and times are scripted."""
 
 import asyncio
 import base64
 import contextlib
+import hashlib
+import hmac
 import json
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from itertools import takewhile
@@ -16,11 +19,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from blueprint.contract.session_api import PRESENCE_PATH, ROUTING_HEADER
+from voice_blueprint.contract.session_api import CALLER_HEADER, PRESENCE_PATH, ROUTING_HEADER
 
+TOLERANCE_S = 300
 TRANSCRIBED = "conversation.item.input_audio_transcription"
 SPEECH_RATE = 22050
-"""Of no engine that OpenAI sells."""
+"""A rate that no engine of OpenAI has."""
 
 
 class Engines:
@@ -28,6 +32,8 @@ class Engines:
     finals: What the gateway hears in each session: text, and the place in the audio in ms that it reaches to.
     commits: Where in the audio they came, in ms.
     keys: What sessions were opened with.
+    names: Callers by their keys, as the gateway names them; it tells no other ones apart.
+    tools_key: Key of requests to the tools; without one they need no signature.
     present: Callers in a session that the language model hears.
     engine_keys: What each engine was asked with.
     refuses: Status that sessions are refused with.
@@ -35,7 +41,9 @@ class Engines:
     heard: The audio that it was given, WAV.
     cache: The words of its last request: what the next one begins with is in its cache.
     may_tell: Cleared to keep back what was heard.
-    answers: What the language model says, one after the other. At a word ``|`` it waits until something is spoken.
+    answers: What the language model says, one after the other, and the same to the same prompt. At a word ``|`` it
+        waits until something is spoken.
+    answered: What it has said, by prompt.
     spoken_s: Audio of each sentence.
     """
 
@@ -43,6 +51,7 @@ class Engines:
         self.port = 0
         self.finals: list[tuple[int, str]] = []
         self.answers: list[str] = []
+        self.answered: dict[str, str] = {}
         self.spoken_s = 1.0
         self.speaks_after_s = 0.0
         self.asked: list[dict[str, Any]] = []
@@ -54,6 +63,8 @@ class Engines:
         self.told_of: dict[WebSocket, int] = {}
         self.commits: list[float] = []
         self.keys: list[str] = []
+        self.names: dict[str, str] = {}
+        self.tools_key = b""
         self.present = 0
         self.engine_keys: dict[str, str | None] = {}
         self.updates: list[dict[str, Any]] = []
@@ -83,7 +94,7 @@ class Engines:
         )
 
     async def _hear(self, socket: WebSocket) -> None:
-        """Speak the gateway's part of OpenAI's realtime transcription, with one item between two commits."""
+        """Handle the gateway's part of OpenAI's realtime transcription, with one item between two commits."""
         if not await self._lets_in(socket):
             return
         self.taken_ms = 0.0
@@ -106,7 +117,7 @@ class Engines:
             pass
 
     async def _be_there(self, socket: WebSocket) -> None:
-        """Speak the gateway's part of a session that somebody else hears."""
+        """Handle the gateway's part of a session without audio."""
         if not await self._lets_in(socket):
             return
         self.present += 1
@@ -120,7 +131,8 @@ class Engines:
         if self.refuses:
             await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
             return False
-        await socket.accept()
+        name = self.names.get(self.keys[-1])
+        await socket.accept(headers=[(CALLER_HEADER.encode(), name.encode())] if name else None)
         self.sockets.append(socket)
         return True
 
@@ -137,7 +149,7 @@ class Engines:
         await socket.send_text(json.dumps({"type": kind, "event_id": "e", **fields}))
 
     async def taken(self, ms: float) -> None:
-        """Wait until so much audio has come."""
+        """Wait until this amount of audio has arrived."""
         async with self.moved:
             await self.moved.wait_for(lambda: self.taken_ms >= ms)
 
@@ -146,11 +158,18 @@ class Engines:
         self.asked.append(await request.json())
         self.sessions.append(request.headers.get(ROUTING_HEADER, ""))
         newest = self.asked[-1]["messages"][-1]["content"]
+        if _is_refused_by_voxtral(self.asked[-1]["messages"]):
+            return JSONResponse(
+                {"error": {"message": "System messages are not yet allowed when audio is present"}}, 400
+            )
         if self.hears and isinstance(newest, list):
             [audio] = [part["input_audio"] for part in newest if part["type"] == "input_audio"]
             assert audio["format"] == "wav"
             self.heard.append(base64.b64decode(audio["data"]))
-        answer = self.answers.pop(0)
+        prompt = json.dumps(self.asked[-1]["messages"])
+        if prompt not in self.answered:
+            self.answered[prompt] = self.answers.pop(0)
+        answer = self.answered[prompt]
         # A call is NAME(ARGUMENTS).
         name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")
         function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
@@ -189,6 +208,8 @@ class Engines:
         return Response(tone.astype("<i2").tobytes(), media_type="audio/pcm")
 
     async def _tools(self, request: Request) -> Response:
+        if self.tools_key and not await self._is_signed(request):
+            return Response(status_code=401)
         if request.method == "GET":
             properties = {"city": {"type": "string"}}
             parameters = {"type": "object", "properties": properties, "required": ["city"]}
@@ -196,6 +217,22 @@ class Engines:
         self.calls.append(await request.json())
         return JSONResponse({"sky": "clear"})
 
+    async def _is_signed(self, request: Request) -> bool:
+        """Verify a request according to the specification of Standard Webhooks."""
+        message, timestamp = (request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp"))
+        if not timestamp.isdigit() or abs(int(timestamp) - time.time()) > TOLERANCE_S:
+            return False
+        signed = b".".join([message.encode(), timestamp.encode(), await request.body()])
+        version, _, signature = request.headers.get("webhook-signature", "").partition(",")
+        expected = hmac.new(self.tools_key, signed, hashlib.sha256).digest()
+        return version == "v1" and hmac.compare_digest(base64.b64decode(signature), expected)
+
     def _trace(self, engine: str, request: HTTPConnection) -> None:
         self.traces[engine].append(request.headers["traceparent"])
         self.engine_keys[engine] = request.headers.get("Authorization")
+
+
+def _is_refused_by_voxtral(messages: list[dict[str, Any]]) -> bool:
+    contents = (message.get("content") for message in messages)
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(part["type"] == "input_audio" for part in parts) and messages[0]["role"] == "system"

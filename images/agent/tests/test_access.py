@@ -1,18 +1,18 @@
-"""The agents' own user of the state store may do what memory does, and read nothing else."""
+"""The agents' own user of the state store has the permissions that the history needs, and no others."""
 
 import pytest
 from pydantic import SecretStr
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import STATE_USERS
 from images.conftest import StoreServer
 from voice_agent.memory import Memory
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import STATE_USERS
 from voice_runtime.store import connect
 
 
-async def test_memory_is_kept_with_the_rights_that_the_contract_gives(store: Redis, store_server: StoreServer) -> None:
+async def test_memory_works_with_the_permissions_of_the_contract(store: Redis, store_server: StoreServer) -> None:
     [user] = [user for user in STATE_USERS if user.tier is Tier.AGENT]
     await store.execute_command("ACL", "SETUSER", user.tier.value, "reset", ">secret", *user.acl.split())  # type: ignore[no-untyped-call]
     own = {"user": user.tier.value, "password": SecretStr("secret")}

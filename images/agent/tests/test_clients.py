@@ -1,10 +1,12 @@
-"""Clients of others hold three turns: unmodified ones of OpenAI and of Pipecat, and what Twilio sends."""
+"""Third-party clients complete three turns: unmodified ones of OpenAI and of Pipecat, and Twilio's messages."""
 
 import asyncio
 import base64
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from images.agent.tests.engines import Engines
 TURNS = 3
 SPOKEN_S = 2.0
 PAUSE_S = 0.5
-"""Of silence at a time, until the agent has answered."""
+"""Silence that is sent at a time, until the agent has answered."""
 FRAME_S = FRAME / RATE
 REALTIME_RATE = 24000
 TWILIO_RATE = 8000
@@ -36,7 +38,7 @@ Samples = np.ndarray[Any, np.dtype[np.int16]]
 
 
 class Script:
-    """Three questions and answers, asked by whoever sends audio."""
+    """Three questions and answers, for any kind of client."""
 
     def __init__(self, place: Place, engines: Engines) -> None:
         self._place = place
@@ -45,14 +47,14 @@ class Script:
         self.sent = 0
 
     async def pieces(self, turn: int, is_answered: Callable[[], bool]) -> AsyncIterator[Samples]:
-        """Yield what a caller says, each as soon as the last one was listened to."""
+        """Yield a caller's audio, each piece after the previous one was processed."""
         await until(lambda: len(self._place.vads) == 1)
         self._engines.finals.append((0, f"Question {turn}?"))
         for samples in [speech(SPOKEN_S), *[silence(PAUSE_S)] * 1000]:
             for begin in range(0, samples.size - FRAME + 1, FRAME):
                 yield samples[begin : begin + FRAME]
                 self.sent += 2 * FRAME
-                # As fast as it is heard, or in real time: resamplers on the way hold some back, and may forget it.
+                # As fast as it is processed, or in real time, since resamplers buffer some audio, and may drop it.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(until(self._is_heard), FRAME_S)
             if is_answered():
@@ -72,7 +74,7 @@ def at(rate: int, samples: Samples) -> Samples:
     return np.asarray(soxr.resample(samples, RATE, rate), np.int16)
 
 
-async def test_openais_client_speaks_and_hears(place: Place, engines: Engines) -> None:
+async def test_openais_client_sends_and_receives_audio(place: Place, engines: Engines) -> None:
     script = Script(place, engines)
     events: list[Any] = []
     client = AsyncOpenAI(base_url=f"{place.url}/v1", api_key="a-key")
@@ -108,17 +110,35 @@ async def test_openais_client_speaks_and_hears(place: Place, engines: Engines) -
     script.check()
 
 
+async def test_the_documented_program_completes_a_turn(place: Place, engines: Engines) -> None:
+    document = Path(__file__).parents[3] / "docs/conversations.md"
+    (text,) = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(text.replace("http://127.0.0.1:8084", place.url), document.name, "exec"), names)  # noqa: S102
+    engines.answers = ["Answer."]
+    engines.finals.append((0, "Question?"))
+    said = at(REALTIME_RATE, np.concatenate([speech(SPOKEN_S), silence(60)])).tobytes()
+    played, interrupted = bytearray(), list[bool]()
+    main = asyncio.create_task(names["main"](said, played.extend, lambda: interrupted.append(True)))
+    await until(lambda: len(played) / 2 / REALTIME_RATE >= engines.spoken_s - 0.2 or main.done())
+    assert not main.done(), main.exception()
+    assert interrupted
+    main.cancel()
+
+
 def count(events: list[Any], kind: str) -> int:
     return sum(event.type == kind for event in events)
 
 
-async def test_openais_client_is_told_what_it_sends_wrongly(place: Place) -> None:
+async def test_invalid_messages_are_reported_to_openais_client(place: Place) -> None:
     async with AsyncOpenAI(base_url=f"{place.url}/v1", api_key="a-key").realtime.connect(model="any") as connection:
         assert (await connection.recv()).type == "session.created"
-        await connection.conversation.item.create(item={"type": "message", "role": "user", "content": []})
+        item: Any = {"type": "message", "role": "user", "content": []}
+        await connection.conversation.item.create(item=item, event_id="mine")
         wrong = await connection.recv()
         assert wrong.type == "error"
         assert wrong.error.type == "invalid_request_error"
+        assert wrong.error.event_id == "mine"
 
 
 class Ear(FrameProcessor):
@@ -139,7 +159,7 @@ class Ear(FrameProcessor):
 
 
 @pytest.mark.nightly
-async def test_pipecats_client_speaks_and_hears(place: Place, engines: Engines) -> None:
+async def test_pipecats_client_sends_and_receives_audio(place: Place, engines: Engines) -> None:
     await ask_by_pipecat(place.url, Script(place, engines), engines)
 
 
@@ -169,7 +189,7 @@ async def ask_by_pipecat(url: str, script: Script, engines: Engines) -> None:
 
 
 @pytest.mark.nightly
-async def test_what_twilio_sends_is_a_conversation(place: Place, engines: Engines) -> None:
+async def test_a_twilio_stream_becomes_a_conversation(place: Place, engines: Engines) -> None:
     script = Script(place, engines)
     messages: list[dict[str, Any]] = []
     resampler = create_stream_resampler()
@@ -202,11 +222,3 @@ async def test_what_twilio_sends_is_a_conversation(place: Place, engines: Engine
     assert {each["streamSid"] for each in messages} == {"MZ1"}
     assert engines.keys == ["Bearer of-the-call"]
     script.check()
-
-
-async def test_who_is_not_twilio_is_not_listened_to(place: Place) -> None:
-    async with websockets.connect(f"ws{place.url[4:]}/v1/twilio") as socket:
-        await socket.send("What is this?")
-        await socket.wait_closed()
-        assert socket.close_code == 1008
-    await until(lambda: place.agent.held == 0)

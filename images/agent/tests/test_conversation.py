@@ -1,26 +1,31 @@
-"""Turns, interruptions and reconnects over the real pipeline and its real models of turns."""
+"""Turns, interruptions and reconnects with the actual pipeline and its models of turns."""
 
 import json
+import logging
 import re
+from datetime import UTC, datetime
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from redis.asyncio import Redis
 
-from blueprint.contract.metrics import METRICS
-from images.agent.tests.conftest import KEY, Caller, Place, agent_over, silence, speech, until
+from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
-from voice_runtime import metrics
+from voice_blueprint.contract.metrics import METRICS
+from voice_runtime import metrics, state
+from voice_runtime.replies import texts
 
 __all__ = ["collector"]
 
 SPOKEN_S = 2.0
+SHALOM = "\u05e9\u05dc\u05d5\u05dd"
+"""A right-to-left word."""
 LONG = f"The answer {'goes on and on ' * 58}to its end."
-"""A minute at the rate of English read aloud."""
+"""A minute at the speed of English speech."""
 ENDED_S = 3.0
-"""Silence after which a turn is over, whatever the model of turns thinks."""
+"""Silence after which a turn is over, regardless of the end-of-turn model."""
 
 
 async def said(store: Redis, conversation: str) -> list[tuple[str, str]]:
@@ -33,7 +38,9 @@ async def speak(caller: Caller) -> None:
     await caller.send(silence(ENDED_S))
 
 
-async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engines: Engines, store: Redis) -> None:
+async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
+    place: Place, engines: Engines, store: Redis
+) -> None:
     engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
     lines: list[str] = []
     place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
@@ -42,7 +49,7 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
         await speak(caller)
         await caller.until(lambda each: each.heard_s >= engines.spoken_s)
         await until(lambda: place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
-        # It has not waited for as long as a last transcript may take.
+        # It has not waited for the maximum time of a last transcript.
         [took] = [
             float(line.split()[1])
             for line in place.agent.metrics.text().decode().splitlines()
@@ -61,7 +68,7 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
         while len(await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
         assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
-        # Callers are shown no prompts and no figures.
+        # Callers receive no prompts and no metrics.
         assert [each["type"] for each in caller.messages] == ["conversation"]
     assert engines.engine_keys == {"gateway": None, "chat": "Bearer of-chat", "speech": "Bearer of-speech"}
     assert engines.traces.keys() == {"gateway", "chat", "speech"}
@@ -69,11 +76,11 @@ async def test_a_turn_is_heard_answered_spoken_and_remembered(place: Place, engi
     assert await store.get(f"conversation:{conversation}:lease") is None
 
 
-async def test_a_conversation_is_a_trace_of_turns_without_a_word_of_them(
+async def test_a_conversation_trace_contains_turns_but_no_text(
     engines: Engines, store: Redis, collector: Collector
 ) -> None:
     engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
-    async with agent_over(engines, store, trace_collector=collector.url, traced_share=1) as place:
+    async with running_agent(engines, store, trace_collector=collector.url, traced_share=1) as place:
         async with place.call() as caller:
             await speak(caller)
             await caller.until(lambda each: each.heard_s >= engines.spoken_s)
@@ -88,7 +95,7 @@ async def test_a_conversation_is_a_trace_of_turns_without_a_word_of_them(
     assert turn.parent_span_id == whole.span_id
     parts = [span for span in collector.spans if span.parent_span_id == turn.span_id]
     assert sum(took_ns(part) for part in parts) == pytest.approx(took_ns(turn), abs=1e6)
-    # The engines' own spans are parts of the same trace, where they send any.
+    # The engines' own spans belong to the same trace, if they send any.
     context = f"00-{whole.trace_id.hex()}-{whole.span_id.hex()}-03"  # sampled, and made by chance
     assert {trace for found in engines.traces.values() for trace in found} == {context}
     assert not any(word in str(collector.spans) for word in ("What is", "a test", place.agent.settings.prompt))
@@ -98,8 +105,8 @@ def took_ns(span: Span) -> int:
     return int(span.end_time_unix_nano - span.start_time_unix_nano)
 
 
-async def test_an_answer_is_spoken_from_its_first_clause_on(place: Place, engines: Engines, store: Redis) -> None:
-    """The model writes on when that is asked for; a short one leaves no time for the rest, and is not cut off."""
+async def test_speech_starts_with_the_first_clause_of_an_answer(place: Place, engines: Engines, store: Redis) -> None:
+    """The model continues on request; a short answer leaves no time for the rest, and is not cut off."""
     engines.finals = [(1900, "What is this?")]
     engines.answers = ["Yes, as far as I know, | this is a test, and nothing else.", "Of course, it is one."]
     async with place.call() as caller:
@@ -117,8 +124,41 @@ async def test_an_answer_is_spoken_from_its_first_clause_on(place: Place, engine
     ]  # fmt: skip
 
 
-async def test_what_the_gateway_hears_in_pieces_is_one_question(place: Place, engines: Engines) -> None:
-    """Its transcripts are of what was said between two commits; a pause of thought is no end of a turn."""
+async def test_emoji_and_stage_directions_are_remembered_but_not_spoken(
+    place: Place, engines: Engines, store: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "voice_agent.usage")
+    engines.finals, engines.answers = (
+        [(1900, "\u0645\u0631\u062d\u0628\u0627 \U0001f44b")],
+        [f"{SHALOM} \U0001f60a. \U0001f389"],
+    )
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await speak(caller)
+        while len(await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+    [asked] = engines.asked
+    assert asked["messages"][1]["content"] == engines.finals[0][1]
+    assert [each["input"] for each in engines.spoken] == [f"{SHALOM}."]
+    (_, question), (_, answer) = await said(store, conversation)
+    assert question == engines.finals[0][1]
+    assert answer.split() == [SHALOM, "\U0001f60a.", "\U0001f389"]
+    [used] = [record.__dict__["fields"] for record in caplog.records if record.message == "usage"]
+    assert (used["conversation"], used["spoken_characters"], used["answer_tokens"]) == (
+        conversation,
+        len(SHALOM) + 1,
+        1,
+    )
+    assert used["prompt_tokens"] > 0
+    day = datetime.now(UTC).date().isoformat()
+    counts = texts(await store.hgetall(state.agent_usage("", day)))
+    names = ("prompt_tokens", "answer_tokens", "spoken_characters")
+    assert counts == {name: str(used[name]) for name in names}
+    assert await store.sismember(state.agent_day_callers(day), "")
+
+
+async def test_several_finals_form_one_question(place: Place, engines: Engines) -> None:
+    """Its transcripts cover the speech between two commits; a pause is not the end of a turn."""
     engines.finals = [(900, "What I would like to know"), (2200, "is what this is.")]
     engines.answers = ["A test."]
     async with place.call() as caller:
@@ -140,10 +180,10 @@ async def test_what_the_gateway_hears_in_pieces_is_one_question(place: Place, en
     ]
 
 
-async def test_a_caller_who_interrupts_is_answered_by_silence_within_300_ms_of_audio(
+async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
     place: Place, engines: Engines, store: Redis
 ) -> None:
-    """Measured in audio that has been sent, so that a slow machine is no slower agent."""
+    """Measured in sent audio, so that a slow machine is not a slower agent."""
     engines.finals, engines.answers = [(1900, "What is this?")], [LONG]
     engines.spoken_s = 60.0
     async with place.call() as caller:
@@ -153,23 +193,24 @@ async def test_a_caller_who_interrupts_is_answered_by_silence_within_300_ms_of_a
         await caller.send(silence(0.2))
         assert caller.interruptions == 1, "that was the turn's own beginning"
         await caller.send(speech(0.3))
+        heard_s = caller.heard_s
+        await caller.send(speech(1.2))
         await caller.until(lambda each: each.interruptions == 2)
         assert b"voice_agent_barge_in_seconds_count 1.0" in place.agent.metrics.text()
-        heard_s = caller.heard_s
         assert heard_s < engines.spoken_s
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
         assert caller.heard_s == pytest.approx(heard_s, abs=0.1)
-        # As it was heard: the beginning, and nothing of the end.
+        # As it was played: the start without the end.
         assert found[1][0] == "assistant"
         assert engines.spoken[0]["input"].startswith(found[1][1])
         assert not found[1][1].endswith("end.")
 
 
-async def test_an_answer_is_remembered_in_its_order_however_fast_and_late_it_is_spoken(
+async def test_an_answer_is_remembered_in_order_whatever_the_speech_timing(
     place: Place, engines: Engines, store: Redis
 ) -> None:
-    """Where its words are is estimated; Pipecat takes speech that needs more than three seconds to come for none."""
+    """Word times are estimated; Pipecat treats speech that takes more than three seconds as missing."""
     answer = "It is a test of the memory of words. It has a second sentence that is as long."
     engines.finals, engines.answers = [(1900, "What is this?")], [answer]
     engines.spoken_s, engines.speaks_after_s = 0.5, 3.2
@@ -182,9 +223,7 @@ async def test_an_answer_is_remembered_in_its_order_however_fast_and_late_it_is_
         assert caller.heard_s == pytest.approx(2 * engines.spoken_s, abs=0.1)
 
 
-async def test_who_comes_back_goes_on_and_has_an_unanswered_question_answered(
-    place: Place, engines: Engines, store: Redis
-) -> None:
+async def test_a_pending_question_is_answered_after_a_reconnect(place: Place, engines: Engines, store: Redis) -> None:
     conversation = "c" * 32
     for role, content in (("user", "Hello."), ("assistant", "Hello!"), ("user", "Who are you?")):
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
@@ -196,10 +235,12 @@ async def test_who_comes_back_goes_on_and_has_an_unanswered_question_answered(
     assert [each["content"] for each in engines.asked[0]["messages"][1:]] == ["Hello.", "Hello!", "Who are you?"]
 
 
-async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_reconnect(
+async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
     place: Place, engines: Engines, store: Redis
 ) -> None:
-    """Byte for byte: then an engine's prefix cache, or LMCache behind it, has all but the newest turn."""
+    """The requests are equal byte by byte, so that an engine's prefix cache, or LMCache, contains all but the newest
+    turn.
+    """
     engines.finals = [(1900, "What is this?"), (6900, "And what is that?")]
     engines.answers = ["It is a test.", "Another test.", "Both are tests."]
 
@@ -215,7 +256,7 @@ async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_
     first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
     assert second.startswith(first)
     assert third.startswith(second)
-    # Of a word that goes on nothing is in the cache: what ends a list of messages.
+    # The end of a message list is not in the cache.
     tokens = [len(each.split()) for each in (first, second, third)]
     told = dict(line.split() for line in place.agent.metrics.text().decode().splitlines() if line[0] != "#")
     assert float(told["voice_agent_prompt_tokens_total"]) == sum(tokens)
@@ -225,14 +266,14 @@ async def test_each_request_begins_as_the_one_before_it_and_so_does_one_after_a_
     assert session != conversation, "whose name opens a telephone call's"
 
 
-async def test_an_agent_that_hears_nothing_does_not_talk_on(place: Place, engines: Engines) -> None:
+async def test_an_agent_without_audio_stops_talking(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         engines.refuses = 503
         await engines.sockets[-1].close(1012)
         assert await caller.closed() == 1013
 
 
-async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines: Engines) -> None:
+async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: Engines) -> None:
     engines.finals, engines.answers = [(1900, "What is this?")], ["A test."]
     async with place.call() as caller:
         await until(lambda: len(engines.updates) == 1)
@@ -245,28 +286,30 @@ async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines
 async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redis) -> None:
     engines.finals = [(1900, "How is the weather in Bonn?")]
     engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]
-    async with agent_over(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+    engines.names = {"": "anna"}
+    async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
         conversation = caller.messages[0]["id"]
-    assert engines.calls == [{"name": "weather", "arguments": {"city": "Bonn"}, "conversation": conversation}]
+    called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": conversation, "caller": "anna"}
+    assert engines.calls == [called]
     assert engines.asked[0]["tools"][0]["function"]["parameters"]["required"] == ["city"]
     assert json.loads(engines.asked[1]["messages"][-1]["content"]) == {"sky": "clear"}
 
 
-async def test_two_agents_never_hold_one_conversation(place: Place, store: Redis) -> None:
+async def test_two_agents_never_serve_the_same_conversation(place: Place, store: Redis) -> None:
     async with place.call() as caller:
         await store.set(f"conversation:{caller.messages[0]['id']}:lease", "another", ex=60)
         assert await caller.closed() == 1008
 
 
-async def test_who_is_still_here_at_the_end_of_a_drain_is_told_to_come_back(place: Place) -> None:
+async def test_remaining_callers_at_the_end_of_a_drain_must_reconnect(place: Place) -> None:
     async with place.call() as caller:
         place.agent.leaving.set()
         assert await caller.closed() == 1012
 
 
-async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, store: Redis) -> None:
+async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engines, store: Redis) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -278,12 +321,12 @@ async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, 
     assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
 
 
-async def test_two_callers_are_held_at_once(engines: Engines, store: Redis) -> None:
-    async with agent_over(engines, store, conversations=2) as place, place.call() as first, place.call() as second:
+async def test_two_callers_are_served_concurrently(engines: Engines, store: Redis) -> None:
+    async with running_agent(engines, store, conversations=2) as place, place.call() as first, place.call() as second:
         assert first.messages[0]["id"] != second.messages[0]["id"]
         assert place.agent.held == 2
 
 
-async def test_a_conversation_in_which_nobody_speaks_is_closed(engines: Engines, store: Redis) -> None:
-    async with agent_over(engines, store, idle_timeout_s=0.5) as place, place.call() as caller:
+async def test_a_silent_conversation_is_closed(engines: Engines, store: Redis) -> None:
+    async with running_agent(engines, store, idle_timeout_s=0.5) as place, place.call() as caller:
         assert await caller.closed() == 1000

@@ -1,20 +1,25 @@
-"""The language model hears the caller itself: audio goes into the chat, and no speech to text is opened."""
+"""The language model receives the caller's audio, and speech to text is not used."""
 
 import io
+import itertools
 import json
+import socket
 import wave
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, agent_over, silence, speech, until
+from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, running_agent, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, speak
 from images.agent.tests.test_server import refused
 from images.conftest import StoreServer
-from images.gateway.tests.running import GatewayProcess, free_rtp_port
+from images.gateway.tests.running import GatewayProcess
 from voice_agent import chat, tokens
+from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_sandbox.loopback import free_port
 
 TURNS = 3
 
@@ -22,7 +27,7 @@ TURNS = 3
 @pytest.fixture
 async def place(engines: Engines, store: Redis) -> AsyncIterator[Place]:
     engines.hears = True
-    async with agent_over(engines, store, listening="audio") as place:
+    async with running_agent(engines, store, listening="audio") as place:
         yield place
 
 
@@ -36,14 +41,18 @@ def pcm(heard: bytes) -> bytes:
         return bytes(file.readframes(file.getnframes()))
 
 
-async def test_three_questions_are_heard_by_the_model_and_remembered_as_words(
-    place: Place, engines: Engines, store: Redis
-) -> None:
+def audio_in(messages: list[dict[str, Any]]) -> int:
+    """Return the number of audio inputs in a request."""
+    contents = [each["content"] for each in messages if isinstance(each["content"], list)]
+    return sum(part["type"] == "input_audio" for content in contents for part in content)
+
+
+async def test_the_model_receives_three_questions_as_audio(place: Place, engines: Engines, store: Redis) -> None:
     words = [(f"Question {turn}?", f"Answer {turn}.") for turn in range(TURNS)]
     engines.answers = [tagged(*each) for each in words]
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
-        await caller.send(silence(0.2))  # nobody speaks while it still picks up
+        await caller.send(silence(0.2))  # silence, while it is still processing
         for turn in range(TURNS):
             await speak(caller)
             await caller.until(lambda each, turn=turn: each.heard_s >= (turn + 0.9) * engines.spoken_s)  # type: ignore[misc]
@@ -52,13 +61,18 @@ async def test_three_questions_are_heard_by_the_model_and_remembered_as_words(
         assert place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 3.0") == 1
     told = [(role, text) for question, answer in words for role, text in (("user", question), ("assistant", answer))]
     assert await said(store, conversation) == told
-    # From its first sound to its last, and nothing of the questions before it.
+    # From its first sound to its last, without the preceding questions.
     for heard in map(pcm, engines.heard):
         assert speech(SPOKEN_S).tobytes() in heard
         assert len(heard) < (SPOKEN_S + ENDED_S) * RATE * SAMPLE_BYTES
     assert len(engines.heard) == TURNS
-    # Its engine takes few pieces of audio a request: earlier questions are words.
-    assert [(each["role"], each["content"]) for each in engines.asked[-1]["messages"][1:-1]] == told[:4]
+    # Earlier questions remain audio, and each request starts like the previous one, so that its engine finds them in
+    # its cache.
+    requests = [asked["messages"] for asked in engines.asked]
+    for before, after in itertools.pairwise(requests):
+        assert after[: len(before)] == before
+        assert after[len(before)]["role"] == "assistant"
+    assert [audio_in(each) for each in requests] == [1, 2, 3]
     assert [each["input"] for each in engines.spoken] == [answer for _, answer in words]
     assert all(asked["max_completion_tokens"] > place.agent.settings.answer_tokens for asked in engines.asked)
     assert engines.updates == [], "a session of speech to text was opened"
@@ -67,7 +81,30 @@ async def test_three_questions_are_heard_by_the_model_and_remembered_as_words(
     assert engines.sessions[0]
 
 
-async def test_who_interrupts_is_heard_anew_and_what_was_audible_is_remembered(
+async def test_audio_in_a_request_is_limited_to_the_engines_maximum(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    turns = 2 * AUDIO_PIECES - 1
+    engines.answers = [tagged(f"Question {turn}?", f"Answer {turn}.") for turn in range(turns)]
+    engines.spoken_s = 0.2
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        for turn in range(turns):
+            await speak(caller)
+            while len(await said(store, conversation)) < 2 * (turn + 1):
+                await caller.send(silence(0.02))
+    requests = [asked["messages"] for asked in engines.asked]
+    # One more with each question; above the limit, the older ones become text at once.
+    assert [audio_in(each) for each in requests] == [1, 2, 3, 4, 5, 3, 4, 5, 3]
+    same = [after[: len(before)] == before for before, after in itertools.pairwise(requests)]
+    assert same == [True, True, True, True, False, True, True, False]
+    # The prompt is part of the first message, since Voxtral supports no system message with audio.
+    prompt = {"type": "text", "text": place.agent.settings.prompt}
+    assert requests[5][0]["content"] == [prompt, {"type": "text", "text": "Question 0?"}]
+    assert [each["content"] for each in requests[5][2:6:2]] == ["Question 1?", "Question 2?"]
+
+
+async def test_an_interruption_starts_a_new_utterance_and_keeps_the_audible_answer(
     place: Place, engines: Engines, store: Redis
 ) -> None:
     engines.answers, engines.spoken_s = [tagged("First?", LONG), tagged("Second?", "Two.")], 60.0
@@ -88,9 +125,7 @@ async def test_who_interrupts_is_heard_anew_and_what_was_audible_is_remembered(
     assert found[2:] == [("user", "Second?"), ("assistant", "Two.")]
 
 
-async def test_who_comes_back_is_answered_from_the_words_that_are_remembered(
-    place: Place, engines: Engines, store: Redis
-) -> None:
+async def test_a_returning_caller_is_answered_from_stored_text(place: Place, engines: Engines, store: Redis) -> None:
     conversation = "c" * 32
     for role, content in (("user", "Hello."), ("assistant", "Hello!"), ("user", "Who are you?")):
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
@@ -105,9 +140,7 @@ async def test_who_comes_back_is_answered_from_the_words_that_are_remembered(
     assert len(engines.heard) == 1
 
 
-async def test_a_model_that_says_no_transcript_answers_all_the_same(
-    place: Place, engines: Engines, store: Redis
-) -> None:
+async def test_a_model_without_transcripts_still_answers(place: Place, engines: Engines, store: Redis) -> None:
     engines.answers = ["I have heard you."]
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -117,10 +150,10 @@ async def test_a_model_that_says_no_transcript_answers_all_the_same(
     assert found == [("assistant", "I have heard you.")]
 
 
-async def test_of_a_question_without_end_its_end_is_heard(
+async def test_the_end_of_an_endless_question_is_sent(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "LONGEST_QUESTION_BYTES", RATE * SAMPLE_BYTES)
+    monkeypatch.setattr(chat, "MAX_QUESTION_BYTES", RATE * SAMPLE_BYTES)
     engines.answers = [tagged("Question?", "Answer.")]
     async with place.call() as caller:
         await speak(caller)
@@ -128,7 +161,7 @@ async def test_of_a_question_without_end_its_end_is_heard(
     assert RATE * SAMPLE_BYTES * 0.9 < len(pcm(engines.heard[0])) <= RATE * SAMPLE_BYTES
 
 
-async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, store: Redis) -> None:
+async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engines, store: Redis) -> None:
     engines.answers, engines.spoken_s = [tagged("What is this?", "It is a test.")], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -140,7 +173,7 @@ async def test_an_agent_that_stops_cuts_no_turn(place: Place, engines: Engines, 
     assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
 
 
-async def test_the_gateway_still_says_who_may_speak(place: Place, engines: Engines) -> None:
+async def test_the_gateway_still_authorizes_callers(place: Place, engines: Engines) -> None:
     async with place.call():
         assert engines.present == 1
     await until(lambda: engines.present == 0)
@@ -151,7 +184,7 @@ async def test_the_gateway_still_says_who_may_speak(place: Place, engines: Engin
     await until(lambda: place.agent.held == 0)
 
 
-async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines: Engines) -> None:
+async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         await engines.sockets[-1].close(1012)
         await until(lambda: len(engines.keys) == 2 and engines.present == 1)
@@ -161,28 +194,28 @@ async def test_a_gateway_that_stops_is_followed_by_another(place: Place, engines
     await until(lambda: engines.present == 0)
 
 
-async def test_whom_the_gateway_lets_in_no_more_is_told_to_come_back(place: Place, engines: Engines) -> None:
+async def test_callers_refused_by_the_gateway_must_reconnect(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         engines.refuses = 429
         await engines.sockets[-1].close(1012)
         assert await caller.closed() == 1013
 
 
-async def test_a_session_that_another_has_taken_is_not_taken_back(place: Place, engines: Engines) -> None:
+async def test_a_session_with_a_new_owner_is_not_reclaimed(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         await engines.sockets[-1].close(1008)
         assert await caller.closed() == 1013
     assert len(engines.keys) == 1
 
 
-async def test_a_conversation_is_one_of_its_callers_sessions(
+async def test_a_conversation_counts_as_a_session_of_its_caller(
     engines: Engines, store: Redis, store_server: StoreServer
 ) -> None:
-    """At a real gateway, which has no host that hears: none is needed."""
-    gateway = GatewayProcess(store_server, free_rtp_port(), CALLER_SESSIONS=1).start()
+    """With an actual gateway without a transcription host, since none is needed."""
+    gateway = GatewayProcess(store_server, free_port(socket.SOCK_DGRAM), CALLER_SESSIONS=1).start()
     try:
         await gateway.ready()
-        async with agent_over(engines, store, listening="audio", gateway_url=gateway.url, conversations=2) as place:
+        async with running_agent(engines, store, listening="audio", gateway_url=gateway.url, conversations=2) as place:
             async with place.call():
                 status, told = await refused(place)
                 assert (status, json.loads(told)["error"]) == (429, "too many sessions")

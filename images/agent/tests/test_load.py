@@ -1,4 +1,4 @@
-"""`voice loadtest` speaks to the agent, and measures its turns."""
+"""`voice loadtest` measures the agent's turns."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 from redis.asyncio import Redis
 from typer.testing import CliRunner
 
-from images.agent.tests.conftest import RATE, agent_over, speech
+from images.agent.tests.conftest import RATE, running_agent, speech
 from images.agent.tests.engines import Engines
-from ops.cli import app
+from voice_ops.cli import app
 
 TURNS = 2
 SPOKEN_S = 1.5
@@ -23,7 +23,7 @@ async def test_turns_are_measured_under_load(engines: Engines, store: Redis, tmp
         question.writeframes(speech(SPOKEN_S).tobytes())
     engines.finals, engines.answers, engines.spoken_s = [(0, "What is this?")], ["A test."] * 3 * TURNS, 0.5
     load = ["--api", "conversation", "--audio", str(file), "--concurrency", str(TURNS), "--requests", str(TURNS)]
-    async with agent_over(engines, store, conversations=2 * TURNS) as place:
+    async with running_agent(engines, store, conversations=2 * TURNS) as place:
         command = ["loadtest", place.url, *load, "--warmup", "1", "--json"]
         result = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert result.exit_code == 0, result.output

@@ -1,16 +1,17 @@
-"""What a connection does with its conversation at the same time as it keeps it."""
+"""Concurrent operations of a connection on its conversation."""
 
 import asyncio
 
 import pytest
 from redis.asyncio import Redis
 
-from voice_agent.memory import LostLeaseError, Memory
+from voice_agent.memory import LEASE_S, LostLeaseError, Memory
+from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
 KEPT_S = 60
 
 
-async def test_who_remembers_while_it_renews_loses_neither_conversation_nor_words(store: Redis) -> None:
+async def test_writes_during_a_renewal_keep_the_lease_and_the_messages(store: Redis) -> None:
     memory = Memory(store, "c", KEPT_S)
     await memory.take()
     said = [str(number) for number in range(40)]
@@ -18,7 +19,7 @@ async def test_who_remembers_while_it_renews_loses_neither_conversation_nor_word
     assert {each["content"] for each in await memory.take()} == set(said)
 
 
-async def test_who_is_followed_by_another_connection_loses_it(store: Redis) -> None:
+async def test_an_older_connection_loses_the_lease_to_a_newer_one(store: Redis) -> None:
     old, new = Memory(store, "c", KEPT_S), Memory(store, "c", KEPT_S)
     await old.take()
     await new.take()
@@ -27,3 +28,29 @@ async def test_who_is_followed_by_another_connection_loses_it(store: Redis) -> N
     with pytest.raises(LostLeaseError):
         await old.add("user", "late")
     await new.renew()
+
+
+async def test_the_newest_messages_are_kept_for_the_configured_time(store: Redis) -> None:
+    memory = Memory(store, "c", KEPT_S)
+    assert await memory.take() == []
+    for number in range(202):
+        await memory.add("user", str(number))
+    assert [each["content"] for each in await memory.take()] == [str(number) for number in range(2, 202)]
+    assert 0 < await store.ttl(CONVERSATION_KEY.format(id="c")) <= KEPT_S
+
+
+async def test_a_lease_ends_unless_it_is_renewed_and_only_its_holder_releases_it(store: Redis) -> None:
+    old, new = Memory(store, "c", KEPT_S), Memory(store, "c", KEPT_S)
+    lease = CONVERSATION_LEASE_KEY.format(id="c")
+    await old.take()
+    await store.persist(lease)
+    await old.renew()
+    assert 0 < await store.ttl(lease) <= LEASE_S
+    await new.take()
+    assert 0 < await store.ttl(lease) <= LEASE_S
+    await old.release()
+    await new.renew()
+    await new.release()
+    assert not await store.exists(lease)
+    await old.add("user", "after an outage of the store")
+    assert [each["content"] for each in await new.take()] == ["after an outage of the store"]

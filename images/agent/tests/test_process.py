@@ -1,4 +1,4 @@
-"""The agent as a process that is killed, or told to stop, in the middle of a turn; the caller speaks in real time."""
+"""The agent as a process that is killed or stopped during a turn; the caller speaks in real time."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,14 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from images.agent.tests.conftest import settings_of, speech, until
 from images.agent.tests.engines import Engines
-from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
-from ops.demo.agent.caller import Caller
+from images.conftest import INHERITED, PATIENCE_S, StoreServer
 from voice_agent.conversation import LAST_TURN_S
+from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, STOP_MARGIN_S
+from voice_ops.demo.agent.caller import Caller
+from voice_sandbox.loopback import free_port
 
 SPOKEN_S = 2.0
 SAYS = """
@@ -77,8 +78,10 @@ async def said(store: Redis, conversation: str) -> list[str]:
     return [json.loads(each)["content"] for each in await store.lrange(f"conversation:{conversation}", 0, -1)]
 
 
-@pytest.mark.nightly  # test_conversation.py has the same of one process
-async def test_a_call_outlives_its_agent(engines: Engines, store: Redis, store_server: StoreServer) -> None:
+@pytest.mark.nightly  # test_conversation.py covers the same within one process
+async def test_a_call_continues_at_another_agent_after_a_kill(
+    engines: Engines, store: Redis, store_server: StoreServer
+) -> None:
     engines.finals, engines.spoken_s = [(0, "First?")], 1.0
     engines.answers = ["One.", "Two is what nobody hears to its end.", "Two."]
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
@@ -100,9 +103,7 @@ async def test_a_call_outlives_its_agent(engines: Engines, store: Redis, store_s
 
 
 @pytest.mark.nightly
-async def test_an_agent_that_is_told_to_stop_ends_its_turn(
-    engines: Engines, store: Redis, store_server: StoreServer
-) -> None:
+async def test_a_stopping_agent_finishes_its_turn(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["The answer to its end."], 2.0
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
         caller.say(speech(SPOKEN_S))
@@ -118,12 +119,12 @@ async def test_an_agent_that_is_told_to_stop_ends_its_turn(
 
 @dataclass(frozen=True)
 class Stop:
-    """How whoever runs an agent stops it, seconds.
+    """How the platform stops an agent, seconds.
 
     Attributes:
-        pre_stop_s: Before SIGTERM, while callers may still be led to it.
-        drain_s: What it is told that it has from there.
-        kill_after_s: From SIGTERM to SIGKILL.
+        pre_stop_s: Time before SIGTERM, in which callers may still be routed to it.
+        drain_s: Its configured drain timeout.
+        kill_after_s: Time from SIGTERM to SIGKILL.
     """
 
     pre_stop_s: float
@@ -142,15 +143,15 @@ class Stop:
 
 ECS = Stop(0, AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S)
 KUBERNETES = Stop(PRE_STOP_S, LAST_TURN_S, LAST_TURN_S + STOP_MARGIN_S)
-"""With a drain that leaves time for a last turn alone."""
+"""With a drain timeout that only leaves time for a last turn."""
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("stop", [ECS, KUBERNETES], ids=["ecs", "kubernetes"])
-async def test_no_turn_is_cut_by_who_stops_it(
+async def test_stopping_the_agent_completes_its_turns(
     stop: Stop, engines: Engines, store: Redis, store_server: StoreServer
 ) -> None:
-    """A conversation goes on for as long as it may, and a question asked just then is answered to its end."""
+    """A conversation continues as long as permitted, and a question at the last moment is answered completely."""
     engines.finals, engines.spoken_s = [(0, "Late?")], 8.0
     engines.answers = ["Not too late.", "The answer to its end."]
     more: dict[str, Any] = {"drain_timeout_s": stop.drain_s, "conversations": 2}
@@ -174,8 +175,8 @@ async def test_no_turn_is_cut_by_who_stops_it(
     assert (await said(store, caller.conversation))[-1] == "The answer to its end."
 
 
-def test_what_pipecat_logs_of_a_conversation_is_in_no_log(engines: Engines, store_server: StoreServer) -> None:
-    """Its lines hold what was said, and whole prompts."""
+def test_pipecats_conversation_logs_are_suppressed(engines: Engines, store_server: StoreServer) -> None:
+    """Its lines contain callers' speech and whole prompts."""
     ran = subprocess.run(
         [sys.executable, "-c", SAYS],
         env=environment_of(engines, store_server, free_port()),

@@ -1,4 +1,4 @@
-"""Who is let in, who is not, and what the process shares between conversations."""
+"""Admission, and state that the process shares between conversations."""
 
 import json
 import os
@@ -11,12 +11,13 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, Place, agent_over, until
+from images.agent.tests.conftest import KEY, Place, running_agent, until
 from images.agent.tests.engines import Engines
-from ops.images.locks import locked
 from voice_agent import tokens
 from voice_agent.models import Models
+from voice_agent.refusals import RefusedError
 from voice_agent.speaking import _placed
+from voice_ops.images.locks import locked
 from voice_runtime import metrics
 
 
@@ -27,7 +28,7 @@ async def refused(place: Place, path: str = "/v1/conversations", token: str = ""
     return caught.value.response.status_code, (caught.value.response.body or b"").decode()
 
 
-async def test_a_full_agent_refuses_before_the_socket_is_open(place: Place) -> None:
+async def test_a_full_agent_rejects_callers_before_accepting_the_socket(place: Place) -> None:
     async with place.call():
         lines: list[str] = []
         place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
@@ -42,20 +43,21 @@ async def test_a_full_agent_refuses_before_the_socket_is_open(place: Place) -> N
     assert "voice_agent_conversations 0.0" in text
 
 
-async def test_a_draining_agent_is_not_healthy_and_refuses(place: Place) -> None:
+async def test_a_draining_agent_is_unhealthy_and_rejects_callers(place: Place) -> None:
     async with httpx2.AsyncClient() as client:
         assert (await client.get(f"{place.url}/healthz")).status_code == 200
         place.agent.draining.set()
         assert (await client.get(f"{place.url}/healthz")).status_code == 503
+        assert (await client.get(f"{place.url}/livez")).status_code == 200
     assert (await refused(place))[0] == 503
 
 
 @pytest.mark.parametrize("token", ["", "none", tokens.make(KEY, "other", 60), tokens.make("f" * 32, "c", 60)])
-async def test_a_conversation_opens_to_its_token_alone(place: Place, token: str) -> None:
+async def test_a_conversation_requires_its_own_token(place: Place, token: str) -> None:
     assert (await refused(place, "/v1/conversations/c", token))[0] == 401
 
 
-async def test_whom_the_gateway_does_not_let_in_is_not_let_in(place: Place, engines: Engines) -> None:
+async def test_callers_that_the_gateway_rejects_are_rejected(place: Place, engines: Engines) -> None:
     engines.refuses = 401
     status, said = await refused(place)
     assert (status, json.loads(said)) == (401, {"error": "busy", "detail": "full"})
@@ -64,7 +66,7 @@ async def test_whom_the_gateway_does_not_let_in_is_not_let_in(place: Place, engi
     assert place.agent.held == 0
 
 
-async def test_a_callers_key_is_shown_to_the_gateway(place: Place, engines: Engines) -> None:
+async def test_a_callers_key_is_forwarded_to_the_gateway(place: Place, engines: Engines) -> None:
     url = f"ws{place.url[4:]}/v1/conversations"
     async with websockets.connect(url, additional_headers={"Authorization": "Bearer of-mine"}):
         pass
@@ -75,14 +77,14 @@ async def test_a_callers_key_is_shown_to_the_gateway(place: Place, engines: Engi
     assert engines.keys == ["Bearer of-mine", "Bearer of-a-page"]
 
 
-async def test_an_agent_without_its_tools_takes_nobody(engines: Engines, store: Redis) -> None:
-    async with agent_over(engines, store, tools_url=f"{engines.url}/nowhere") as place:
+async def test_an_agent_without_its_tools_accepts_no_callers(engines: Engines, store: Redis) -> None:
+    async with running_agent(engines, store, tools_url=f"{engines.url}/nowhere") as place:
         status, said = await refused(place)
     assert (status, json.loads(said)["error"]) == (503, "tools away")
 
 
-def test_nothing_comes_along_that_tells_others_of_callers() -> None:
-    """Pipecat's runner brings Sentry and a cloud's tools; Piper's licence reaches what it is one program with."""
+def test_no_dependency_sends_telemetry_about_callers() -> None:
+    """Pipecat's runner includes Sentry and a cloud's tools; Piper's license would apply to a combined program."""
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, voice_agent.__main__; print(*sys.modules)"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -97,7 +99,7 @@ def test_nothing_comes_along_that_tells_others_of_callers() -> None:
     assert packages & {"sentry-sdk", "pipecatcloud", "piper-tts", "pipecat-ai-small-webrtc-prebuilt"} == set()
 
 
-def test_models_are_loaded_once_and_hear_for_themselves() -> None:
+def test_models_are_loaded_once_and_have_separate_state() -> None:
     models = Models(1.0)
     first, second = models.vad(), models.vad()
     assert first._model.session is second._model.session
@@ -108,10 +110,44 @@ def test_models_are_loaded_once_and_hear_for_themselves() -> None:
     assert models.turn().params.stop_secs == 1.0
 
 
-def test_words_have_their_places() -> None:
+def test_words_have_correct_positions() -> None:
     assert _placed("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
 
 
-async def test_callers_see_no_figures(place: Place) -> None:
+async def test_latency_figures_are_not_sent_to_callers(place: Place) -> None:
     async with httpx2.AsyncClient() as client:
         assert (await client.get(f"{place.url}/metrics")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/v1/conversations", "/v1/realtime", "/v1/twilio"])
+async def test_foreign_web_pages_cannot_connect_to_a_local_agent(place: Place, path: str) -> None:
+    url = f"ws{place.url[4:]}{path}"
+    for headers in ({"Origin": "https://evil.test"}, {"Origin": "null"}, {"Origin": "http://localhost.evil.test"}):
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            await websockets.connect(url, additional_headers=headers)
+        assert caught.value.response.status_code == 403
+    async with websockets.connect(url, additional_headers={"Origin": "http://localhost:3000"}):
+        pass
+    async with httpx2.AsyncClient() as client:
+        for name, status in (("evil.test", 403), ("localhost", 404)):
+            assert (await client.get(f"{place.url}/v1", headers={"Host": name})).status_code == status
+    await until(lambda: place.agent.held == 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told", "error", "retry_s"),
+    [
+        (401, b'{"error": "unauthorized", "detail": "no"}', 401, "unauthorized", None),
+        (403, b'{"error": "foreign", "detail": "no"}', 403, "foreign", None),
+        (429, b'{"error": "busy", "detail": "no"}', 429, "busy", None),
+        (503, b'{"error": "draining", "detail": "no"}', 503, "draining", "1"),
+        (500, b"Internal Server Error", 503, "refused", "1"),
+        (404, b'["error"]', 503, "refused", "1"),
+    ],
+)
+def test_refusals_of_the_gateway_that_concern_the_caller_are_passed_on(
+    status: int, body: bytes, told: int, error: str, retry_s: str | None
+) -> None:
+    answer = RefusedError.passed_on(status, body).response()
+    assert (answer.status_code, answer.headers.get("Retry-After")) == (told, retry_s)
+    assert json.loads(bytes(answer.body))["error"] == error

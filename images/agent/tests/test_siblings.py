@@ -1,4 +1,4 @@
-"""Agents as one tier: whom a full one does not hold, another with room holds through it."""
+"""Agents as one tier: callers that a full agent cannot serve are forwarded to one with a free slot."""
 
 import asyncio
 import contextlib
@@ -10,16 +10,17 @@ import websockets
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from images.agent.tests.conftest import Place, agent_over, silence, speech, until
+from images.agent.tests.conftest import Place, running_agent, settings_of, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_clients import Script, ask_by_pipecat
 from images.agent.tests.test_process import has, running, said
 from images.agent.tests.test_server import refused
-from images.conftest import PATIENCE_S, StoreServer, free_port
-from ops.demo.agent.caller import Caller
+from images.conftest import PATIENCE_S, StoreServer
 from voice_agent import siblings
+from voice_blueprint.contract.network import Tier
+from voice_ops.demo.agent.caller import Caller
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_sandbox.loopback import free_port
 
 SECOND, THIRD = "127.0.0.2", "127.0.0.3"
 SPOKEN_S = 2.0
@@ -27,11 +28,11 @@ SPOKEN_S = 2.0
 
 @contextlib.asynccontextmanager
 async def two(engines: Engines, store: Redis) -> AsyncIterator[tuple[Place, Place]]:
-    """Two agents with a place each, the first of which is full."""
+    """Two agents with a slot each, the first of which is full."""
     port = free_port()
     async with (
-        agent_over(engines, store, port=port) as full,
-        agent_over(engines, store, SECOND, port) as other,
+        running_agent(engines, store, port=port) as full,
+        running_agent(engines, store, SECOND, port) as other,
         full.call(),
     ):
         await known(store, {"127.0.0.1": 0, SECOND: 1})
@@ -45,7 +46,7 @@ async def known(store: Redis, free: dict[str, int]) -> None:
             found = {host.id: host.free_slots for host in await registry.alive()}
 
 
-async def test_whom_a_full_agent_does_not_hold_a_sibling_holds(engines: Engines, store: Redis) -> None:
+async def test_a_sibling_accepts_callers_of_a_full_agent(engines: Engines, store: Redis) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 1.0
     async with two(engines, store) as (full, other):
         async with full.call(holder=other) as caller:
@@ -54,7 +55,7 @@ async def test_whom_a_full_agent_does_not_hold_a_sibling_holds(engines: Engines,
             await caller.send(silence(1.0))
             await caller.until(lambda each: each.heard_s > 0)
             await known(store, {"127.0.0.1": 0, SECOND: 0})
-            # With no room anywhere it is refused, once, by whom it came to.
+            # Without a free slot anywhere, it is refused once, by the agent that received it.
             assert (await refused(full))[0] == 503
         await until(lambda: full.agent.siblings.handed == 0)
         for place, count in ((full, 1), (other, 0)):
@@ -74,34 +75,54 @@ async def test_openais_client_is_served_through_a_full_agent(engines: Engines, s
 
 
 @pytest.mark.nightly
-async def test_pipecats_client_holds_three_turns_through_a_full_agent(engines: Engines, store: Redis) -> None:
+async def test_pipecats_client_completes_three_turns_through_a_full_agent(engines: Engines, store: Redis) -> None:
     async with two(engines, store) as (full, other):
         await ask_by_pipecat(full.url, Script(other, engines), engines)
         await until(lambda: other.agent.held == 0)
 
 
-async def test_a_sibling_that_says_no_to_a_caller_is_believed(engines: Engines, store: Redis) -> None:
+async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engines: Engines, store: Redis) -> None:
+    registry = HostRegistry(store, Tier.AGENT)
+    own = siblings.Siblings(settings_of(engines, 1, bind_address="0.0.0.0", conversations=3), store)  # noqa: S104
+    await own.tell(1, draining=False)
+    (host,) = await registry.alive()
+    assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
+    await own.leave()
+    assert await registry.alive() == []
+
+
+async def test_siblings_with_more_free_slots_are_mostly_asked_first(engines: Engines, store: Redis) -> None:
+    registry = HostRegistry(store, Tier.AGENT)
+    for name, slots in (("127.0.0.1", 50), ("few", 1), ("many", 9), ("full", 0)):
+        await registry.beat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
+    own = siblings.Siblings(settings_of(engines, 1), store)
+    orders = [[host.id for host in await own._with_room()] for _ in range(200)]
+    assert all(sorted(order) == ["few", "many"] for order in orders)
+    assert 140 < sum(order[0] == "many" for order in orders) < 200, "nine of ten"
+
+
+async def test_a_siblings_refusal_is_final(engines: Engines, store: Redis) -> None:
     async with two(engines, store) as (full, _):
         assert (await refused(full, "/v1/conversations/c", "none"))[0] == 401
         engines.refuses = 429
         assert (await refused(full))[0] == 429
 
 
-async def test_a_sibling_that_is_dead_or_has_filled_up_is_passed_over(engines: Engines, store: Redis) -> None:
-    """The registry is late by nature: only who is asked knows."""
+async def test_dead_and_full_siblings_are_skipped(engines: Engines, store: Redis) -> None:
+    """The registry is always slightly outdated, so only the sibling itself knows."""
     async with two(engines, store) as (full, other), other.call():
         for dead_or_full in (SECOND, "127.0.0.9"):
             host = Host(dead_or_full, HostKind.AGENT, dead_or_full, 60, draining=False, slots=60)
             await HostRegistry(store, Tier.AGENT).beat(host)
         port = full.agent.settings.http_port
-        async with agent_over(engines, store, THIRD, port) as third:
+        async with running_agent(engines, store, THIRD, port) as third:
             await HostRegistry(store, Tier.AGENT).beat(Host(THIRD, HostKind.AGENT, THIRD, 1, draining=False, slots=1))
             async with full.call(holder=third):
                 assert third.agent.held == 1
 
 
 async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) -> None:
-    """Two full agents of which each believes that the other has room."""
+    """Two full agents, each of which assumes that the other has a free slot."""
     async with two(engines, store) as (full, other), other.call():
         for place in (full, other):
             address = place.agent.settings.bind_address
@@ -111,7 +132,7 @@ async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) 
 
 
 @pytest.mark.parametrize("header", ["", "127.0.0.2", "127.0.0.2 none"])
-async def test_who_is_no_agent_cannot_say_that_it_is_one(engines: Engines, store: Redis, header: str) -> None:
+async def test_only_agents_can_authenticate_as_agents(engines: Engines, store: Redis, header: str) -> None:
     async with two(engines, store) as (full, other):
         url = f"ws{full.url[4:]}/v1/conversations"
         async with websockets.connect(url, additional_headers={siblings.HEADER: header}):
@@ -120,7 +141,7 @@ async def test_who_is_no_agent_cannot_say_that_it_is_one(engines: Engines, store
         await until(lambda: other.agent.held == 0)
 
 
-async def test_a_process_hands_over_a_bounded_number(
+async def test_concurrent_hand_overs_are_limited(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(siblings, "PER_PLACE", 0)
@@ -128,30 +149,28 @@ async def test_a_process_hands_over_a_bounded_number(
         assert (await refused(full))[0] == 503
 
 
-async def test_without_the_store_a_full_agent_refuses(
+async def test_without_the_store_a_full_agent_rejects_callers(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two(engines, store) as (full, _):
-        monkeypatch.setattr(siblings, "FOUND_WITHIN_S", 0.0)  # as it waits for a store in vain
+        monkeypatch.setattr(siblings, "FOUND_WITHIN_S", 0.0)  # waits for an unavailable store
         assert (await refused(full))[0] == 503
 
 
-async def test_a_draining_agent_hands_over_and_waits_for_what_a_sibling_holds(engines: Engines, store: Redis) -> None:
+async def test_a_draining_agent_hands_over_and_waits_for_forwarded_calls(engines: Engines, store: Redis) -> None:
     async with two(engines, store) as (full, other):
         full.agent.draining.set()
         async with full.call(holder=other) as caller:
             full.agent.leaving.set()
             full.agent.changed.set()
-            # The sibling tells it between two turns.
+            # The sibling informs it between two turns.
             assert await caller.closed() == 1012
         assert not other.agent.leaving.is_set()
         await until(lambda: full.agent.siblings.handed == 0)
 
 
 @pytest.mark.nightly
-async def test_siblings_are_processes_that_die_and_stop(
-    engines: Engines, store: Redis, store_server: StoreServer
-) -> None:
+async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["One.", "Two."], 1.0
     port = free_port()
     async with (
@@ -172,7 +191,7 @@ async def test_siblings_are_processes_that_die_and_stop(
                 again.say(speech(SPOKEN_S))
                 await again.hears(0.1)
                 process.send_signal(signal.SIGTERM)
-                # What a process stops with is told after a turn, by whom the conversation is held.
+                # The agent that runs the conversation sends the shutdown message after a turn.
                 await again.hears(engines.spoken_s)
                 assert await again.closed() == 1012
                 assert process.wait(PATIENCE_S) == 0

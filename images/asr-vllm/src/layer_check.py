@@ -1,8 +1,10 @@
-"""Fails the build of the image when the layer and its base do not fit: ``layer_check.py REQUIREMENTS PACKAGE==X ...``.
+"""Fails the build of the image if the layer and its base are incompatible.
 
-The layer is installed without dependencies so that it cannot replace the base's torch, CUDA or vLLM. What the resolver
-would have found out is checked here, in the image: each package that the layer brought, and each one named, has every
-requirement met by what is installed; and each one named has that version.
+Usage: ``layer_check.py REQUIREMENTS PACKAGE==X ...``.
+
+The layer is installed without dependencies so that it cannot replace the base's torch, CUDA or vLLM. The checks of a
+resolver are repeated here, in the image: the requirements of each package of the layer, and of each named package, are
+met by the installed ones, and each named package has the given version.
 """
 
 import re
@@ -38,9 +40,9 @@ def unmet(package: str) -> Iterator[str]:
 
 
 def misfits(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
-    """Yield everything that does not fit."""
+    """Yield all incompatibilities."""
     for name, wanted in pins.items():
-        # A build number after + says which CUDA a wheel was built for, not which release it is.
+        # A local version after + identifies the CUDA build of a wheel, not its release.
         found = version(name).partition("+")[0]
         if found != wanted:
             yield f"{name} {wanted} was asked for, but the image has {found}"
@@ -49,7 +51,7 @@ def misfits(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print what does not fit; return the exit code."""
+    """Print incompatibilities; return the exit code."""
     requirements, *pins = arguments
     found = list(
         misfits(locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins))

@@ -1,8 +1,9 @@
 #!/bin/sh
-# In the built image, as its user: the gateway starts as its service starts it, says what it lacks, and stops in order.
+# In the built image, as its user: the gateway starts as its service starts it, reports its missing settings, and stops
+# cleanly.
 set -eu
 [ "$(id -u)" = 10001 ] || { echo "runs as $(id -u)" >&2; exit 1; }
-# Debian's /run/lock is everybody's; a read-only root file system takes it away.
+# Debian's /run/lock is world-writable; a read-only root file system prevents writes.
 writable=$(find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /run/lock \) \
   -prune -o -type d ! -readable -prune -o \( -type d -o -type f \) -writable -print)
 [ -z "$writable" ] || { echo "the user can write to: $writable" >&2; exit 1; }

@@ -1,4 +1,6 @@
-"""The gateway with a service's environment, and with no state store: it serves, but takes no callers.
+"""Smoke test of the gateway without a state store: it starts, but is unhealthy and rejects all callers.
+
+Also tests the FFmpeg that the image builds: its licence and its decoders.
 
 Run in the image by ``run.sh``.
 """
@@ -10,26 +12,48 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import wave
+from pathlib import Path
 
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.images import Image
-from blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
+import av
+from av._core import library_meta
+
+from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
 GATEWAY = [sys.executable, "-m", "voice_gateway"]
+DECODE = [sys.executable, "-m", "voice_gateway.decode", "60"]
+DECODERS = {"aac", "alac", "flac", "mp3float", "opus", "pcm_alaw", "pcm_mulaw", "pcm_s16le", "vorbis"}
+SOUND = Path("/tmp/sound.wav")  # noqa: S108  the image's volume
 DEADLINE_S = 60
 PORTS = {"VOICE_HTTP_PORT": "8080", "VOICE_MEDIA_PORT": "8083"}
 NUMBERS = {"VOICE_RTP_PORT": "5004", "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300"}
 TIMES = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_END_OF_TURN_MS": "500"}
+TRACES = {"VOICE_TRACE_COLLECTOR": "", "VOICE_TRACED_SHARE": "0"}
+EMPTY = ("ARCHIVE_URL", "OTHER_REGIONS", "API_HOST", "API_URL", "CELLS", "ALLOWED_ORIGINS")
+ABSENT = {f"VOICE_{name}": "" for name in EMPTY}
 CALLERS = {"VOICE_AUTHORIZER": "none", "VOICE_JWT_ISSUER": "", "VOICE_JWT_AUDIENCE": ""}
-LIMITS = {
-    f"VOICE_{name}": "100"
-    for name in ("RECONNECT_GRACE_S", "SESSION_MAX_S", "CALLER_SESSIONS", "CALLER_CREATIONS_PER_S", "MAX_CONNECTIONS")
+LIMITED = (
+    *("RECONNECT_GRACE_S", "SESSION_MAX_S", "CALLER_SESSIONS", "CALLER_CREATIONS_PER_S", "CALLER_MINUTES_PER_DAY"),
+    "MAX_CONNECTIONS",
+)
+LIMITS = {f"VOICE_{name}": "100" for name in LIMITED}
+SET = {
+    **PORTS,
+    **NUMBERS,
+    **TIMES,
+    **TRACES,
+    **ABSENT,
+    **CALLERS,
+    **LIMITS,
+    "VOICE_TOKEN_KEY": "x" * 64,
+    "VOICE_VALKEY_HOST": "127.0.0.1",
 }
-SET = {**PORTS, **NUMBERS, **TIMES, **CALLERS, **LIMITS, "VOICE_TOKEN_KEY": "x" * 64, "VOICE_VALKEY_HOST": "127.0.0.1"}
 
 
 def health(port: str) -> int:
-    """Return what a port answers; 0 while nobody listens."""
+    """Return the HTTP status of a port; 0 until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{HEALTH_PATH}", timeout=5) as answer:
             return int(answer.status)
@@ -40,13 +64,27 @@ def health(port: str) -> int:
 
 
 def expect(what: str, found: object, wanted: object) -> None:
-    """End the test unless something is as it should be."""
+    """Fail the test unless a result has the expected value."""
     if found != wanted:
         sys.exit(f"{what}: {found}, expected {wanted}")
 
 
-def main() -> None:
-    """Start it wrongly, then rightly, and stop it."""
+def check_decoder() -> None:
+    """Decode a second of audio with the image's FFmpeg, which supports all formats and contains no GPL parts."""
+    expect("FFmpeg's licence", {each["license"] for each in library_meta.values()}, {"LGPL version 2.1 or later"})
+    expect("missing decoders", DECODERS - av.codecs_available, set())
+    with wave.open(str(SOUND), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(2 * 8000))
+    with SOUND.open("rb") as file:
+        done = subprocess.run(DECODE, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
+    expect("decoded bytes", (done.returncode, len(done.stdout), done.stderr), (0, 2 * 16000, b""))
+
+
+def start() -> None:
+    """Start it with an invalid, then a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.GATEWAY]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
@@ -62,4 +100,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    check_decoder()
+    start()

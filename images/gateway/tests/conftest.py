@@ -1,25 +1,28 @@
-"""A gateway that serves, and hosts behind it."""
+"""A running gateway, and hosts of the other tiers."""
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
 from images.conftest import StoreServer
-from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, free_rtp_port
+from images.gateway.tests.issuer import Issuer
+from images.gateway.tests.running import GatewayProcess, Hosts, VadHost
+from voice_blueprint.contract.network import Tier
+from voice_sandbox.loopback import free_port
 
 Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture(scope="session")
 def rtp_port() -> int:
-    return free_rtp_port()
+    return free_port(socket.SOCK_DGRAM)
 
 
 @pytest.fixture
 async def hosts(store: Redis, store_server: StoreServer) -> AsyncIterator[Hosts]:
-    """A host of each tier, with room."""
+    """A host of each tier with free slots."""
     found = Hosts(store)
     found.put(Tier.ASR, "asr-1")
     found.put(Tier.VAD, "vad-1")
@@ -37,7 +40,7 @@ def vad(rtp_port: int) -> Iterator[VadHost]:
 
 @pytest.fixture
 def start(store_server: StoreServer, rtp_port: int) -> Iterator[Start]:
-    """Starts gateways with settings of the test's own."""
+    """Starts gateways with the test's own settings."""
     started: list[GatewayProcess] = []
 
     def begin(**settings: object) -> GatewayProcess:
@@ -58,7 +61,16 @@ def running_gateway(store_server: StoreServer, rtp_port: int) -> Iterator[Gatewa
 
 @pytest.fixture
 async def gateway(running_gateway: GatewayProcess, hosts: Hosts) -> GatewayProcess:
-    """A gateway that has seen these hosts, and none of the test before."""
+    """A gateway that has discovered these hosts, and none of the previous test."""
     async with hosts.away():
         await (await running_gateway.ready()).answers(503)
     return await running_gateway.takes_callers()
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of callers' tokens."""
+    found = Issuer()
+    yield found
+    found.answers.set()
+    found.stop()

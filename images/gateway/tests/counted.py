@@ -1,9 +1,9 @@
-"""``python -m voice_gateway``, which says how many objects it holds when SIGUSR1 comes.
+"""``python -m voice_gateway``, which reports its number of objects on SIGUSR1.
 
-SIGUSR2 makes it say where every thread of it is: for a test that waits for its end in vain.
+SIGUSR2 makes it log the stack of every thread, for a test whose wait timed out.
 
-Where a place is lost with every session, that number grows with the sessions on every machine; resident memory is the
-allocator's business.
+If a slot leaks with every session, that number grows with the sessions on every machine; resident memory depends on the
+allocator.
 """
 
 import faulthandler

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, with hosts around it that are as real as it can see."""
+"""A gateway in a separate process, with hosts as realistic as it can observe."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,13 @@ import websockets
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract.network import Tier
-from blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
-from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
+from images.conftest import INHERITED, PATIENCE_S, StoreServer
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from voice_gateway.tokens import SessionTokens
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
+from voice_sandbox.loopback import free_port
 
 FOLDER = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
@@ -39,19 +40,11 @@ NO_TLS = False
 
 
 async def holds(what: str, condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"not within {limit_s} s: {what}"
         await asyncio.sleep(0.02)
-
-
-def free_rtp_port() -> int:
-    """Return a UDP port that is free on every loopback address that tests use."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class GatewayProcess:
@@ -110,12 +103,12 @@ class GatewayProcess:
         return self
 
     async def takes_callers(self) -> Self:
-        """Wait until it lets callers in: it looks for hosts every half second."""
+        """Wait until it admits callers, since it reads the hosts every half second."""
         await self.answers(201)
         return self
 
     async def answers(self, status: int, transport: str = "websocket") -> httpx2.Response:
-        """Ask for sessions until the answer has a status, and return that answer; a session is closed again."""
+        """Request sessions until the response has a status, and return that response; opened sessions are closed."""
         async with self.client() as client, asyncio.timeout(PATIENCE_S):
             while True:
                 answer = await client.post("/v1/sessions", json={"transport": transport})
@@ -125,28 +118,28 @@ class GatewayProcess:
                     return answer
                 await asyncio.sleep(0.1)
 
-    def health(self, port: int | None = None) -> int:
+    def health(self, port: int | None = None, path: str = HEALTH_PATH) -> int:
         with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{HEALTH_PATH}", verify=NO_TLS).status_code
+            return httpx2.get(f"http://127.0.0.1:{port or self.http_port}{path}", verify=NO_TLS).status_code
         return 0
 
     def logged(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.lines]
 
     def metric(self, name: str) -> list[float]:
-        """Return the values of a metric that were written so far."""
+        """Return the values of a metric written so far."""
         found = [line[name] for line in self.logged() if name in line]
         return [value for each in found for value in (each if isinstance(each, list) else [each])]
 
     async def objects(self) -> int:
-        """Return how many objects it holds."""
+        """Return its number of objects."""
         asked = len(self.metric("objects"))
         self.process.send_signal(signal.SIGUSR1)
         await holds("it counts", lambda: len(self.metric("objects")) > asked)
         return int(self.metric("objects")[-1])
 
     async def holds_no_more_than(self, objects: float) -> None:
-        """Wait until it holds so few objects."""
+        """Wait until it has at most this number of objects."""
         end = time.monotonic() + PATIENCE_S
         while (found := await self.objects()) > objects:
             assert time.monotonic() < end, f"it holds {found} objects, and {objects:.0f} at most are right"
@@ -184,7 +177,7 @@ class GatewayProcess:
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
         asked = {"transport": transport, **request}
         async with self.client() as client, asyncio.timeout(PATIENCE_S):
-            # On a busy machine heartbeats miss their time, and so does the store: who is refused tries again.
+            # On a busy machine, heartbeats and the store are late, so a refused request is retried.
             while (response := await client.post("/v1/sessions", json=asked)).status_code == 503:
                 await asyncio.sleep(0.1)
         assert response.status_code == 201, response.text
@@ -193,7 +186,7 @@ class GatewayProcess:
 
 @dataclass
 class Opened:
-    """A session, as its caller knows it."""
+    """A session from its caller's perspective."""
 
     gateway: GatewayProcess
     described: dict[str, Any]
@@ -247,7 +240,7 @@ class Event:
 
 
 class Events:
-    """Reads server-sent events off a response."""
+    """Reads server-sent events of a response."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._lines = response.aiter_lines()
@@ -268,7 +261,7 @@ class Events:
                 fields = {}
 
     async def transcripts(self, count: int) -> list[Event]:
-        """Return so many transcript events; what else comes is passed over."""
+        """Return this number of transcript events, skipping others."""
         found = []
         async for event in self:
             if event.name in {"partial", "final"}:
@@ -278,7 +271,7 @@ class Events:
         raise AssertionError(f"the stream ended after {found}")
 
     async def until(self, name: str) -> list[Event]:
-        """Return all events up to the first of a name."""
+        """Return all events up to the first with a name."""
         found = []
         async for event in self:
             found.append(event)
@@ -289,7 +282,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Packet:
-    """An RTP packet as it came."""
+    """A received RTP packet."""
 
     at: float
     source: tuple[str, int]
@@ -306,7 +299,7 @@ BYE, APP = b"\xcb", b"\xcc"
 
 @dataclass
 class VadHost:
-    """A UDP port that takes RTP."""
+    """A UDP port that receives RTP."""
 
     port: int
     address: str = "127.0.0.1"
@@ -340,7 +333,7 @@ class VadHost:
         return [packet for packet in self.packets if packet.ssrc == ssrc]
 
     async def heard(self, ssrc: int, frames: int) -> list[Packet]:
-        """Wait until so many packets of a session have come, and return all that have."""
+        """Wait until this number of packets of a session has arrived, and return all."""
         await holds(f"{frames} packets", lambda: len(self.of(ssrc)) >= frames)
         return self.of(ssrc)
 
@@ -354,10 +347,11 @@ class VadHost:
 
 
 class Hosts:
-    """Says every half second that hosts are there, in a thread of its own: hosts have no part in what a test does."""
+    """Writes heartbeats of hosts every half second, in a thread of its own, independent of the test."""
 
     def __init__(self, store: Redis) -> None:
         self._registries = _registries(store)
+        self._one_beat = threading.Lock()
         self.present: dict[tuple[Tier, str], Host] = {}
 
     def put(
@@ -375,10 +369,11 @@ class Hosts:
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
-        """Take all hosts out for a while."""
+        """Remove all hosts for a while."""
         present, self.present = self.present, {}
-        for tier, host_id in present:
-            await self._registries[tier].leave(host_id)
+        with self._one_beat:
+            for tier, host_id in present:
+                await self._registries[tier].leave(host_id)
         yield
         self.present = present
         await self.beat()
@@ -406,8 +401,10 @@ class Hosts:
                 await asyncio.sleep(0.5)
 
     async def _beat(self, registries: dict[Tier, HostRegistry]) -> None:
-        for (tier, _), host in list(self.present.items()):
-            await registries[tier].beat(host)
+        """Write every host, one beat at a time: another could write what a host was before a test changed it."""
+        with self._one_beat:
+            for (tier, _), host in list(self.present.items()):
+                await registries[tier].beat(host)
 
 
 def _registries(store: Redis) -> dict[Tier, HostRegistry]:

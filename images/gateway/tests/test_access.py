@@ -1,19 +1,19 @@
-"""The gateway's own user of the state store may do what the gateway does."""
+"""The gateway's own user of the state store has the permissions that the gateway needs."""
 
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import STATE_USERS
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import BYE, VadHost
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import STATE_USERS
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 
 pytestmark = pytest.mark.usefixtures("hosts")
 PASSWORD = "only-for-tests"
 
 
-async def test_a_whole_session_with_the_rights_that_the_contract_gives(
+async def test_a_whole_session_works_with_the_permissions_of_the_contract(
     start: Start, store: Redis, vad: VadHost
 ) -> None:
     [access] = [user.acl for user in STATE_USERS if user.tier is Tier.GATEWAY]

@@ -1,83 +1,25 @@
-"""Callers are told apart by whom API Gateway let in, or by a token of an issuer that really answers."""
+"""Callers are distinguished by API Gateway's caller, or by a token of an actual issuer."""
 
-import json
-import threading
+import asyncio
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from types import SimpleNamespace
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.requests import Request
 
-from blueprint.contract.session_api import CALLER_HEADER
+from images.conftest import PATIENCE_S
+from images.gateway.tests.issuer import AUDIENCE, Issuer
+from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import callers
 from voice_gateway.callers import ANONYMOUS, JwtCallers, TrustedCallers
 from voice_gateway.refusals import Refusal
-
-AUDIENCE = "voice"
 
 
 def request(**headers: str) -> Request:
     found = [(name.replace("_", "-").lower().encode(), value.encode()) for name, value in headers.items()]
     return Request({"type": "http", "headers": found})
-
-
-class Issuer:
-    """An OpenID Connect issuer: discovery, keys, and tokens."""
-
-    def __init__(self) -> None:
-        self.keys = {"k1": rsa.generate_private_key(65537, 2048)}
-        self.asked: list[str] = []
-        self.is_well = True
-        issuer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                issuer.asked.append(self.path)
-                found = {
-                    "/.well-known/openid-configuration": {"jwks_uri": f"{issuer.url}/keys"},
-                    "/keys": issuer.jwks(),
-                }
-                body = json.dumps(found[self.path]).encode()
-                self.send_response(200 if issuer.is_well else 500)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def jwks(self) -> dict[str, Any]:
-        make = jwt.algorithms.RSAAlgorithm.to_jwk
-        return {
-            "keys": [
-                {**make(key.public_key(), as_dict=True), "kid": name, "alg": "RS256", "use": "sig"}
-                for name, key in self.keys.items()
-            ]
-        }
-
-    def token(self, key: str = "k1", **changes: object) -> str:
-        claims = {"sub": "anna", "iss": self.url, "aud": AUDIENCE, "exp": time.time() + 60} | changes
-        claims = {name: value for name, value in claims.items() if value is not None}
-        return jwt.encode(claims, self.keys[key], algorithm="RS256", headers={"kid": key})
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    found = Issuer()
-    yield found
-    found.stop()
 
 
 async def refusal(known: callers.Callers, **headers: str) -> tuple[int, str]:
@@ -86,13 +28,13 @@ async def refusal(known: callers.Callers, **headers: str) -> tuple[int, str]:
     return caught.value.status_code, caught.value.detail
 
 
-async def test_api_gateway_says_who_calls() -> None:
+async def test_api_gateway_identifies_the_caller() -> None:
     assert await TrustedCallers().name(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
     assert await TrustedCallers().name(request()) == ANONYMOUS
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 256])
-async def test_names_that_are_none_are_refused(name: str) -> None:
+async def test_invalid_caller_names_are_rejected(name: str) -> None:
     assert (await refusal(TrustedCallers(), **{CALLER_HEADER: name}))[0] == 401
 
 
@@ -103,7 +45,7 @@ async def test_subject_of_a_token_is_the_caller(issuer: Issuer) -> None:
     assert len(issuer.asked) == 2, "keys are kept"
 
 
-async def test_token_that_is_not_for_us_is_refused(issuer: Issuer) -> None:
+async def test_token_for_another_audience_is_rejected(issuer: Issuer) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
     for changes in ({"aud": "other"}, {"iss": "http://other"}, {"exp": time.time() - 60}, {"sub": None}, {"exp": None}):
         status, detail = await refusal(known, authorization=f"Bearer {issuer.token(**changes)}")
@@ -113,8 +55,8 @@ async def test_token_that_is_not_for_us_is_refused(issuer: Issuer) -> None:
 
 
 @pytest.mark.parametrize("off_s", [-25, 25])
-async def test_an_issuer_whose_clock_is_off_by_half_a_minute_is_understood(issuer: Issuer, off_s: float) -> None:
-    """Its token has just ended by our clock, or is made in what is our future."""
+async def test_half_a_minute_of_clock_skew_is_tolerated(issuer: Issuer, off_s: float) -> None:
+    """Its token has just expired by our clock, or was issued in our future."""
     known, now = JwtCallers(issuer.url, AUDIENCE), time.time() + off_s
     token = issuer.token(iat=now, nbf=now, exp=now + 1)
     assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
@@ -122,7 +64,7 @@ async def test_an_issuer_whose_clock_is_off_by_half_a_minute_is_understood(issue
     assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
 
 
-async def test_token_signed_by_somebody_else_is_refused(issuer: Issuer) -> None:
+async def test_token_with_a_foreign_signature_is_refused(issuer: Issuer) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
     public = issuer.jwks()["keys"][0]["n"]
     forged = [
@@ -134,7 +76,7 @@ async def test_token_signed_by_somebody_else_is_refused(issuer: Issuer) -> None:
         assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
 
 
-async def test_new_key_of_the_issuer_is_found_and_unknown_ones_are_not_asked_for_again(
+async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
@@ -152,7 +94,7 @@ async def test_new_key_of_the_issuer_is_found_and_unknown_ones_are_not_asked_for
     assert await known.name(request(authorization=f"Bearer {issuer.token('k2')}")) == "anna"
 
 
-async def test_issuer_that_is_away_is_not_the_callers_fault(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_issuer_gives_a_server_error(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "FAILURE_PAUSE_S", 0)
     monkeypatch.setattr(callers, "KEYS_KEPT_S", 0)
     monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
@@ -163,3 +105,101 @@ async def test_issuer_that_is_away_is_not_the_callers_fault(issuer: Issuer, monk
     assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
     issuer.is_well = False
     assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna", "known keys stay good"
+
+
+async def test_an_issuer_that_is_unavailable_is_retried_after_a_pause(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=lambda: now))
+    known = JwtCallers(issuer.url, AUDIENCE)
+    issuer.is_well = False
+    for later_s, asked in ((0.0, 1), (0.9, 1), (0.2, 2)):
+        now += later_s
+        assert (await refusal(known, authorization=f"Bearer {issuer.token()}"))[0] == 503
+        assert len(issuer.asked) == asked
+
+
+async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=lambda: now))
+    known = JwtCallers(issuer.url, AUDIENCE)
+    issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
+    unknown = request(authorization=f"Bearer {issuer.token('k2')}")
+    del issuer.keys["k2"]
+    for later_s, key, asked in ((0, "k1", 2), (29, "k2", 2), (2, "k2", 4), (3598, "k1", 4), (3, "k1", 6)):
+        now += later_s
+        if key == "k1":
+            assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+        else:
+            with pytest.raises(Refusal, match="a key that the issuer does not have"):
+                await known.name(unknown)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(issuer.asked) < asked:
+                await asyncio.sleep(0.01)
+        assert len(issuer.asked) == asked, later_s
+
+
+async def test_an_unknown_key_delays_no_caller_with_a_known_one(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
+    known = JwtCallers(issuer.url, AUDIENCE)
+    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
+    issuer.answers.clear()
+    strangers = [
+        asyncio.create_task(known.name(request(authorization=f"Bearer {issuer.token('k2')}"))) for _ in range(20)
+    ]
+    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+        while len(issuer.asked) < 3:
+            await asyncio.sleep(0.01)
+        assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+    assert not any(each.done() for each in strangers)
+    issuer.answers.set()
+    assert await asyncio.gather(*strangers) == ["anna"] * 20
+    assert len(issuer.asked) == 4, "one reading serves all"
+
+
+async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
+    monkeypatch.setattr(callers, "WAITING", 4)
+    known = JwtCallers(issuer.url, AUDIENCE)
+    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    issuer.keys["k2"], token = rsa.generate_private_key(65537, 2048), issuer.token()
+    issuer.answers.clear()
+    unknown = jwt.encode({"sub": "x"}, issuer.keys["k2"], algorithm="RS256", headers={"kid": "k3"})
+    strangers = [asyncio.create_task(known.subject(unknown, "192.0.2.1")) for _ in range(40)]
+    await asyncio.sleep(0)
+    caller = asyncio.create_task(known.subject(issuer.token("k2"), "192.0.2.2"))
+    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+        while sum(each.done() for each in strangers) < 37:  # the caller and three of them wait
+            await asyncio.sleep(0.01)
+        assert await known.subject(token, "192.0.2.1") == "anna"
+    assert not caller.done()
+    issuer.answers.set()
+    assert await caller == "anna"
+    refused = await asyncio.gather(*strangers, return_exceptions=True)
+    assert {each.status_code for each in refused if isinstance(each, Refusal)} == {401, 503}
+
+
+async def test_old_keys_are_refreshed_without_delaying_the_caller(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KEYS_PAUSE_S", "KEYS_KEPT_S"):
+        monkeypatch.setattr(callers, name, 0)
+    known = JwtCallers(issuer.url, AUDIENCE)
+    token = issuer.token()
+    await known.name(request(authorization=f"Bearer {token}"))
+    del issuer.keys["k1"]
+    issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
+    issuer.answers.clear()
+    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+        assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
+    issuer.answers.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while not known._asking or not known._asking.done():
+            await asyncio.sleep(0.01)
+    assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401, "a key that is withdrawn opens nothing"

@@ -1,4 +1,4 @@
-"""Transcripts as events: complete, in order, once, and at the reader's own pace."""
+"""Transcripts as events: complete, in order, without duplicates, and at the reader's own pace."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, holds
+from voice_blueprint.contract.session_api import TOKEN_HEADER
 from voice_gateway.followers import Followers
 from voice_runtime import state
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
@@ -24,7 +25,7 @@ def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -
 
 
 async def say(store: Redis, opened: Opened, utterance: int) -> None:
-    """Publish an utterance as an engine does: what it is heard to begin with, then all of it."""
+    """Publish an utterance as an engine does: first a partial, then the final."""
     transcripts = Transcripts(store)
     assert await transcripts.publish(opened.ssrc, said(utterance, "ye", EventKind.PARTIAL), 1)
     assert await transcripts.publish(opened.ssrc, said(utterance), 2)
@@ -44,7 +45,26 @@ async def test_events_are_partials_and_finals(gateway: GatewayProcess, store: Re
     assert Transcript.model_validate(second[1].data) == said(50)
 
 
-async def test_stream_is_resumed_behind_what_was_seen(gateway: GatewayProcess, store: Redis) -> None:
+async def test_http_1_0_readers_are_supported(gateway: GatewayProcess, store: Redis) -> None:
+    """Some proxies use it: there are no chunks, and the end of the connection is the end of the stream."""
+    opened = await gateway.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+    head = f"GET /v1/sessions/{opened.id}/events HTTP/1.0\r\nHost: 127.0.0.1\r\n{TOKEN_HEADER}: {opened.token}\r\n\r\n"
+    writer.write(head.encode())
+    async with asyncio.timeout(PATIENCE_S):
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in answer.partition(b"\r\n")[0]
+        assert b"chunked" not in answer.lower()
+        await say(store, opened, 0)
+        told = await reader.readuntil(b"event: final\n")
+        assert b"event: partial" in told
+        await opened.close()
+        rest = await reader.read()
+    assert b"event: end" in rest
+    writer.close()
+
+
+async def test_stream_resumes_after_the_last_seen_event(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     for utterance in range(0, 500, 50):
         await say(store, opened, utterance)
@@ -56,7 +76,7 @@ async def test_stream_is_resumed_behind_what_was_seen(gateway: GatewayProcess, s
     assert seen[-1] == f"450-{2**32}"
 
 
-async def test_wrong_last_event_id_is_refused(gateway: GatewayProcess) -> None:
+async def test_invalid_last_event_id_is_rejected(gateway: GatewayProcess) -> None:
     opened = await gateway.open()
     async with gateway.client() as client:
         for wrong in ("x", "1", "1-2-3"):
@@ -67,9 +87,9 @@ async def test_wrong_last_event_id_is_refused(gateway: GatewayProcess) -> None:
             assert "no event id" in answer.json()["detail"]
 
 
-async def test_stream_ends_when_all_of_a_closed_session_is_transcribed(gateway: GatewayProcess, store: Redis) -> None:
+async def test_stream_of_a_closed_session_ends_after_its_last_final(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.session(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.shipped(opened.ssrc), "last_sequence", "40")
     async with opened.stream() as events:
         await opened.close()
         begin = time.monotonic()
@@ -84,7 +104,7 @@ async def test_stream_ends_when_all_of_a_closed_session_is_transcribed(gateway: 
     assert found[-1].data == {"complete": True, "lost_ms": 0}
 
 
-async def test_stream_ends_at_once_behind_a_goodbye_that_came_through(gateway: GatewayProcess, store: Redis) -> None:
+async def test_stream_ends_immediately_after_a_received_goodbye(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     async with opened.stream() as events:
         await say(store, opened, 0)
@@ -94,7 +114,7 @@ async def test_stream_ends_at_once_behind_a_goodbye_that_came_through(gateway: G
     assert found[-1].data == {"complete": True, "lost_ms": 0}
 
 
-async def test_end_says_what_was_lost(gateway: GatewayProcess, store: Redis) -> None:
+async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     await Transcripts(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
     await Transcripts(store).lose(opened.ssrc, 500)
@@ -106,9 +126,9 @@ async def test_end_says_what_was_lost(gateway: GatewayProcess, store: Redis) -> 
     assert found[-1].data == {"complete": False, "lost_ms": 500}
 
 
-async def test_stream_of_a_session_that_is_never_transcribed_ends_too(gateway: GatewayProcess, store: Redis) -> None:
+async def test_stream_of_an_untranscribed_session_ends(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.session(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.shipped(opened.ssrc), "last_sequence", "40")
     await opened.close()
     async with opened.stream() as events:
         assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": False, "lost_ms": 0}
@@ -121,7 +141,7 @@ async def test_session_that_was_never_closed_ends_when_it_expires(start: Start) 
         assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": True, "lost_ms": 0}
 
 
-async def test_heartbeats_and_fresh_tokens_come_in_silence(start: Start) -> None:
+async def test_heartbeats_and_new_tokens_are_sent_during_silence(start: Start) -> None:
     gateway = await start(IDLE_TIMEOUT_S=1.5, TOKEN_TTL_S=3).ready()
     opened = await gateway.open()
     tokens = []
@@ -137,7 +157,7 @@ async def test_heartbeats_and_fresh_tokens_come_in_silence(start: Start) -> None
     assert await opened.close() == 204
 
 
-async def test_session_has_so_many_readers_and_no_more(gateway: GatewayProcess, store: Redis) -> None:
+async def test_readers_of_a_session_are_limited(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     await say(store, opened, 0)
     async with contextlib.AsyncExitStack() as streams:
@@ -147,12 +167,12 @@ async def test_session_has_so_many_readers_and_no_more(gateway: GatewayProcess, 
         async with gateway.client() as client:
             answer = await client.get(f"/v1/sessions/{opened.id}/events", headers=opened.headers)
         assert (answer.status_code, answer.json()["error"]) == (429, "too many readers")
-    for _ in range(20):  # readers that have left make room
+    for _ in range(20):  # disconnected readers release their slots
         async with opened.stream() as reader:
             assert len(await reader.transcripts(2)) == 2
 
 
-async def test_readers_do_not_need_a_connection_to_the_store_each(gateway: GatewayProcess, store: Redis) -> None:
+async def test_readers_share_a_connection_to_the_store(gateway: GatewayProcess, store: Redis) -> None:
     sessions = [await gateway.open() for _ in range(120)]
     async with contextlib.AsyncExitStack() as streams:
         readers = [await streams.enter_async_context(opened.stream()) for opened in sessions]
@@ -164,7 +184,7 @@ async def test_readers_do_not_need_a_connection_to_the_store_each(gateway: Gatew
     assert clients < 60
 
 
-async def test_reader_that_is_behind_does_not_hold_up_another(gateway: GatewayProcess, store: Redis) -> None:
+async def test_slow_reader_does_not_delay_another(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     for utterance in range(300):
         await say(store, opened, utterance)
@@ -174,7 +194,7 @@ async def test_reader_that_is_behind_does_not_hold_up_another(gateway: GatewayPr
 
 
 class SlowTranscripts(Transcripts):
-    """A store whose first answer is held back."""
+    """A store with a delayed first response."""
 
     def __init__(self, store: Redis) -> None:
         super().__init__(store)
@@ -189,7 +209,7 @@ class SlowTranscripts(Transcripts):
         return found
 
 
-async def test_reader_that_comes_while_another_is_read_for_misses_nothing(store: Redis) -> None:
+async def test_second_reader_misses_nothing(store: Redis) -> None:
     ssrc, transcripts = 7, SlowTranscripts(store)
     for utterance in range(4):
         await transcripts.publish(ssrc, said(utterance), 1)
@@ -206,16 +226,16 @@ async def test_reader_that_comes_while_another_is_read_for_misses_nothing(store:
 
 
 def slow_reader(opened: Opened) -> socket.socket:
-    """Return a connection that has asked for events and takes none."""
+    """Return a connection that has requested events and reads none."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", opened.gateway.http_port))
-    head = f"GET /v1/sessions/{opened.id}/events HTTP/1.1\r\nHost: x\r\nX-Voice-Token: {opened.token}\r\n\r\n"
+    head = f"GET /v1/sessions/{opened.id}/events HTTP/1.1\r\nHost: localhost\r\nX-Voice-Token: {opened.token}\r\n\r\n"
     connection.sendall(head.encode())
     return connection
 
 
-async def test_slow_reader_lags_in_the_store_and_not_in_memory(gateway: GatewayProcess, store: Redis) -> None:
+async def test_events_for_a_slow_reader_stay_in_the_store(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     before = gateway.memory_mib
     with slow_reader(opened) as slow:
@@ -234,7 +254,7 @@ async def test_slow_reader_lags_in_the_store_and_not_in_memory(gateway: GatewayP
     assert seen.count(b"event: final") == 2000
 
 
-async def test_reader_that_takes_nothing_is_hung_up_on(start: Start, store: Redis) -> None:
+async def test_stalled_reader_is_disconnected(start: Start, store: Redis) -> None:
     gateway = await start(IDLE_TIMEOUT_S=2).ready()
     opened = await gateway.open()
     for utterance in range(1000):

@@ -1,20 +1,22 @@
-"""Metrics for a Prometheus that asks, as on Azure."""
+"""Metrics for Prometheus scrapes, as on Azure."""
 
 import re
+import socket
 
 import httpx2
 from redis.asyncio import Redis
 
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS
-from blueprint.contract.network import Tier
-from images.conftest import StoreServer, free_port
-from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, VadHost, free_rtp_port, holds
+from images.conftest import StoreServer
+from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, VadHost, holds
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.contract.network import Tier
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_sandbox.loopback import free_port
 
 
-async def test_every_metric_is_there_to_be_asked_for(store: Redis, store_server: StoreServer) -> None:
-    rtp_port, port = free_rtp_port(), free_port()
+async def test_every_metric_can_be_requested(store: Redis, store_server: StoreServer) -> None:
+    rtp_port, port = free_port(socket.SOCK_DGRAM), free_port()
     vad, hosts = VadHost(rtp_port), Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")

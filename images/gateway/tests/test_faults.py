@@ -1,4 +1,4 @@
-"""What breaks, and what callers notice of it: no transcript twice, none missing, nobody left hanging."""
+"""Failures, and their effect on callers: no transcript is duplicated or missing, and no caller hangs."""
 
 import asyncio
 import time
@@ -8,19 +8,20 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import Event, GatewayProcess, Hosts, Opened, VadHost, holds
-from voice_gateway.server import REQUEST_TIMEOUT_S
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_runtime import state
+from voice_runtime.http import HEAD_WITHIN_S
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 LOST_WITH_EACH = 0.5
-"""Objects: less than one, and more than what comes and goes anyway."""
+"""Maximum number of leaked objects per session: less than one, and more than the normal variation."""
 STEP = 50
-"""Frames between utterances: one a second."""
+"""Frames between utterances: one per second."""
 
 
 def final(utterance: int) -> Transcript:
@@ -30,14 +31,14 @@ def final(utterance: int) -> Transcript:
 
 
 async def speak(store: Redis, opened: Opened, count: int, pause_s: float = 0.02) -> None:
-    """Publish so many finals."""
+    """Publish this number of finals."""
     for number in range(count):
         assert await Transcripts(store).publish(opened.ssrc, final(number * STEP), 1)
         await asyncio.sleep(pause_s)
 
 
 class Reader:
-    """A caller that comes back until its stream has ended, as a browser's EventSource does."""
+    """A caller that reconnects until its stream has ended, as a browser's EventSource does."""
 
     def __init__(self, opened: Opened, gateways: list[GatewayProcess]) -> None:
         self._opened = opened
@@ -46,7 +47,7 @@ class Reader:
         self.resumes = 0
 
     async def run(self) -> list[int]:
-        """Read to the end, and return the utterances in the order in which they came."""
+        """Read to the end, and return the utterances in the order of arrival."""
         attempt = 0
         while not (self.seen and self.seen[-1].name == "end"):
             gateway = self._gateways[attempt % len(self._gateways)]
@@ -69,7 +70,7 @@ class Reader:
                     self.seen.append(event)
 
 
-async def test_killed_gateway_loses_no_reader(start: Start, store: Redis) -> None:
+async def test_readers_of_a_killed_gateway_resume_at_another(start: Start, store: Redis) -> None:
     first, second = await start().ready(), await start().ready()
     opened = await first.open()
     reader = Reader(opened, [first, second])
@@ -82,7 +83,7 @@ async def test_killed_gateway_loses_no_reader(start: Start, store: Redis) -> Non
     assert await asyncio.wait_for(reading, PATIENCE_S) == [number * STEP for number in range(150)]
 
 
-async def test_socket_of_a_killed_gateway_goes_on_at_another(start: Start, vad: VadHost) -> None:
+async def test_socket_of_a_killed_gateway_continues_at_another(start: Start, vad: VadHost) -> None:
     first, second = await start().ready(), await start().ready()
     opened = await first.open()
     async with opened.socket() as connection:
@@ -133,7 +134,7 @@ async def _ask(gateway: GatewayProcess) -> httpx2.Response:
         return await client.post("/v1/sessions", json={"transport": "srtp"})
 
 
-async def test_store_that_stays_away_is_an_answer(start: Start, store_server: StoreServer) -> None:
+async def test_lost_store_gives_an_error_response(start: Start, store_server: StoreServer) -> None:
     gateway = await start().ready()
     opened = await gateway.open()
     store_server.stop()
@@ -142,6 +143,8 @@ async def test_store_that_stays_away_is_an_answer(start: Start, store_server: St
         assert (answer.status_code, answer.json()["error"]) == (503, "state store away")
         with pytest.raises(websockets.InvalidStatus, match="503"):
             await opened.socket(open_timeout=PATIENCE_S)
+        await holds("it is out of rotation", lambda: gateway.health() == 503)
+        assert gateway.health(path=LIVENESS_PATH) == 200
     finally:
         store_server.start()
 
@@ -156,6 +159,7 @@ async def test_stopping_gateway_lets_sessions_finish(start: Start, store: Redis,
         await connection.send(bytes(6400))
     gateway.terminate()
     await holds("it says that it drains", lambda: gateway.health() == gateway.health(gateway.media_port) == 503)
+    assert gateway.health(path=LIVENESS_PATH) == gateway.health(gateway.media_port, LIVENESS_PATH) == 200
     answer = await _ask(gateway)
     assert (answer.status_code, answer.json()["error"]) == (503, "draining")
     for opened, connection in zip(sessions, sockets, strict=True):
@@ -171,7 +175,7 @@ async def test_stopping_gateway_lets_sessions_finish(start: Start, store: Redis,
     assert [await store.hget(state.session(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
 
 
-async def test_stopping_gateway_sends_on_whoever_is_left(start: Start, store: Redis, vad: VadHost) -> None:
+async def test_stopping_gateway_redirects_remaining_callers(start: Start, store: Redis, vad: VadHost) -> None:
     first, second = await start(DRAIN_TIMEOUT_S=1).ready(), await start().ready()
     sessions = [await first.open() for _ in range(20)]
     readers = [Reader(opened, [first, second]) for opened in sessions]
@@ -200,11 +204,11 @@ async def _finish(opened: Opened, store: Redis) -> None:
     await Transcripts(store).publish(opened.ssrc, final(500), 1)
 
 
-async def test_many_sessions_leave_nothing_behind(start: Start, store: Redis) -> None:
+async def test_ended_sessions_leave_no_resources(start: Start, store: Redis) -> None:
     gateway = await start().ready()
-    await _wave(gateway, store, 320, at_once=40)  # so that what is made once, and kept for the next, is there
+    await _wave(gateway, store, 320, at_once=40)  # so that objects that are created once exist
     await holds("nothing is open", lambda: gateway.metric("OpenSockets")[-1:] == [0])
-    await asyncio.sleep(REQUEST_TIMEOUT_S)  # every connection has a timer
+    await asyncio.sleep(HEAD_WITHIN_S)  # every connection has a timer
     before = await gateway.objects()
     await _wave(gateway, store, 300, at_once=20)
     await gateway.holds_no_more_than(before + 300 * LOST_WITH_EACH)

@@ -1,4 +1,4 @@
-"""Nobody is let in whom no engine has room for: whoever speaks is heard, or is told at once."""
+"""No session is admitted without a free slot: its speech is transcribed, or it is refused immediately."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,10 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
+from voice_blueprint.contract.network import Tier
 from voice_gateway.places import HELD_S
 from voice_runtime import state
 from voice_runtime.sessions import Sessions
@@ -23,7 +23,7 @@ SLOTS = 3
 
 @pytest.fixture
 async def few(store: Redis, start: Start, hosts: Hosts) -> GatewayProcess:
-    """A gateway before one engine with few slots."""
+    """A gateway with one engine that has few slots."""
     await store.delete(state.PLACES)
     hosts.put(Tier.ASR, "asr-1", slots=SLOTS)
     await hosts.beat()
@@ -37,7 +37,7 @@ async def refusal(opened: Opened) -> tuple[int, str]:
 
 
 async def get_in(opened: Opened) -> websockets.ClientConnection:
-    """Try until there is a place."""
+    """Retry until there is a free slot."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(websockets.InvalidStatus):
@@ -45,8 +45,8 @@ async def get_in(opened: Opened) -> websockets.ClientConnection:
             await asyncio.sleep(0.2)
 
 
-async def test_no_more_are_let_in_than_the_engines_have_slots(few: GatewayProcess) -> None:
-    """Nobody has spoken yet, so all slots of the engine are free."""
+async def test_admissions_are_limited_by_the_engines_slots(few: GatewayProcess) -> None:
+    """No session has sent speech yet, so all slots of the engine are free."""
     *inside, outside = [await few.open() for _ in range(SLOTS + 1)]
     async with contextlib.AsyncExitStack() as stack:
         sockets = [await stack.enter_async_context(each.socket()) for each in inside]
@@ -57,7 +57,7 @@ async def test_no_more_are_let_in_than_the_engines_have_slots(few: GatewayProces
     assert sum(few.metric("SessionsRefused")) >= 1
 
 
-async def test_several_gateways_share_the_places(few: GatewayProcess, start: Start) -> None:
+async def test_several_gateways_share_the_slots(few: GatewayProcess, start: Start) -> None:
     other = await (await start().ready()).takes_callers()
     opened = [await few.open() for _ in range(4 * SLOTS)]
 
@@ -72,7 +72,7 @@ async def test_several_gateways_share_the_places(few: GatewayProcess, start: Sta
         await each.close()
 
 
-async def test_caller_that_is_back_has_its_place(few: GatewayProcess) -> None:
+async def test_reconnected_caller_keeps_its_slot(few: GatewayProcess) -> None:
     inside = [await few.open() for _ in range(SLOTS)]
     async with contextlib.AsyncExitStack() as stack:
         first, *_ = [await stack.enter_async_context(each.socket()) for each in inside]
@@ -81,7 +81,7 @@ async def test_caller_that_is_back_has_its_place(few: GatewayProcess) -> None:
             pass
 
 
-async def test_place_of_a_dead_gateway_is_free_again(few: GatewayProcess, start: Start) -> None:
+async def test_slot_of_a_dead_gateway_is_released(few: GatewayProcess, start: Start) -> None:
     opened, last = [await few.open() for _ in range(SLOTS)], await few.open()
     for each in opened:
         await each.socket()
@@ -92,7 +92,7 @@ async def test_place_of_a_dead_gateway_is_free_again(few: GatewayProcess, start:
         await (await get_in(last.at(other))).close()
 
 
-async def test_srtp_session_holds_a_place_until_it_is_closed(few: GatewayProcess) -> None:
+async def test_srtp_session_uses_a_slot_until_it_is_closed(few: GatewayProcess) -> None:
     opened = [await few.open("srtp") for _ in range(SLOTS)]
     answer = await few.answers(503, "srtp")
     assert "every ASR host" in answer.json()["detail"]
@@ -100,7 +100,7 @@ async def test_srtp_session_holds_a_place_until_it_is_closed(few: GatewayProcess
     await few.answers(201, "srtp")
 
 
-async def test_caller_is_told_when_an_engine_refuses_later(gateway: GatewayProcess, store: Redis) -> None:
+async def test_later_rejection_by_an_engine_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     async with opened.stream() as events, opened.socket() as connection:
         await Sessions(store).refuse(opened.ssrc)
@@ -108,6 +108,6 @@ async def test_caller_is_told_when_an_engine_refuses_later(gateway: GatewayProce
         assert told.data["error"] == "no capacity"
         await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
         assert (connection.close_code, connection.close_reason) == (1013, "no ASR host takes this session; try again")
-    async with opened.socket():  # a new socket is a new try
+    async with opened.socket():  # a new socket is a new attempt
         await asyncio.sleep(0)
     await holds("it is counted", lambda: sum(gateway.metric("SessionsRefused")) >= 1)

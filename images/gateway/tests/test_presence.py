@@ -1,9 +1,11 @@
-"""Sessions that somebody else hears: counted for as long as their socket is open, and held by one socket."""
+"""Sessions without audio: counted while their socket is open, with one socket each."""
 
 import asyncio
 import contextlib
+import itertools
 import time
 
+import pytest
 import websockets
 from redis.asyncio import Redis
 
@@ -11,6 +13,7 @@ from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened
 from images.gateway.tests.test_client_sockets import connect, refused
+from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_runtime import state
 
 PRESENCE = "/v1/presence"
@@ -26,7 +29,7 @@ async def left(store: Redis) -> None:
         pass
 
 
-async def test_a_caller_has_so_many_and_no_host_is_asked(start: Start, store: Redis) -> None:
+async def test_a_callers_limit_is_checked_before_any_host(start: Start, store: Redis) -> None:
     gateway = await start(CALLER_SESSIONS=1).ready()
     async with connect(gateway, PRESENCE):
         assert (await refused(gateway, PRESENCE))[0] == 429
@@ -36,7 +39,7 @@ async def test_a_caller_has_so_many_and_no_host_is_asked(start: Start, store: Re
         pass
 
 
-async def test_a_gateway_that_stops_says_that_another_session_may_follow(start: Start, store: Redis) -> None:
+async def test_a_stopping_gateway_publishes_when_the_session_may_be_reopened(start: Start, store: Redis) -> None:
     gateway = await start(DRAIN_TIMEOUT_S=0).ready()
     async with connect(gateway, PRESENCE) as socket:
         gateway.terminate()
@@ -45,13 +48,13 @@ async def test_a_gateway_that_stops_says_that_another_session_may_follow(start: 
     await left(store)
 
 
-async def test_a_session_ends_after_its_longest_time_and_another_may_follow(start: Start) -> None:
+async def test_a_session_ends_at_its_maximum_duration_and_another_may_open(start: Start) -> None:
     gateway = await start(SESSION_MAX_S=1).ready()
     async with connect(gateway, PRESENCE) as socket:
         assert await ended(socket) == 1012
 
 
-async def test_one_socket_at_a_time_has_the_session_of_a_token(gateway: GatewayProcess) -> None:
+async def test_a_token_has_one_socket_at_a_time(gateway: GatewayProcess) -> None:
     opened: Opened = await gateway.open()
     async with connect(gateway, PRESENCE, opened.token) as older, connect(gateway, PRESENCE, opened.token) as newer:
         assert await ended(older) == 1008
@@ -60,7 +63,7 @@ async def test_one_socket_at_a_time_has_the_session_of_a_token(gateway: GatewayP
     assert (await refused(gateway, PRESENCE, opened.token))[0] == 404
 
 
-async def test_a_session_of_a_token_waits_for_who_comes_back(gateway: GatewayProcess, store: Redis) -> None:
+async def test_a_session_of_a_token_waits_for_its_caller_to_reconnect(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     async with connect(gateway, PRESENCE, opened.token):
         pass
@@ -74,7 +77,7 @@ async def test_a_session_of_a_token_waits_for_who_comes_back(gateway: GatewayPro
     await opened.close()
 
 
-async def test_a_killed_gateways_session_counts_for_the_grace_period_and_no_longer(start: Start, store: Redis) -> None:
+async def test_a_session_of_a_killed_gateway_counts_only_for_the_grace_period(start: Start, store: Redis) -> None:
     grace_s = 5
     killed = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
     other = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
@@ -83,7 +86,7 @@ async def test_a_killed_gateways_session_counts_for_the_grace_period_and_no_long
         ends_by = time.time() + grace_s
         assert not await store.zcount(key, ends_by, "+inf")
         async with asyncio.timeout(PATIENCE_S):
-            while not await store.zcount(key, ends_by, "+inf"):  # who stays is counted on
+            while not await store.zcount(key, ends_by, "+inf"):  # an open session is still counted
                 await asyncio.sleep(0.1)
         killed.kill()
         assert (await refused(other, PRESENCE))[0] == 429
@@ -97,3 +100,19 @@ async def opens(gateway: GatewayProcess) -> bool:
         async with connect(gateway, PRESENCE):
             return True
     return False
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize(("authorizer", "known"), [("iam", True), ("none", False)])
+async def test_an_agent_gets_the_caller_if_callers_are_authenticated(
+    start: Start, authorizer: str, known: bool
+) -> None:
+    gateway = await (await start(AUTHORIZER=authorizer).ready()).takes_callers()
+    name = "arn:aws:iam::1:user/anna"
+    paths = (PRESENCE, "/v1/realtime?intent=transcription", "/v1/listen?encoding=linear16&sample_rate=16000")
+    for (headers, caller), path in itertools.product((({CALLER_HEADER: name}, name), ({}, None)), paths):
+        async with gateway.client() as client:
+            opened = (await client.post("/v1/sessions", json={"transport": "websocket"}, headers=headers)).json()
+        async with connect(gateway, path, opened["token"]) as socket:
+            assert socket.response
+            assert socket.response.headers.get(CALLER_HEADER) == (caller if known else None)

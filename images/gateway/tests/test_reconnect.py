@@ -1,4 +1,4 @@
-"""A connection that breaks is no end of a call: the caller comes back, and goes on where it was."""
+"""A lost connection does not end a call: the caller reconnects, and continues."""
 
 import asyncio
 import socket
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.usefixtures("hosts", "vad")
 SPOKEN = bytes(3200)
 SPOKEN_FRAMES = 5
 GRACE_S = 5
-"""Least that a deployment file takes."""
+"""Minimum in a deployment file."""
 
 
 def reset(connection: websockets.ClientConnection) -> None:
-    """Break a connection off as a NAT that forgot it does."""
+    """Reset a connection as a NAT that lost its state does."""
     raw: socket.socket = connection.transport.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.transport.abort()
 
 
 async def speak(opened: Opened, vad: VadHost, connection: websockets.ClientConnection) -> None:
-    """Say a little, and wait until it is heard."""
+    """Send some audio, and wait until it has arrived."""
     before = len(vad.of(opened.ssrc))
     await connection.send(SPOKEN)
     await vad.heard(opened.ssrc, before + SPOKEN_FRAMES)
@@ -46,7 +46,7 @@ async def waits_for_its_caller(store: Redis, opened: Opened) -> None:
     assert await is_open(store, opened)
 
 
-async def test_reset_connection_is_no_end(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
+async def test_reset_connection_does_not_end_the_session(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
     opened = await gateway.open()
     async with opened.socket() as first:
         await speak(opened, vad, first)
@@ -61,11 +61,11 @@ async def test_reset_connection_is_no_end(gateway: GatewayProcess, vad: VadHost,
 
 
 @pytest.mark.parametrize("code", [1001, 1005, 3000])
-async def test_page_that_is_left_may_come_back(gateway: GatewayProcess, vad: VadHost, store: Redis, code: int) -> None:
+async def test_caller_may_reopen_a_closed_page(gateway: GatewayProcess, vad: VadHost, store: Redis, code: int) -> None:
     opened = await gateway.open()
     async with opened.socket() as first:
         await speak(opened, vad, first)
-        if code == 1005:  # a close without any code, as `socket.close()` of a browser sends it
+        if code == 1005:  # a close without a code, as `socket.close()` of a browser sends it
             first.protocol.send_close()
             first.send_data()
             await first.wait_closed()
@@ -86,8 +86,8 @@ async def test_normal_close_ends_the_session(gateway: GatewayProcess, vad: VadHo
             await asyncio.sleep(0.02)
 
 
-async def test_newest_socket_has_the_session(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
-    """The old connection hangs: its end has changed its address, and nobody told the gateway."""
+async def test_newest_socket_takes_over_the_session(gateway: GatewayProcess, vad: VadHost, store: Redis) -> None:
+    """The old connection hangs, since the address of its peer has changed without notice to the gateway."""
     opened = await gateway.open()
     async with opened.socket() as old:
         await speak(opened, vad, old)
@@ -112,7 +112,7 @@ async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess,
     assert sequences == sorted(set(sequences)), "the new socket goes on behind the old one"
 
 
-async def test_caller_that_does_not_come_back_leaves_nothing_open(start: Start, vad: VadHost, store: Redis) -> None:
+async def test_session_ends_if_its_caller_does_not_return(start: Start, vad: VadHost, store: Redis) -> None:
     gateway = await (await start(RECONNECT_GRACE_S=GRACE_S, CALLER_SESSIONS=1).ready()).takes_callers()
     opened = await gateway.open()
     async with opened.stream() as events:
@@ -124,10 +124,10 @@ async def test_caller_that_does_not_come_back_leaves_nothing_open(start: Start, 
     assert ended[-1].name == "end"
     with pytest.raises(websockets.InvalidStatus, match="404"):
         await opened.socket()
-    await gateway.open()  # it does not count against its caller any more
+    await gateway.open()  # it no longer counts against its caller
 
 
-async def test_wrong_message_may_be_tried_again(gateway: GatewayProcess, vad: VadHost) -> None:
+async def test_socket_may_be_reopened_after_an_invalid_message(gateway: GatewayProcess, vad: VadHost) -> None:
     opened = await gateway.open()
     async with opened.socket() as connection:
         await connection.send("hello")

@@ -1,4 +1,4 @@
-"""Sessions are opened and closed by those who may, and every refusal says why."""
+"""Authorized callers open and close sessions, and every refusal contains its reason."""
 
 import asyncio
 import base64
@@ -25,18 +25,19 @@ from starlette.applications import Starlette
 from starlette.routing import Route, WebSocketRoute
 from uvicorn.server import ServerState
 
-from blueprint.contract import session_api
-from blueprint.contract.network import Tier
-from blueprint.contract.session_api import CALLER_HEADER, MOST_END_OF_TURN_MS, TOKEN_HEADER
-from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
-from voice_gateway import apps, server
+from voice_blueprint.contract import session_api
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import CALLER_HEADER, MAX_END_OF_TURN_MS, TOKEN_HEADER
+from voice_blueprint.contract.state import SessionField, ShippedField
+from voice_gateway import apps
 from voice_gateway.session_routes import SessionRequest
-from voice_runtime import state
+from voice_runtime import http, state
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.replies import text
+from voice_runtime.sessions import Sessions
 
 pytestmark = pytest.mark.usefixtures("hosts")
 SESSIONS = session_api.SESSIONS_PATH
@@ -48,7 +49,7 @@ async def ask(gateway: GatewayProcess, method: str, path: str, **options: Any) -
 
 
 def is_refusal(answer: httpx2.Response, status: int, error: str) -> str:
-    """Assert that an answer is a refusal as the API describes it; return its detail."""
+    """Assert that a response is a refusal in the API's format; return its detail."""
     body = answer.json()
     jsonschema.validate(body, session_api.ERROR)
     assert (answer.status_code, body["error"]) == (status, error)
@@ -70,11 +71,11 @@ async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> N
     record = await store.hgetall(state.session(Opened(gateway, found).ssrc))
     assert record[b"kind"] == b"gateway"
     assert record[b"language"] == b"de-AT"
-    assert b"srtp_key" not in record
+    assert not await store.keys("srtp:*")
 
 
 @pytest.mark.parametrize(("asked", "kept"), [({}, 600), ({"end_of_turn_ms": 0}, 0), ({"end_of_turn_ms": 5000}, 5000)])
-async def test_silence_that_ends_a_turn_is_the_sessions(
+async def test_end_of_turn_silence_is_set_per_session(
     gateway: GatewayProcess, store: Redis, asked: dict[str, int], kept: int
 ) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", **asked})
@@ -83,8 +84,15 @@ async def test_silence_that_ends_a_turn_is_the_sessions(
     assert await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
 
 
-@pytest.mark.parametrize("asked", [-1, MOST_END_OF_TURN_MS + 1, "soon"])
-async def test_silence_that_ends_no_turn_is_refused(gateway: GatewayProcess, asked: object) -> None:
+async def test_keywords_are_set_per_session(gateway: GatewayProcess, store: Redis) -> None:
+    for request, prompt in (({"prompt": "Valkey"}, "Valkey"), ({}, "")):
+        session = await Sessions(store).read((await gateway.open(**request)).ssrc)
+        assert session
+        assert session.prompt == prompt
+
+
+@pytest.mark.parametrize("asked", [-1, MAX_END_OF_TURN_MS + 1, "soon"])
+async def test_invalid_end_of_turn_silence_is_rejected(gateway: GatewayProcess, asked: object) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "end_of_turn_ms": asked})
     assert "end_of_turn_ms" in is_refusal(answer, 400, "bad request")
 
@@ -100,7 +108,7 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     assert len(base64.b64decode(srtp["key"], validate=True)) == 30
     record = await store.hgetall(state.session(srtp["ssrc"]))
     assert record[b"kind"] == b"external"
-    assert text(record[b"srtp_key"]) == srtp["key"]
+    assert text(await store.get(state.srtp_key(srtp["ssrc"])) or "") == srtp["key"]
     assert text(record[b"media"]) == "96 L16/16000/1 20"
     assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
 
@@ -112,21 +120,21 @@ async def test_session_of_a_caller_with_aes_gcm(gateway: GatewayProcess, store: 
     srtp = found["media"]["srtp"]
     assert srtp["suite"] == "AEAD_AES_128_GCM"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 28
-    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"srtp_key"]) == srtp["key"]
+    assert text(await store.get(state.srtp_key(srtp["ssrc"])) or "") == srtp["key"]
     assert f"a=crypto:1 AEAD_AES_128_GCM inline:{srtp['key']}" in srtp["sdp"].split("\r\n")
 
 
 @pytest.mark.parametrize(
     ("transport", "suite"), [("srtp", "AES_256_CM_HMAC_SHA1_80"), ("websocket", "AEAD_AES_128_GCM")]
 )
-async def test_suites_that_are_not_there_are_refused(gateway: GatewayProcess, transport: str, suite: str) -> None:
+async def test_unsupported_srtp_suites_are_rejected(gateway: GatewayProcess, transport: str, suite: str) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": transport, "suite": suite})
     assert answer.status_code == 400
     assert "suite" in answer.json()["detail"]
 
 
-async def test_srtp_goes_where_udp_comes_in(start: Start) -> None:
-    """On Azure a load balancer of its own takes UDP, under another name."""
+async def test_srtp_is_sent_to_the_udp_listener(start: Start) -> None:
+    """On Azure, UDP has a load balancer of its own with another name."""
     gateway = await (await start(RTP_HOST="rtp.callers.dev").ready()).takes_callers()
     for wanted, told in (("srtp", "rtp.callers.dev"), ("websocket", "127.0.0.1")):
         media = (await ask(gateway, "POST", SESSIONS, json={"transport": wanted})).json()["media"][wanted]
@@ -146,6 +154,28 @@ async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> 
     assert f"a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{srtp['key']}" in described
 
 
+async def test_session_with_its_own_telephone_event_types(gateway: GatewayProcess, store: Redis) -> None:
+    wanted = {"codec": "opus", "telephone_events": [110, 126]}
+    answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": wanted})
+    found = answer.json()
+    jsonschema.validate(found, session_api.SESSION)
+    srtp = found["media"]["srtp"]
+    assert srtp["telephone_events"] == [110, 126]
+    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"media"]) == "111 opus/48000/2 20 110,126"
+    described = srtp["sdp"].split("\r\n")
+    assert f"m=audio {srtp['port']} RTP/SAVP 111 110 126" in described
+    assert {"a=rtpmap:110 telephone-event/48000", "a=rtpmap:126 telephone-event/48000"} <= set(described)
+
+
+async def test_wrong_codec_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
+    opened = await gateway.open("srtp")
+    async with opened.stream() as events:
+        await store.hset(state.shipped(opened.ssrc), ShippedField.WRONG_PAYLOAD, "7")
+        told = (await asyncio.wait_for(events.until("error"), PATIENCE_S))[-1]
+    assert told.data["error"] == "wrong payload"
+    assert "7 packets are not L16/16000 of 20 ms with payload type 96" in told.data["detail"]
+
+
 @pytest.mark.parametrize(
     ("media", "detail"),
     [
@@ -156,22 +186,27 @@ async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> 
         ({"packet_ms": 61}, "10 to 60 ms"),
         ({"rate": 48_000, "channels": 2, "packet_ms": 10}, "1920 bytes"),
         ({"payload_type": 101}, "but for 101"),
+        ({"payload_type": 72}, "payload type 72"),
+        ({"payload_type": 110, "telephone_events": [110, 126]}, "but for 110, 126"),
+        ({"telephone_events": [72]}, "telephone events of payload type 72"),
+        ({"telephone_events": []}, "name 1 to 8"),
+        ({"telephone_events": list(range(97, 106))}, "name 1 to 8"),
         ({"payload_type": 0}, "payload type 0"),
     ],
 )
-async def test_media_that_the_data_plane_does_not_take_is_refused(
+async def test_media_unsupported_by_the_data_plane_is_rejected(
     gateway: GatewayProcess, media: dict[str, object], detail: str
 ) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": media})
     assert detail in is_refusal(answer, 400, "unsupported media")
 
 
-async def test_a_websocket_has_no_media(gateway: GatewayProcess) -> None:
+async def test_a_websocket_session_has_no_media_settings(gateway: GatewayProcess) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "media": {}})
     assert "L16 at 16000 Hz" in is_refusal(answer, 400, "unsupported media")
 
 
-def test_request_is_what_the_api_describes() -> None:
+def test_requests_match_the_api_schema() -> None:
     described, ours = session_api.SESSION_REQUEST, SessionRequest.model_json_schema()
     assert ours["additionalProperties"] is described["additionalProperties"]
     assert ours["required"] == described["required"]
@@ -201,16 +236,16 @@ async def test_malformed_request_is_refused(gateway: GatewayProcess, body: bytes
     assert detail in is_refusal(await ask(gateway, "POST", SESSIONS, content=body), 400, "bad request")
 
 
-async def test_body_that_says_how_large_it_is_is_refused_unread(gateway: GatewayProcess) -> None:
+async def test_oversized_content_length_is_rejected_without_reading(gateway: GatewayProcess) -> None:
     answer = await ask(gateway, "POST", SESSIONS, content=b"x" * 5000)
     assert "4096 bytes" in is_refusal(answer, 413, "body too large")
 
 
-async def test_upload_without_end_takes_no_memory(gateway: GatewayProcess) -> None:
-    """A gigabyte, as far as the gateway lets it come."""
+async def test_endless_upload_uses_no_memory(gateway: GatewayProcess) -> None:
+    """A gigabyte, as far as the gateway reads it."""
     before, sent = gateway.memory_mib, 0
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
-    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
     block = b"10000\r\n" + bytes(65_536) + b"\r\n"
     try:
         while sent < 2**30:
@@ -226,22 +261,22 @@ async def test_upload_without_end_takes_no_memory(gateway: GatewayProcess) -> No
     del reader
 
 
-async def test_refusal_of_a_large_body_can_be_read(gateway: GatewayProcess) -> None:
+async def test_response_to_a_rejected_large_body_arrives(gateway: GatewayProcess) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
-    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
+    writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n")
     answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"body too large" in answer
     writer.close()
 
 
-async def test_unknown_paths_and_methods_are_refused_in_the_same_form(gateway: GatewayProcess) -> None:
+async def test_unknown_paths_and_methods_give_standard_errors(gateway: GatewayProcess) -> None:
     is_refusal(await ask(gateway, "GET", "/v2/sessions"), 404, "unknown path")
     is_refusal(await ask(gateway, "GET", SESSIONS), 405, "unknown method")
 
 
 @pytest.mark.parametrize("problem", ["full", "draining", "gone"])
-async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts, problem: str) -> None:
+async def test_session_is_rejected_without_capacity(gateway: GatewayProcess, hosts: Hosts, problem: str) -> None:
     counted = sum(gateway.metric("SessionsRefused"))
     if problem == "full":
         hosts.put(Tier.ASR, "asr-1", slots=0)
@@ -251,12 +286,12 @@ async def test_no_session_without_capacity(gateway: GatewayProcess, hosts: Hosts
         del hosts.present[Tier.ASR, "asr-1"]
     answer = await gateway.answers(503, "srtp")
     is_refusal(answer, 503, "no capacity")
-    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.headers["Retry-After"] == "5"
     await holds("the refusal is counted", lambda: sum(gateway.metric("SessionsRefused")) > counted)
 
 
 @pytest.mark.parametrize("transport", ["srtp", "websocket"])
-async def test_a_full_region_tells_of_the_others(start: Start, hosts: Hosts, transport: str) -> None:
+async def test_a_full_region_redirects_to_the_others(start: Start, hosts: Hosts, transport: str) -> None:
     there = ["https://api.us-west-2.voice.test", "https://api.eu-west-1.voice.test"]
     gateway = await (await start(OTHER_REGIONS=",".join(there)).ready()).takes_callers()
     assert (await ask(gateway, "POST", SESSIONS, json={"transport": transport})).status_code == 201
@@ -267,13 +302,15 @@ async def test_a_full_region_tells_of_the_others(start: Start, hosts: Hosts, tra
 
 
 async def test_a_session_stays_with_the_region_that_opened_it(start: Start) -> None:
-    """A caller who asked at a name of all regions is told of the region's own API, and can follow and close there."""
+    """A caller of the regions' shared name receives the URL of the region's own API, and can follow and close the
+    session there.
+    """
     gateway = await (await start(API_URL="https://api.us-west-2.voice.test").ready()).takes_callers()
     opened = (await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})).json()
     assert opened["events"] == f"https://api.us-west-2.voice.test/v1/sessions/{opened['id']}/events"
 
 
-async def test_language_that_no_engine_has_is_refused_with_those_that_there_are(start: Start, hosts: Hosts) -> None:
+async def test_unsupported_language_error_lists_the_supported_ones(start: Start, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", languages=("de", "en"))
     hosts.put(Tier.ASR, "asr-2", languages=("de", "fr"))
     await hosts.beat()
@@ -288,21 +325,23 @@ async def test_language_that_no_engine_has_is_refused_with_those_that_there_are(
         assert answer.status_code == 201, answer.text
 
 
-async def test_no_websocket_session_without_a_vad_host(start: Start, store: Redis, hosts: Hosts) -> None:
-    """SRTP goes to the VAD tier by itself, through its own load balancer."""
+async def test_websocket_session_is_rejected_without_a_vad_host(start: Start, store: Redis, hosts: Hosts) -> None:
+    """SRTP reaches the VAD tier directly, through its own load balancer."""
     del hosts.present[Tier.VAD, "vad-1"]
     await HostRegistry(store, Tier.VAD).leave("vad-1")
     gateway = await start().ready()
-    answer = await gateway.answers(503)  # a heartbeat that was on its way brings the host back for a while
+    answer = await gateway.answers(503)  # a heartbeat in flight restores the host for a while
     assert is_refusal(answer, 503, "no capacity").startswith("every VAD host")
     await holds("the refusal is counted", lambda: sum(gateway.metric("SessionsRefused")) == 1)
     assert (await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})).status_code == 201
 
 
 async def statuses(gateway: GatewayProcess, caller: str, count: int) -> collections.Counter[int]:
-    """Ask for so many sessions over one connection; a client library would take longer than the gateway."""
+    """Send this number of requests over one connection; a client library would be slower than the gateway."""
     body = b'{"transport": "srtp"}'
-    head = f"POST {SESSIONS} HTTP/1.1\r\nHost: x\r\n{CALLER_HEADER}: {caller}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {SESSIONS} HTTP/1.1\r\nHost: [::1]\r\n{CALLER_HEADER}: {caller}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     found: collections.Counter[int] = collections.Counter()
     for _ in range(count):
@@ -315,9 +354,9 @@ async def statuses(gateway: GatewayProcess, caller: str, count: int) -> collecti
 
 
 @pytest.mark.parametrize("asked", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
-async def test_sessions_of_one_key_are_bounded(start: Start, store: Redis, asked: int) -> None:
+async def test_sessions_per_key_are_limited(start: Start, store: Redis, asked: int) -> None:
     gateway = await start(CALLER_SESSIONS=100).ready()
-    await asyncio.gather(*(statuses(gateway, "first", 10) for _ in range(40)))  # makes what is made once
+    await asyncio.gather(*(statuses(gateway, "first", 10) for _ in range(40)))  # creates objects that are created once
     before = await gateway.objects()
     callers = (statuses(gateway, "greedy", asked // 20) for _ in range(20))
     outcomes = sum(await asyncio.gather(*callers), collections.Counter())
@@ -330,18 +369,27 @@ async def test_sessions_of_one_key_are_bounded(start: Start, store: Redis, asked
     assert answer.status_code == 201
 
 
-async def test_creations_a_second_are_limited(start: Start) -> None:
+async def test_creations_per_second_are_limited(start: Start) -> None:
     gateway = await start(CALLER_CREATIONS_PER_S=3).ready()
     async with gateway.client() as client:
         begin = time.monotonic()
         asked = (client.post(SESSIONS, json={"transport": "srtp"}) for _ in range(40))
         answers = await asyncio.gather(*asked)
-        seconds = math.ceil(time.monotonic() - begin) + 1  # that these requests may have been in
+        seconds = math.ceil(time.monotonic() - begin) + 1  # maximum duration of these requests
         refused = [answer for answer in answers if answer.status_code == 429]
         assert len(answers) - len(refused) <= 3 * seconds
         assert "3 sessions a second" in is_refusal(refused[0], 429, "too many requests")
         await asyncio.sleep(1.2)
         assert (await client.post(SESSIONS, json={"transport": "srtp"})).status_code == 201
+
+
+async def test_a_caller_above_its_rate_still_gets_its_share(start: Start) -> None:
+    gateway = await start(CALLER_CREATIONS_PER_S=1).ready()
+    opened = 0
+    async with gateway.client() as client, asyncio.timeout(PATIENCE_S):
+        while opened < 3:
+            opened += (await client.post(SESSIONS, json={"transport": "srtp"})).status_code == 201
+            await asyncio.sleep(0.2)
 
 
 async def test_session_is_closed_once(gateway: GatewayProcess, store: Redis) -> None:
@@ -352,19 +400,19 @@ async def test_session_is_closed_once(gateway: GatewayProcess, store: Redis) -> 
 
 
 @pytest.mark.parametrize(("method", "suffix"), [("DELETE", ""), ("GET", "/events")])
-async def test_session_opens_with_its_own_token_only(
-    gateway: GatewayProcess, store: Redis, method: str, suffix: str
-) -> None:
+async def test_session_requires_its_own_token(gateway: GatewayProcess, store: Redis, method: str, suffix: str) -> None:
     opened, other = await gateway.open(), await gateway.open()
     path = f"{SESSIONS}/{opened.id}{suffix}"
     is_refusal(await ask(gateway, method, path), 401, "no token")
     is_refusal(await ask(gateway, method, path, headers={TOKEN_HEADER: "a.b.c"}), 401, "invalid token")
     is_refusal(await ask(gateway, method, path, headers=other.headers), 403, "foreign token")
+    await store.hset(state.session(opened.ssrc), SessionField.ID, other.id)  # has the number of an earlier one
+    is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
     await store.delete(state.session(opened.ssrc))
     is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
 
 
-async def test_expired_token_opens_nothing(start: Start) -> None:
+async def test_expired_token_is_rejected(start: Start) -> None:
     gateway = await start(TOKEN_TTL_S=1).ready()
     opened = await gateway.open()
     await asyncio.sleep(1.5)
@@ -372,7 +420,7 @@ async def test_expired_token_opens_nothing(start: Start) -> None:
     assert "expired" in is_refusal(answer, 401, "invalid token")
 
 
-async def test_pages_of_allowed_origins_may_ask(gateway: GatewayProcess) -> None:
+async def test_pages_of_allowed_origins_may_send_requests(gateway: GatewayProcess) -> None:
     for origin, allowed in (("http://page.test", True), ("http://evil.test", False)):
         asking = {
             "Origin": origin,
@@ -384,24 +432,25 @@ async def test_pages_of_allowed_origins_may_ask(gateway: GatewayProcess) -> None
         assert ("Access-Control-Allow-Origin" in answer.headers) is allowed
 
 
-async def test_without_allowed_origins_no_page_may_ask(start: Start) -> None:
+async def test_without_allowed_origins_pages_are_rejected(start: Start) -> None:
     gateway = await start().ready()
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"}, headers={"Origin": "http://page.test"})
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-async def test_connection_that_asks_for_nothing_is_closed(gateway: GatewayProcess) -> None:
+async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
     with socket.create_connection(("127.0.0.1", gateway.media_port)) as idle:
         idle.settimeout(PATIENCE_S)
         assert await asyncio.to_thread(idle.recv, 1) == b""
 
 
-async def test_connection_that_is_gone_is_not_kept_by_its_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 3600)
-    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[server.ImpatientProtocol]]()
+async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_WITHIN_S", 3600)
+    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.PromptProtocol]]()
+    protocol_type = http.PromptProtocol.with_room()
 
-    def make() -> server.ImpatientProtocol:
-        protocol = server.ImpatientProtocol(config, ServerState(), {})
+    def make() -> http.PromptProtocol:
+        protocol = protocol_type(config, ServerState(), {})
         made.append(weakref.ref(protocol))
         return protocol
 
@@ -431,7 +480,7 @@ async def test_description_is_openapi_and_names_every_route(gateway: GatewayProc
         for port in (gateway.http_port, gateway.media_port):
             described = (await client.get(f"http://127.0.0.1:{port}/openapi.json")).json()
             openapi_spec_validator.validate(described)
-    nobody: Any = SimpleNamespace(settings=SimpleNamespace(allowed_origins=()))
-    routes = [*apps.session_api(nobody).routes, *apps.media_api(nobody).routes]
+    state: Any = SimpleNamespace(settings=SimpleNamespace(allowed_origins=(), authorizer="none"))
+    routes = [*apps.session_api(state).routes, *apps.media_api(state).routes]
     served = {route.path for route in routes if isinstance(route, Route | WebSocketRoute)}
     assert set(described["paths"]) == served

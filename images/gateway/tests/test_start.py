@@ -1,4 +1,4 @@
-"""The process begins with a right environment only, and says what is wrong with another."""
+"""The process only starts with a valid environment, and reports invalid variables."""
 
 import json
 import socket
@@ -9,10 +9,10 @@ from importlib.metadata import version
 import pytest
 from packaging.requirements import Requirement
 
-from blueprint.contract.metrics import METRICS, NAMESPACE
 from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
+from voice_blueprint.contract.metrics import METRICS, NAMESPACE
 from voice_gateway.settings import GatewaySettings
 from voice_runtime.metrics import Metrics
 
@@ -35,7 +35,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("change", "line"), WRONG, ids=lambda value: str(value)[:30])
-def test_wrong_variable_is_refused_in_a_line(
+def test_invalid_variable_gives_a_one_line_error(
     store_server: StoreServer, change: dict[str, str | None], line: str
 ) -> None:
     environment = {**GatewayProcess(store_server, 5004).environment, **change}
@@ -46,7 +46,7 @@ def test_wrong_variable_is_refused_in_a_line(
     assert "short-key" not in said
 
 
-async def test_taken_port_is_refused_in_a_line(store_server: StoreServer) -> None:
+async def test_port_in_use_gives_a_one_line_error(store_server: StoreServer) -> None:
     gateway = GatewayProcess(store_server, 5004)
     with socket.create_server(("127.0.0.1", gateway.media_port)):
         done = run(gateway.environment)
@@ -56,21 +56,21 @@ async def test_taken_port_is_refused_in_a_line(store_server: StoreServer) -> Non
     assert "in use" in said
 
 
-async def test_health_check_tells_whether_callers_can_be_taken(start: Start, store_server: StoreServer) -> None:
+async def test_health_check_reports_whether_callers_are_accepted(start: Start, store_server: StoreServer) -> None:
     gateway = start()
     await gateway.ready()
-    assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 0
+    assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 0
     store_server.stop()
     try:
         await holds("it is not well", lambda: gateway.health() == 503)
-        assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 1
+        assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
     finally:
         store_server.start()
     gateway.kill()
-    assert run(gateway.environment, "voice_gateway.healthcheck").returncode == 1
+    assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
 
 
-def test_metrics_are_what_the_contract_says() -> None:
+def test_metrics_match_the_contract() -> None:
     lines: list[str] = []
     metrics = Metrics("prod", "gateway", lines.append)
     for _ in range(3):
@@ -96,13 +96,13 @@ def test_metrics_are_what_the_contract_says() -> None:
     assert values == {"SessionsCreated": [3], "TimeToFinal": list(range(250)), "OpenSockets": [0]}
 
 
-def test_key_is_in_no_description_of_the_settings(store_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_repr_does_not_contain_the_key(store_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GatewayProcess(store_server, 5004).environment.items():
         monkeypatch.setenv(name, value)
     assert TOKEN_KEY not in repr(GatewaySettings())
 
 
-def test_image_has_the_versions_that_are_tested() -> None:
+def test_image_pins_the_tested_versions() -> None:
     lines = (FOLDER / "gateway/requirements.in").read_text(encoding="utf-8").splitlines()
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
     assert len(pins) > 5

@@ -1,12 +1,9 @@
-"""The sidecar against a stand-in for Microsoft Entra: what it asks for, what it leaves, and what a failure costs."""
+"""The sidecar with a stand-in for Microsoft Entra: its requests, its file, and the effect of failures."""
 
-import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -14,39 +11,27 @@ import httpx2
 import pytest
 
 from images.conftest import PATIENCE_S
+from images.gateway.tests.json_server import JsonServer
 from voice_gateway import state_token
 
 
-class Entra:
-    """Answers as the token endpoint does; https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow."""
+class Entra(JsonServer):
+    """Responds as the token endpoint does.
+
+    Https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.refuses = False
         self.lives_s = 1
-        entra = self
+        super().__init__()
+        self.url += "/"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                entra.asked.append((self.path, form))
-                token = {"token_type": "Bearer", "expires_in": entra.lives_s, "access_token": f"t{len(entra.asked)}"}
-                body = json.dumps({"error": "invalid_client"} if entra.refuses else token).encode()
-                self.send_response(401 if entra.refuses else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def respond(self, path: str, body: str) -> tuple[int, object]:
+        self.asked.append((path, parse_qs(body)))
+        token = {"token_type": "Bearer", "expires_in": self.lives_s, "access_token": f"t{len(self.asked)}"}
+        return (401, {"error": "invalid_client"}) if self.refuses else (200, token)
 
 
 @pytest.fixture
@@ -76,9 +61,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_file_has_a_token_before_the_last_one_expires(
-    entra: Entra, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_token_file_is_renewed_before_expiry(entra: Entra, environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "token"
     with subprocess.Popen([sys.executable, "-m", "voice_gateway.state_token"], env=environment) as program:
         wait_for(lambda: file.exists() and file.read_text() == "t2")
@@ -90,7 +73,7 @@ def test_the_file_has_a_token_before_the_last_one_expires(
     assert form["client_assertion_type"] == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
 
 
-def test_a_refusal_leaves_the_last_token_and_is_tried_again_soon(
+def test_a_failed_renewal_keeps_the_last_token_and_is_retried(
     entra: Entra, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment.items():
@@ -106,7 +89,7 @@ def test_a_refusal_leaves_the_last_token_and_is_tried_again_soon(
         assert state_token.keep(settings, client) == state_token.RETRY_PAUSE_S
 
 
-def test_what_is_missing_is_said_in_a_line(environment: dict[str, str]) -> None:
+def test_missing_variables_are_reported_in_one_line(environment: dict[str, str]) -> None:
     del environment["AZURE_CLIENT_ID"]
     run = subprocess.run(
         [sys.executable, "-m", "voice_gateway.state_token"],

@@ -1,9 +1,11 @@
-"""Tokens open one session, for a while, for who holds the key."""
+"""Tokens are valid for one session, for a limited time, with the key."""
 
 from datetime import UTC, datetime, timedelta
 
 import jwt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from voice_gateway.tokens import ALGORITHM, AUDIENCE, SessionTokens, TokenError
 
@@ -17,7 +19,7 @@ def test_a_token_opens_its_session() -> None:
     assert timedelta(seconds=295) < expires - datetime.now(UTC) <= timedelta(seconds=300)
 
 
-def test_a_token_expires_when_it_says() -> None:
+def test_a_token_expires_at_its_expiry_time() -> None:
     now = datetime.now(UTC)
     TOKENS.check(TOKENS.make("s-1", now - timedelta(seconds=295))[0], "s-1")
     with pytest.raises(TokenError, match="expired"):
@@ -25,18 +27,18 @@ def test_a_token_expires_when_it_says() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [-60, 1, 60])
-def test_a_token_of_a_gateway_whose_clock_is_off_opens_its_session(ahead_s: int) -> None:
-    """Any gateway may be asked next: one whose clock is behind reads a token that it says is not made yet."""
+def test_a_token_of_a_gateway_with_a_wrong_clock_is_valid(ahead_s: int) -> None:
+    """Another gateway may be used next, and a token may appear to be issued in the future if its clock is behind."""
     token, _ = TOKENS.make("s-1", datetime.now(UTC) + timedelta(seconds=ahead_s))
     TOKENS.check(token, "s-1")
 
 
-def test_a_token_opens_no_other_session() -> None:
+def test_a_token_is_invalid_for_other_sessions() -> None:
     with pytest.raises(TokenError, match="another session"):
         TOKENS.check(TOKENS.make("s-1")[0], "s-2")
 
 
-def test_a_token_of_another_key_is_refused() -> None:
+def test_a_token_signed_with_another_key_is_rejected() -> None:
     forged, _ = SessionTokens(KEY[::-1], lifetime_s=300).make("s-1")
     with pytest.raises(TokenError, match="InvalidSignatureError"):
         TOKENS.check(forged, "s-1")
@@ -52,7 +54,7 @@ def test_a_token_without_one_of_its_claims_is_refused(missing: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é" * 10, "." * 4096])
-def test_rubbish_is_refused(token: str) -> None:
+def test_malformed_tokens_are_rejected(token: str) -> None:
     with pytest.raises(TokenError, match="not valid"):
         TOKENS.check(token, "s-1")
 
@@ -64,7 +66,29 @@ def test_an_unsigned_token_is_refused() -> None:
         TOKENS.check(jwt.encode(claims, None, algorithm="none"), "s-1")  # type: ignore[arg-type]
 
 
-def test_a_short_key_is_refused_and_no_key_is_ever_shown() -> None:
+def test_a_key_has_32_bytes() -> None:
+    SessionTokens("k" * 32, lifetime_s=300)
+    with pytest.raises(ValueError, match="31 bytes"):
+        SessionTokens("k" * 31, lifetime_s=300)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_name_leads_to_its_session_with_the_key_alone(ssrc: int) -> None:
+    name = TOKENS.name(ssrc)
+    assert TOKENS.ssrc_of(name) == ssrc
+    assert SessionTokens(KEY[::-1], lifetime_s=300).ssrc_of(name) != ssrc
+    assert TOKENS.name(ssrc) != name
+    with pytest.raises(TokenError, match="no session of a gateway"):
+        TOKENS.ssrc_of(name[:-1])
+
+
+def test_a_session_is_named_by_tokens_of_gateways_alone() -> None:
+    assert TOKENS.session_in(TOKENS.make("s-1")[0]) == "s-1"
+    assert TOKENS.session_in(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
+    assert TOKENS.session_in("x") is None
+
+
+def test_short_keys_are_rejected_and_keys_are_not_printed() -> None:
     with pytest.raises(ValueError, match="5 bytes") as refused:
         SessionTokens("short", lifetime_s=300)
     assert "short" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""What a collector gets of a call: real OTLP, over a port of this process."""
+"""Traces that a collector receives for a call: real OTLP over a local port."""
 
 import gzip
 import threading
@@ -19,12 +19,12 @@ from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 pytestmark = pytest.mark.usefixtures("hosts")
 FRAMES = 30
 CALLS = 4
-MOST_OFF_MS = 20
+MAX_OFF_MS = 20
 STAGES_MS = {"ingest": 1.0, "queue": 2.0, "encode": 3.0, "decode": 4.0}
 
 
 class Collector:
-    """Takes spans, as an OpenTelemetry collector does."""
+    """Receives spans like an OpenTelemetry collector."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -68,12 +68,12 @@ def milliseconds(span: Span) -> float:
     return (span.end_time_unix_nano - span.start_time_unix_nano) / 1e6
 
 
-def told_ms(spans: dict[str, Span]) -> float:
+def reported_ms(spans: dict[str, Span]) -> float:
     return (spans["deliver"].end_time_unix_nano - spans["utterance"].start_time_unix_nano) / 1e6
 
 
 async def call(gateway: GatewayProcess, vad: VadHost, store: Redis) -> tuple[Opened, float]:
-    """Say an utterance, and return the milliseconds from its last packet to its final on the event stream."""
+    """Say an utterance, and return the milliseconds from its last packet to its final event on the event stream."""
     opened = await gateway.open()
     async with opened.stream() as events, opened.socket() as connection:
         await connection.send(bytes(640 * FRAMES))
@@ -87,7 +87,7 @@ async def call(gateway: GatewayProcess, vad: VadHost, store: Redis) -> tuple[Ope
         return opened, 1000 * (time.monotonic() - packets[-1].at)
 
 
-async def test_call_is_one_trace_whose_stages_add_up(
+async def test_call_is_one_trace_with_consistent_stages(
     start: Start, vad: VadHost, store: Redis, collector: Collector
 ) -> None:
     gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=1).ready()).takes_callers()
@@ -105,13 +105,11 @@ async def test_call_is_one_trace_whose_stages_add_up(
         assert spans[stage].parent_span_id == whole.span_id
     for name in ("admit", "first packet", "utterance", "deliver"):
         assert spans[name].parent_span_id == spans["call"].span_id
-    # A machine that is busy elsewhere delays either side: the nearest of several calls counts.
-    assert min(abs(told_ms(collector.of(opened)) - saw_ms) for opened, saw_ms in calls) < MOST_OFF_MS
+    # Other load on the machine delays either side, so the closest of several calls counts.
+    assert min(abs(reported_ms(collector.of(opened)) - saw_ms) for opened, saw_ms in calls) < MAX_OFF_MS
 
 
-async def test_call_that_comes_to_another_gateway_goes_on_in_its_trace(
-    start: Start, vad: VadHost, collector: Collector
-) -> None:
+async def test_call_at_another_gateway_continues_its_trace(start: Start, vad: VadHost, collector: Collector) -> None:
     settings = {"TRACE_COLLECTOR": collector.url, "TRACED_SHARE": 1}
     first = await (await start(**settings, DRAIN_TIMEOUT_S=0).ready()).takes_callers()
     second = await (await start(**settings).ready()).takes_callers()
@@ -129,9 +127,7 @@ async def test_call_that_comes_to_another_gateway_goes_on_in_its_trace(
     assert {span.trace_id for span in collector.spans} == {trace_id(opened.id).to_bytes(16, "big")}
 
 
-async def test_nothing_is_sent_of_calls_that_are_not_sampled(
-    start: Start, vad: VadHost, store: Redis, collector: Collector
-) -> None:
+async def test_unsampled_calls_export_no_spans(start: Start, vad: VadHost, store: Redis, collector: Collector) -> None:
     gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=0).ready()).takes_callers()
     await call(gateway, vad, store)
     gateway.terminate()

@@ -1,10 +1,14 @@
-"""Who may have a file transcribed, and which files; what is made of them is tested with an engine in `tests/voice`."""
+"""Authorization and validation of file transcriptions; `tests/voice` tests the results with an engine."""
 
 import asyncio
 import contextlib
 import io
+import os
+import subprocess
+import sys
 import wave
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import av
 import httpx2
@@ -15,14 +19,16 @@ from openai import AsyncOpenAI
 from redis.asyncio import Redis
 from starlette.types import Message
 
-from blueprint.contract.network import Tier
 from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_gateway.audio import RATE
-from voice_gateway.file_audio import LONGEST_S, SHORTEST_S, Cutter
+from voice_gateway.file_audio import MAX_LENGTH_S, SHORTEST_S, Cutter, cuts
+from voice_gateway.file_hearing import Upload
+from voice_gateway.gateway import FILES_AT_ONCE
 from voice_gateway.refusals import Refusal
-from voice_gateway.transcriptions import FILE_BYTES, FILES_AT_ONCE, Upload
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePieces
 
@@ -44,7 +50,7 @@ async def client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
 def wav(samples: np.ndarray, rate: int = RATE) -> tuple[str, bytes]:
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
+        sound.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
         sound.setsampwidth(samples.itemsize)
         sound.setframerate(rate)
         sound.writeframes(samples.tobytes())
@@ -56,7 +62,7 @@ def noise(seconds: float) -> np.ndarray:
 
 
 class Unseekable(io.BytesIO):
-    """Where who writes cannot go back to write how much it was."""
+    """A stream in which the writer cannot seek back to fill in the length."""
 
     def seekable(self) -> bool:
         return False
@@ -82,7 +88,7 @@ def flac_that_hides_its_length() -> tuple[str, bytes]:
 # --- Who is let in --------------------------------------------------------------------------------------
 
 
-async def test_key_is_asked_for_and_the_token_of_a_session_is_one(start: Start) -> None:
+async def test_key_is_required_and_a_session_token_is_accepted(start: Start) -> None:
     gateway = await (await start(AUTHORIZER="iam").ready()).takes_callers()
     with pytest.raises(openai.AuthenticationError) as caught:
         await client_of(gateway).models.list()
@@ -93,19 +99,23 @@ async def test_key_is_asked_for_and_the_token_of_a_session_is_one(start: Start) 
     assert [model.id for model in models.data] == ["whisper"]
 
 
-async def test_file_comes_again_when_live_calls_need_every_host(gateway: GatewayProcess, hosts: Hosts) -> None:
+async def test_model_is_described(client: AsyncOpenAI) -> None:
+    assert (await client.models.retrieve("whisper")).owned_by == "voice-serve"
+    with pytest.raises(openai.NotFoundError, match="'whisper'"):
+        await client.models.retrieve("whisper-1")
+
+
+async def test_file_is_retried_while_live_calls_need_all_hosts(gateway: GatewayProcess, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", slots=0)
     await hosts.beat()
     await gateway.answers(503)
     with pytest.raises(openai.RateLimitError) as caught:
         await client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any")
-    assert int(caught.value.response.headers["Retry-After"]) > 0
+    assert caught.value.response.headers["Retry-After"] == "5"
     assert "live calls" in caught.value.message
 
 
-async def test_third_file_at_a_gateway_comes_again_and_who_leaves_leaves_nothing(
-    client: AsyncOpenAI, store: Redis
-) -> None:
+async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: AsyncOpenAI, store: Redis) -> None:
     waiting = [
         asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
         for _ in range(FILES_AT_ONCE)
@@ -123,7 +133,7 @@ async def test_third_file_at_a_gateway_comes_again_and_who_leaves_leaves_nothing
             await asyncio.sleep(0.05)
 
 
-async def test_killed_gateway_leaves_no_work_and_takes_the_file_again(start: Start, store: Redis) -> None:
+async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: Start, store: Redis) -> None:
     gateway = await (await start().ready()).takes_callers()
     pieces = FilePieces(store)
 
@@ -143,7 +153,7 @@ async def test_killed_gateway_leaves_no_work_and_takes_the_file_again(start: Sta
     assert left
     for key in left:
         assert 0 < await store.ttl(key) <= state.FILE_PIECE_KEPT_S
-        await store.pexpire(key, 1)  # as time does
+        await store.pexpire(key, 1)  # simulates expiry
     async with asyncio.timeout(PATIENCE_S):
         while await store.exists(*left):
             await asyncio.sleep(0.01)
@@ -154,11 +164,11 @@ async def test_killed_gateway_leaves_no_work_and_takes_the_file_again(start: Sta
     (await asked()).cancel()
 
 
-async def test_work_ends_with_who_waits_for_it_though_a_cancellation_is_lost() -> None:
+async def test_work_ends_with_its_request_even_if_a_cancellation_is_lost() -> None:
     ended = asyncio.Event()
 
     async def work() -> str:
-        for _ in range(2):  # as `asyncio.wait_for` of Python 3.11 does where what it waits for ends at that moment
+        for _ in range(2):  # like `asyncio.wait_for` of Python 3.11 when the awaited task ends at that moment
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(PATIENCE_S)
         ended.set()
@@ -168,11 +178,11 @@ async def test_work_ends_with_who_waits_for_it_though_a_cancellation_is_lost() -
         return {"type": "http.disconnect"}
 
     with pytest.raises(Refusal, match="gone"):
-        await asyncio.wait_for(Upload(gone).unless_gone(work()), PATIENCE_S / 2)
+        await asyncio.wait_for(Upload(gone).run_until_disconnect(work()), PATIENCE_S / 2)
     assert ended.is_set()
 
 
-async def test_file_waits_behind_no_more_than_so_many_others(client: AsyncOpenAI, store: Redis) -> None:
+async def test_file_queue_is_limited(client: AsyncOpenAI, store: Redis) -> None:
     await store.rpush(state.FILE_PIECES, *map(str, range(state.FILE_PIECES_WAITING)))
     with pytest.raises(openai.RateLimitError, match="other files"):
         await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
@@ -192,20 +202,62 @@ async def test_file_waits_behind_no_more_than_so_many_others(client: AsyncOpenAI
     ],
     ids=["text", "playlist", "list of files", "too long", "longer than it says"],
 )
-async def test_file_that_cannot_be_read_is_refused(client: AsyncOpenAI, file: tuple[str, bytes], why: str) -> None:
+async def test_unreadable_file_is_rejected(client: AsyncOpenAI, file: tuple[str, bytes], why: str) -> None:
     with pytest.raises(openai.BadRequestError, match=why) as caught:
         await client.audio.transcriptions.create(file=file, model="any")
     assert caught.value.param == "file"
 
 
-async def test_silence_says_nothing_and_asks_no_engine(client: AsyncOpenAI) -> None:
+def test_file_cannot_reference_other_files(tmp_path: Path) -> None:
+    """No supported format refers to other files. Even one that does must open none, whatever format is added later."""
+    (tmp_path / "other.wav").write_bytes(wav(noise(1))[1])
+    widened = "import sys; from voice_gateway import decode; decode.FORMATS += ',concat'; sys.exit(decode.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", widened, "60"],
+        input=b"ffconcat version 1.0\nfile other.wav\n",
+        cwd=tmp_path,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"it is no audio file that can be read here")
+
+
+async def test_decoder_inherits_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICE_TOKEN_KEY", "only the gateway's")
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb"):
+        decoding = cuts(file, Cutter())
+        first = asyncio.ensure_future(anext(decoding))
+        async with asyncio.timeout(PATIENCE_S):
+            while not (decoders := _children(b"voice_gateway.decode")):
+                await asyncio.sleep(0.01)
+        inherited = [(folder / "environ").read_bytes() for folder in decoders]
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        await decoding.aclose()
+    assert len(inherited) == 1
+    assert not [name for name in inherited[0].split(b"\0") if name.startswith(b"VOICE_")]
+
+
+def _children(command: bytes) -> list[Path]:
+    """Return the /proc folders of this process's children whose command contains a word."""
+    lists = Path("/proc/self/task").glob("*/children")
+    folders = [Path("/proc") / pid for each in lists for pid in each.read_text(encoding="ascii").split()]
+    return [folder for folder in folders if command in (folder / "cmdline").read_bytes().split(b"\0")]
+
+
+async def test_silence_gives_empty_text_without_an_engine(client: AsyncOpenAI) -> None:
     heard = await client.audio.transcriptions.create(file=wav(np.zeros(RATE, np.int16)), model="any")
     assert heard.text == ""
     assert heard.usage
     assert heard.usage.to_dict() == {"type": "duration", "seconds": 1}
 
 
-async def test_form_is_checked(gateway: GatewayProcess, hosts: Hosts) -> None:
+async def test_form_fields_are_validated(gateway: GatewayProcess, hosts: Hosts) -> None:
     hosts.put(Tier.ASR, "asr-1", languages=("en",))
     await hosts.beat()
     async with gateway.client() as client:
@@ -219,18 +271,18 @@ async def test_form_is_checked(gateway: GatewayProcess, hosts: Hosts) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
 
 
-async def test_larger_file_is_refused_before_it_comes(gateway: GatewayProcess) -> None:
+async def test_oversized_file_is_rejected_before_upload(gateway: GatewayProcess) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
-    head = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
-    writer.write(f"{head}Content-Length: {FILE_BYTES + 1}\r\n\r\n".encode())
+    head = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    writer.write(f"{head}Content-Length: {MAX_FILE_BYTES + 1}\r\n\r\n".encode())
     assert b"413" in await reader.readline()
     writer.close()
 
 
-async def test_body_without_end_is_cut_off(gateway: GatewayProcess) -> None:
+async def test_endless_body_is_cut_off(gateway: GatewayProcess) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
-        for _ in range(FILE_BYTES // 2**20 + 2):
+        for _ in range(MAX_FILE_BYTES // 2**20 + 2):
             yield bytes(2**20)
 
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
@@ -238,14 +290,14 @@ async def test_body_without_end_is_cut_off(gateway: GatewayProcess) -> None:
         try:
             answer = await client.post(TRANSCRIPTIONS, content=endless(), headers=headers)
         except httpx2.TransportError:
-            return  # it was closed while this side still wrote
+            return  # closed during the client's upload
     assert answer.status_code == 413
 
 
 # --- How they are cut -----------------------------------------------------------------------------------
 
 
-def test_cuts_are_in_pauses_and_silence_is_left_out() -> None:
+def test_segments_end_in_pauses_and_omit_silence() -> None:
     spoken = np.concatenate(
         [noise(9), np.zeros(RATE // 2, np.int16), noise(11), np.zeros(30 * RATE, np.int16), noise(1)]
     )
@@ -257,8 +309,8 @@ def test_cuts_are_in_pauses_and_silence_is_left_out() -> None:
     assert cutter.length_s == len(spoken) / RATE
 
 
-def test_speech_without_a_pause_is_cut_all_the_same() -> None:
+def test_speech_without_a_pause_is_also_split() -> None:
     cutter = Cutter()
     found = [*cutter.take(noise(60)), *cutter.end()]
     assert sum(len(cut.samples) for cut in found) == 60 * RATE
-    assert all(SHORTEST_S <= cut.end_s - cut.start_s <= LONGEST_S for cut in found[:-1])
+    assert all(SHORTEST_S <= cut.end_s - cut.start_s <= MAX_LENGTH_S for cut in found[:-1])

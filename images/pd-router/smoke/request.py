@@ -1,4 +1,4 @@
-"""Two engines that only answer, the router and the front before them: a chat and an upload, each on its way.
+"""Smoke test of the router and its front proxy with two fake engines: a chat request and an upload are routed.
 
 Run in the image by ``run.sh``. What is started, and where it listens, stands in ``launch.json``: the command lines and
 the configuration of a deployment.
@@ -22,14 +22,14 @@ transfers: list[dict[str, object] | None] = []
 
 
 class Engine(BaseHTTPRequestHandler):
-    """Answers as vLLM does, as far as the router reads the answer."""
+    """Fake engine whose responses contain the fields that the router reads."""
 
     def do_GET(self) -> None:
         """Answer health checks and the list of models."""
         self._answer({"object": "list", "data": [{"id": "model", "object": "model"}]})
 
     def do_POST(self) -> None:
-        """Note who was asked for what, and answer."""
+        """Record the request, and respond."""
         port = self.connection.getsockname()[1]
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         seen.append((port, self.path))
@@ -39,7 +39,7 @@ class Engine(BaseHTTPRequestHandler):
         self._answer({"id": "x", "object": "chat.completion", "choices": [choice], "kv_transfer_params": transfer})
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name that http.server uses
-        """Say nothing."""
+        """Log nothing."""
 
     def _answer(self, value: object) -> None:
         body = json.dumps(value).encode()
@@ -51,7 +51,7 @@ class Engine(BaseHTTPRequestHandler):
 
 
 def post(path: str, body: bytes, kind: str) -> bytes:
-    """Post to the front until it answers."""
+    """Send a request to the front proxy until it responds."""
     request = urllib.request.Request(f"http://127.0.0.1:{FRONT}{path}", data=body, headers={"content-type": kind})
     end = time.monotonic() + DEADLINE_S
     while True:
@@ -65,7 +65,7 @@ def post(path: str, body: bytes, kind: str) -> bytes:
 
 
 def main() -> int:
-    """Start everything, ask twice, and compare who was asked."""
+    """Start all programs, send both requests, and check which engines received them."""
     for port in (PREFILL, DECODE):
         server = ThreadingHTTPServer(("127.0.0.1", port), Engine)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Each tier does its work in the state store with the rights that it is deployed with, and nothing else."""
+"""Each tier can do its work in the state store with its deployed permissions, and nothing else."""
 
 import time
 from collections.abc import AsyncIterator
@@ -8,9 +8,9 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import STATE_USERS
 from images.conftest import StoreServer
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import STATE_USERS, SessionField, ShippedField
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
 from voice_runtime.hosts import Host, HostKind, HostRegistry
@@ -25,7 +25,7 @@ FINAL = Transcript(kind=EventKind.FINAL, utterance=1, text="yes", start_ms=20, e
 
 @pytest.fixture
 async def users(store: Redis, store_server: StoreServer) -> AsyncIterator[dict[Tier, Redis]]:
-    """A client of each tier, with the tier's own user."""
+    """Connect a client for each tier, with the tier's own user."""
     clients = {}
     for user in STATE_USERS:
         await store.execute_command("ACL", "SETUSER", user.tier, "reset", ">secret", *user.acl.split())  # type: ignore[no-untyped-call]
@@ -37,10 +37,14 @@ async def users(store: Redis, store_server: StoreServer) -> AsyncIterator[dict[T
         await store.execute_command("ACL", "DELUSER", tier)  # type: ignore[no-untyped-call]
 
 
-async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:
+async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Redis]) -> None:
     gateway, vad, asr = users[Tier.GATEWAY], users[Tier.VAD], users[Tier.ASR]
-    session = Session(SSRC, "id", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at=int(time.time()) + 60)
-    assert await Sessions(gateway).create(session, most_of_caller=1)
+    expires_at = int(time.time()) + 60
+    session = Session(SSRC, "id", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5")
+    assert await Sessions(gateway).create(session, limit_of_caller=1)
+    assert await Sessions(vad).srtp_key(SSRC) == "a2V5"
+    await vad.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "4")
+    await Sessions(asr).refuse(SSRC)
     await HostRegistry(vad, Tier.VAD).beat(Host("v", HostKind.VAD, "10.0.0.2", 1, draining=False))
     assert [host.id for host in await HostRegistry(gateway, Tier.VAD).alive()] == ["v"]
     await HostRegistry(asr, Tier.ASR).beat(Host("a", HostKind.GPU, "10.0.0.3", 1, draining=False))
@@ -56,6 +60,14 @@ async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:
     assert await journal.entries(SSRC) == [(entries[0], b"chunk")]
     await journal.forget(SSRC, entries)
     await journal.release(SSRC)
+    found = await Sessions(asr).read(SSRC)
+    assert found
+    assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, True)
+    await Sessions(gateway).resume(session)
+    found = await Sessions(gateway).read(SSRC)
+    assert found
+    assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, False)
+    await Sessions(asr).accept(SSRC)
 
     piece, heard = Piece("p", bytes(2), "en"), PieceHeard(text="yes")
     await FilePieces(gateway).put(piece)
@@ -72,7 +84,15 @@ async def test_each_tier_can_do_its_work(users: dict[Tier, Redis]) -> None:
     await HostRegistry(asr, Tier.ASR).leave("a")
 
 
-async def test_no_tier_reaches_into_anothers_state(users: dict[Tier, Redis]) -> None:
+async def test_tiers_cannot_access_state_of_other_tiers(users: dict[Tier, Redis]) -> None:
+    for tier in (Tier.VAD, Tier.ASR, Tier.AGENT):
+        with pytest.raises(NoPermissionError):
+            await users[tier].hset(state.session(SSRC), SessionField.STATE, SessionState.CLOSED)
+    for tier in (Tier.ASR, Tier.AGENT):
+        with pytest.raises(NoPermissionError):
+            await Sessions(users[tier]).srtp_key(SSRC)
+    with pytest.raises(NoPermissionError):
+        await users[Tier.VAD].smembers(state.held("a"))
     with pytest.raises(NoPermissionError):
         await Transcripts(users[Tier.GATEWAY]).publish(SSRC, FINAL, 1)
     with pytest.raises(NoPermissionError):

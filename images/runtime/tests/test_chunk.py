@@ -1,11 +1,11 @@
-"""Datagrams of the VAD tier: read as they were written, and refused by reason."""
+"""Datagrams of the VAD tier: decoded as encoded, or refused with a reason."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES, ChunkFlag, ChunkKind
+from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import DATAGRAM_BYTES, AudioChunk, Malformed, MalformedChunkError
 
 SESSIONS = st.integers(0, 2**32 - 1)
@@ -23,8 +23,9 @@ def datagram(
     return CHUNK_HEADER.pack(7, 0, 3, kind, flags, count) + payload
 
 
+@settings(deadline=None)
 @given(SESSIONS, SEQUENCES, FLAGS, st.integers(0, 10), st.integers(0, 2**32 - 1))
-def test_log_mel_is_read_as_written(session: int, sequence: int, flags: ChunkFlag, count: int, seed: int) -> None:
+def test_log_mel_round_trips(session: int, sequence: int, flags: ChunkFlag, count: int, seed: int) -> None:
     mel = np.random.default_rng(seed).normal(size=(count, 80)).astype(np.float32)
     wire = AudioChunk(session, sequence, flags, mel).datagram()
     assert len(wire) == DATAGRAM_BYTES
@@ -33,8 +34,9 @@ def test_log_mel_is_read_as_written(session: int, sequence: int, flags: ChunkFla
     np.testing.assert_array_equal(read.values, mel)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1600), st.integers(0, 2**32 - 1))
-def test_samples_are_read_as_written(count: int, seed: int) -> None:
+def test_samples_round_trip(count: int, seed: int) -> None:
     pcm = np.random.default_rng(seed).integers(-(2**15), 2**15, count, dtype=np.int16)
     read = AudioChunk.parse(AudioChunk(1, 2, ChunkFlag.END_OF_SPEECH, pcm).datagram())
     assert read.kind is ChunkKind.PCM16
@@ -56,14 +58,15 @@ def test_samples_are_read_as_written(count: int, seed: int) -> None:
         (datagram(payload=np.full(800, np.inf, np.float32).tobytes()), Malformed.VALUES),
     ],
 )
-def test_what_is_no_chunk_is_refused_by_reason(wire: bytes, why: Malformed) -> None:
+def test_invalid_chunks_are_refused_with_a_reason(wire: bytes, why: Malformed) -> None:
     with pytest.raises(MalformedChunkError) as refused:
         AudioChunk.parse(wire)
     assert refused.value.why is why
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=DATAGRAM_BYTES + 8))
-def test_anything_is_a_chunk_or_refused(wire: bytes) -> None:
+def test_arbitrary_bytes_are_parsed_or_rejected(wire: bytes) -> None:
     try:
         chunk = AudioChunk.parse(wire)
     except MalformedChunkError:

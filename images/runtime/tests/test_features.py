@@ -28,9 +28,9 @@ def signals() -> Iterator[Signal]:
 SIGNALS = list(signals())
 
 ORDER_OF_ADDITION = 2e-5
-"""A row has sums of 201 positive products, and BLAS adds them up in another order for another number of rows.
-Each sum is right within 201 * 2**-24 of itself, its logarithm within 201 * 2**-24 / ln 10 and the 4 * 2**-20 that NumPy
-may add: two of them differ by 1.8e-5 at most."""
+"""A row sums 201 positive products, and the order in which BLAS adds them depends on the number of rows. Each sum has a
+relative error of at most 201 * 2**-24, its logarithm an error of 201 * 2**-24 / ln 10 plus up to 4 * 2**-20 from NumPy,
+so two results differ by 1.8e-5 at most."""
 
 
 def streamed(sound: NDArray[np.int16], pieces: list[int]) -> Rows:
@@ -40,27 +40,27 @@ def streamed(sound: NDArray[np.int16], pieces: list[int]) -> Rows:
 
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=[f"{len(sound)} samples" for sound, _ in SIGNALS])
-def test_features_are_the_reference_extractors(signal: Signal) -> None:
+def test_features_match_the_reference_extractor(signal: Signal) -> None:
     sound, features = signal
     np.testing.assert_allclose(streamed(sound, []), features, atol=1e-3)
 
 
 @pytest.mark.parametrize("step", [1, 7, 160, 320, 1600])
-def test_pieces_make_no_difference(step: int) -> None:
+def test_chunk_sizes_do_not_change_features(step: int) -> None:
     sound, _ = SIGNALS[0]
     whole = streamed(sound, [])
     pieces = streamed(sound, list(range(step, len(sound), step)))
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=ORDER_OF_ADDITION)
 
 
-def test_row_comes_with_the_last_sample_that_it_reaches() -> None:
+def test_row_is_returned_with_its_last_sample() -> None:
     extractor = LogMel()
     assert len(extractor.push(np.ones(199, np.int16))) == 0
     assert len(extractor.push(np.ones(1, np.int16))) == 1
     assert [len(extractor.push(np.ones(1600, np.int16))) for _ in range(3)] == [10, 10, 10]
 
 
-def test_utterance_after_flush_knows_nothing_of_the_one_before() -> None:
+def test_flush_resets_the_extractor() -> None:
     extractor = LogMel()
     sound, _ = SIGNALS[0]
     first = np.concatenate([extractor.push(sound), extractor.flush()])

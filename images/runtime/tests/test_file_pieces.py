@@ -1,4 +1,4 @@
-"""Pieces of audio files between gateways and ASR hosts, on a real server."""
+"""Pieces of audio files between gateways and ASR hosts, through a real store."""
 
 import pytest
 from redis.asyncio import Redis
@@ -17,7 +17,7 @@ async def pieces(store: Redis) -> FilePieces:
     return found
 
 
-async def test_each_goes_to_one_host_in_the_order_of_its_coming(pieces: FilePieces) -> None:
+async def test_segments_are_assigned_to_one_host_in_order(pieces: FilePieces) -> None:
     assert await pieces.waiting() == 2
     assert [await pieces.take("a"), await pieces.take("b"), await pieces.take("a")] == [FIRST, SECOND, None]
     assert await pieces.heard("first") is None
@@ -25,20 +25,20 @@ async def test_each_goes_to_one_host_in_the_order_of_its_coming(pieces: FilePiec
     assert await pieces.heard("first") == PieceHeard(text="yes")
 
 
-async def test_piece_of_a_dead_host_is_put_back_and_that_of_a_live_one_is_not(pieces: FilePieces, store: Redis) -> None:
+async def test_segments_of_dead_hosts_are_requeued(pieces: FilePieces, store: Redis) -> None:
     assert await pieces.take("dies") == FIRST
     assert await pieces.keep("first")
     assert await pieces.waiting() == 1
-    await store.delete(state.file_piece_lease("first"))  # as its expiry does
+    await store.delete(state.file_piece_lease("first"))  # simulates expiry
     assert await pieces.keep("first")
     assert [await pieces.take("a"), await pieces.take("a")] == [SECOND, FIRST]
 
 
-async def test_nothing_is_left_of_a_gateway_that_dies(pieces: FilePieces, store: Redis) -> None:
+async def test_segments_of_a_dead_gateway_expire(pieces: FilePieces, store: Redis) -> None:
     for key in await store.keys("file:*"):
         assert 0 < await store.ttl(key) <= state.SESSION_KEPT_S
     assert await store.ttl(state.file_piece("first")) <= state.FILE_PIECE_KEPT_S
-    await store.delete(state.file_piece("first"))  # as its expiry does
+    await store.delete(state.file_piece("first"))  # simulates expiry
     assert [await pieces.take("a"), await pieces.take("a")] == [None, SECOND]
     await store.delete(state.file_piece("second"))
     assert not await pieces.renew("second")
@@ -47,7 +47,7 @@ async def test_nothing_is_left_of_a_gateway_that_dies(pieces: FilePieces, store:
     assert not await pieces.keep("second")
 
 
-async def test_piece_that_is_forgotten_is_nowhere(pieces: FilePieces, store: Redis) -> None:
+async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieces, store: Redis) -> None:
     await pieces.forget("first")
     await pieces.forget("second")
     assert await store.keys("file:*") == []

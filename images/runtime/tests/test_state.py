@@ -1,4 +1,4 @@
-"""What is kept in Valkey, on a real server."""
+"""State in Valkey, on a real server."""
 
 import asyncio
 import time
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import SessionField
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import ShippedField
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
@@ -28,48 +28,67 @@ def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -
     return Transcript(kind=kind, utterance=utterance, text=text, start_ms=utterance * 20, end_ms=utterance * 20 + 500)
 
 
-async def test_session_is_read_as_it_was_made(store: Redis) -> None:
+async def test_session_round_trips(store: Redis) -> None:
     sessions = Sessions(store)
     made = replace(session(), language="de")
-    assert await sessions.create(made, most_of_caller=1)
+    assert await sessions.create(made, limit_of_caller=1)
     assert await sessions.read(SSRC) == made
     assert await sessions.read(SSRC + 1) is None
 
 
-async def test_taken_ssrc_is_not_overwritten(store: Redis) -> None:
+async def test_existing_ssrc_is_not_overwritten(store: Redis) -> None:
     sessions = Sessions(store)
     made = session()
-    await sessions.create(made, most_of_caller=9)
+    await sessions.create(made, limit_of_caller=9)
     other = replace(made, id="other", caller="b")
-    assert not await sessions.create(other, most_of_caller=9)
+    assert not await sessions.create(other, limit_of_caller=9)
     assert await sessions.read(SSRC) == made
 
 
-async def test_caller_has_so_many_live_sessions_and_no_more(store: Redis) -> None:
+async def test_live_sessions_per_caller_are_limited(store: Redis) -> None:
     sessions = Sessions(store)
     outcomes = await asyncio.gather(
-        *(sessions.create(session(ssrc), most_of_caller=5) for ssrc in range(20)), return_exceptions=True
+        *(sessions.create(session(ssrc), limit_of_caller=5) for ssrc in range(20)), return_exceptions=True
     )
     assert sum(outcome is True for outcome in outcomes) <= 5
     assert sum(isinstance(outcome, TooManySessionsError) for outcome in outcomes) >= 15
     assert await store.zcard(state.caller_sessions("a")) <= 5
-    assert await sessions.create(session(99, "b"), most_of_caller=5)
+    assert await sessions.create(session(99, "b"), limit_of_caller=5)
 
 
-async def test_closed_session_makes_room_and_takes_no_audio(store: Redis) -> None:
+async def test_a_callers_session_list_expires_with_its_last_session(store: Redis) -> None:
+    sessions, now = Sessions(store), int(time.time())
+    for ssrc, seconds in ((1, 500), (2, 60), (3, 900)):
+        assert await sessions.create(replace(session(ssrc), expires_at=now + seconds), limit_of_caller=5)
+        longest = max(500, seconds)
+        left = await store.expiretime(state.caller_sessions("a"))
+        assert left == now + longest + state.SESSION_KEPT_S
+
+
+async def test_events_of_an_utterance_are_numbered_in_order(store: Redis) -> None:
+    transcripts = Transcripts(store)
+    order = (EventKind.SPEECH_STARTED, EventKind.PARTIAL, EventKind.SPEECH_STOPPED, EventKind.FINAL, EventKind.END)
+    for kind in order:
+        assert await transcripts.publish(SSRC, said(7, "yes", kind), number=2)
+    events = await transcripts.read(SSRC, EventId(0, 0))
+    assert [each.kind for _, each in events] == list(order)
+    assert [place for place, _ in events][:2] == [EventId(7, 1), EventId(7, 2)]
+
+
+async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> None:
     sessions = Sessions(store)
-    await sessions.create(session(), most_of_caller=1)
+    await sessions.create(session(), limit_of_caller=1)
     await sessions.close(session())
     closed = await sessions.read(SSRC)
     assert closed is not None
     assert closed.state is SessionState.CLOSED
-    assert await sessions.create(session(1), most_of_caller=1)
+    assert await sessions.create(session(1), limit_of_caller=1)
 
 
-async def test_session_is_done_when_finals_cover_what_was_shipped(store: Redis) -> None:
+async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:
     sessions, transcripts = Sessions(store), Transcripts(store)
-    await sessions.create(session(), most_of_caller=1)
-    await store.hset(state.session(SSRC), SessionField.LAST_SEQUENCE, "40")
+    await sessions.create(session(), limit_of_caller=1)
+    await store.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "40")
     await transcripts.covered(SSRC, 35, 1)
     unfinished = await sessions.read(SSRC)
     await transcripts.covered(SSRC, 40, 1)
@@ -79,14 +98,27 @@ async def test_session_is_done_when_finals_cover_what_was_shipped(store: Redis) 
     assert (unfinished.all_transcribed, finished.all_transcribed) == (False, True)
 
 
-async def test_cover_makes_no_record_that_never_expires(store: Redis) -> None:
+async def test_cover_creates_no_record_without_expiry(store: Redis) -> None:
     await Transcripts(store).covered(SSRC, 35, 1)
+    await Transcripts(store).lose(SSRC, 500)
     assert not await store.exists(state.session(SSRC))
+    assert 0 < await store.ttl(state.transcribed(SSRC)) <= state.SESSION_KEPT_S
+
+
+async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store: Redis) -> None:
+    sessions = Sessions(store)
+    made = replace(session(), kind=SessionKind.EXTERNAL, srtp_key="a2V5")
+    await sessions.create(made, limit_of_caller=1)
+    assert await sessions.read(SSRC) == replace(made, srtp_key=None)
+    assert await sessions.srtp_key(SSRC) == "a2V5"
+    assert 0 < await store.ttl(state.srtp_key(SSRC)) <= 60 + state.SESSION_KEPT_S
+    await sessions.close(made)
+    assert await sessions.srtp_key(SSRC) is None
 
 
 async def test_everything_expires(store: Redis) -> None:
     journal = Journal(store, "h1")
-    await Sessions(store).create(session(), most_of_caller=1)
+    await Sessions(store).create(session(), limit_of_caller=1)
     await Transcripts(store).publish(SSRC, said(0), 1)
     await journal.take(SSRC)
     await journal.append([(SSRC, b"chunk")])
@@ -105,7 +137,7 @@ async def test_transcript_is_followed_without_gap_or_duplicate(store: Redis) -> 
     assert [place for place, _ in await transcripts.read(SSRC, read[1][0])] == [place for place, _ in read[2:]]
 
 
-async def test_utterance_has_one_final_whoever_says_it(store: Redis) -> None:
+async def test_utterance_has_one_final_from_any_host(store: Redis) -> None:
     transcripts = Transcripts(store)
     assert await transcripts.publish(SSRC, said(10), 3)
     assert not await transcripts.publish(SSRC, said(10, "no"), 1), "another host's"
@@ -115,7 +147,7 @@ async def test_utterance_has_one_final_whoever_says_it(store: Redis) -> None:
     assert (place, event.text) == (EventId(10, 2**32), "yes")
 
 
-async def test_transcript_is_bounded(store: Redis) -> None:
+async def test_transcript_length_is_limited(store: Redis) -> None:
     transcripts = Transcripts(store)
     for utterance in range(state.TRANSCRIPT_EVENTS + 600):
         await transcripts.publish(SSRC, said(utterance), 1)
@@ -123,7 +155,7 @@ async def test_transcript_is_bounded(store: Redis) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-", "-5", "a-b", "1-2-3", "+1-2", f"{2**64}-1", "\u0661-\u0661"])
-def test_what_is_no_event_id_is_refused(text: str) -> None:
+def test_invalid_event_ids_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no event id"):
         EventId.of(text)
 
@@ -136,7 +168,19 @@ async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) 
     assert sum(await asyncio.gather(*(survivor.take_over(SSRC) for survivor in survivors))) == 1
 
 
-async def test_host_learns_what_it_has_lost(store: Redis) -> None:
+async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis) -> None:
+    journal = Journal(store, "h1")
+    for ssrc in (1, 2):
+        await journal.take(ssrc)
+    await store.delete(state.lease(1))
+    await store.expire(state.lease(2), 1)
+    assert await journal.renew([1, 2]) == []
+    for ssrc in (1, 2):
+        assert await store.get(state.lease(ssrc)) == b"h1"
+        assert await store.ttl(state.lease(ssrc)) > 1
+
+
+async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
     first, second = Journal(store, "h1"), Journal(store, "h2")
     for ssrc in (1, 2, 3):
         await first.take(ssrc)
@@ -157,7 +201,7 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
     assert await Journal(store, "me").orphans() == [1]
 
 
-async def test_unfinished_audio_is_kept_in_order_until_it_is_forgotten(store: Redis) -> None:
+async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, bytes([i])) for i in range(5)])
     await journal.forget(SSRC, ids[:3])
@@ -166,7 +210,21 @@ async def test_unfinished_audio_is_kept_in_order_until_it_is_forgotten(store: Re
     assert await store.xlen(state.audio(SSRC)) <= state.AUDIO_CHUNKS + 200
 
 
-async def test_registry_tells_who_is_alive(store: Redis) -> None:
+def test_a_record_of_a_host_that_is_incomplete_has_careful_defaults() -> None:
+    record = {"kind": "gpu", "address": "10.0.0.1", "free_slots": "-1", "draining": "0", "heartbeat": "5"}
+    host = Host("h", HostKind.GPU, "10.0.0.1", 0, draining=False, heartbeat="5")
+    assert Host.of("h", record) == host
+    assert not host.takes_sessions
+    assert Host.of("h", record | {"free_slots": "1", "draining": "1"}) == replace(host, free_slots=1, draining=True)
+    full = {"free_slots": "1", "slots": "-4", "languages": "de,,en", "zone": "a"}
+    assert Host.of("h", record | full) == replace(host, free_slots=1, languages=("de", "en"), zone="a")
+    assert replace(host, free_slots=1).takes_sessions
+    assert not replace(host, free_slots=1, draining=True).takes_sessions
+    for wrong in ({"kind": "abacus"}, {"address": "::1"}, {"free_slots": "many"}):
+        assert Host.of("h", record | wrong) is None
+
+
+async def test_registry_lists_live_hosts(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
     await registry.beat(host)
@@ -178,7 +236,7 @@ async def test_registry_tells_who_is_alive(store: Redis) -> None:
     assert await registry.alive() == []
 
 
-async def test_orphans_are_found_when_others_have_tidied_the_registry(store: Redis) -> None:
+async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis) -> None:
     registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
     await registry.beat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
     await Journal(store, "dead").take(1)
@@ -187,7 +245,7 @@ async def test_orphans_are_found_when_others_have_tidied_the_registry(store: Red
     assert await survivor.orphans() == [1]
 
 
-async def test_orphan_that_was_taken_over_is_none_any_more(store: Redis) -> None:
+async def test_adopted_orphan_is_no_longer_listed(store: Redis) -> None:
     survivor = Journal(store, "me")
     await store.sadd(state.hosts(Tier.ASR), "dead")
     await Journal(store, "dead").take(1)
@@ -198,7 +256,7 @@ async def test_orphan_that_was_taken_over_is_none_any_more(store: Redis) -> None
     assert await survivor.orphans() == []
 
 
-async def test_renewal_takes_nothing_from_whoever_takes_the_session_meanwhile(
+async def test_renewal_does_not_affect_a_new_owner_of_the_session(
     store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Journal(store, "h1"), Journal(store, "h2")
@@ -216,7 +274,7 @@ async def test_renewal_takes_nothing_from_whoever_takes_the_session_meanwhile(
     assert await first.renew([1]) == [1]
 
 
-async def test_entries_are_forgotten_one_by_one(store: Redis) -> None:
+async def test_entries_are_deleted_individually(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, b"a"), (SSRC, b"b"), (SSRC, b"c")])
     assert await journal.entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))

@@ -18,7 +18,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Redis]:
-    """A server with a user that has two passwords, and its administrator's connection."""
+    """Start a server with a user that has two passwords, and connect as its administrator."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     user = ["--user", "vad", "on", ">one", ">two", "~*", "+@all"]
@@ -36,7 +36,9 @@ def store(tmp_path: Path) -> Iterator[Redis]:
         server.terminate()
 
 
-async def test_a_program_signs_in_with_the_password_that_its_file_has_then(store: Redis, tmp_path: Path) -> None:
+async def test_a_program_reads_its_password_file_at_each_login(
+    store: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "password"
     file.write_text("one")
     port = store.connection_pool.connection_kwargs["port"]
@@ -48,6 +50,7 @@ async def test_a_program_signs_in_with_the_password_that_its_file_has_then(store
     store.client_kill_filter(_type="normal", skipme=True)
     assert await client.ping(), "a new one takes the new password"
     await client.aclose()
+    assert caplog.records == [], "the demo would begin with a warning of a library"
 
 
 async def test_a_program_follows_a_restored_store_to_its_new_host(store: Redis, tmp_path: Path) -> None:
@@ -67,6 +70,13 @@ async def test_a_program_follows_a_restored_store_to_its_new_host(store: Redis, 
 
 
 @pytest.mark.parametrize("given", [{}, {"host": "one", "host_file": "/two"}])
-def test_the_host_is_given_in_one_way(given: dict[str, str]) -> None:
+def test_exactly_one_host_setting_is_required(given: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="set one of VOICE_VALKEY_HOST and VOICE_VALKEY_HOST_FILE"):
         StoreSettings.model_validate({**given, "port": 6379, "user": "vad"})
+
+
+def test_tls_is_required_except_for_local_stores() -> None:
+    assert StoreSettings(host="one", port=6379, user="vad").tls
+    for port in (0, 65_536):
+        with pytest.raises(ValidationError, match="port"):
+            StoreSettings(host="one", port=port, user="vad")

@@ -1,4 +1,4 @@
-"""Tasks end, on every Python."""
+"""Tasks end on every supported Python version."""
 
 import asyncio
 import contextlib
@@ -7,13 +7,13 @@ from voice_runtime import tasks
 
 
 async def deaf(ended: list[str]) -> None:
-    for _ in range(2):  # as `asyncio.wait_for` of Python 3.11 does where what it waits for ends at that moment
+    for _ in range(2):  # like `asyncio.wait_for` of Python 3.11 when the awaited task ends at that moment
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
     ended.append("deaf")
 
 
-async def test_a_task_ends_though_a_cancellation_is_lost() -> None:
+async def test_a_task_ends_even_if_a_cancellation_is_lost() -> None:
     ended: list[str] = []
     task = asyncio.create_task(deaf(ended))
     await asyncio.sleep(0)
@@ -21,7 +21,7 @@ async def test_a_task_ends_though_a_cancellation_is_lost() -> None:
     assert ended == ["deaf"]
 
 
-async def test_who_ends_all_others_goes_on() -> None:
+async def test_the_task_that_cancels_the_others_continues() -> None:
     ended: list[str] = []
     task = asyncio.create_task(deaf(ended))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Telemetry with a VAD host's environment, and nothing to read: it says so, and serves all the same.
+"""Smoke test of telemetry on a VAD host without sources: it reports them as missing, and serves metrics.
 
 Run in the image by ``run.sh``.
 """
@@ -10,23 +10,22 @@ import sys
 import time
 import urllib.request
 
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.images import Image
-from blueprint.contract.network import PROMETHEUS
+from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import PROMETHEUS
 
 TELEMETRY = [sys.executable, "-m", "voice_telemetry"]
 DEADLINE_S = 60
 SET = {
     "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
     "VOICE_TELEMETRY_SOURCES": "dataplane,gpu,neuron",
-    "VOICE_VALKEY_HOST": "127.0.0.1",
     "VOICE_VALKEY_PORT": "6379",
     "VOICE_REGION": "us-east-1",
 }
 
 
 def scrape() -> str:
-    """Return what Prometheus is told; empty while nobody listens."""
+    """Return the response to a Prometheus scrape; empty until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PROMETHEUS.number}/metrics", timeout=5) as answer:
             return "ok" if answer.status == 200 else f"{answer.status}"  # noqa: PLR2004  HTTP's OK
@@ -35,16 +34,18 @@ def scrape() -> str:
 
 
 def expect(what: str, found: object, wanted: object) -> None:
-    """End the test unless something is as it should be."""
+    """Fail the test unless a result has the expected value."""
     if found != wanted:
         sys.exit(f"{what}: {found}, expected {wanted}")
 
 
-def main() -> None:
-    """Start it wrongly, then rightly, and stop it."""
+def start() -> None:
+    """Start it with an invalid, then a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    # The store's address is set directly, since this container has no file with it.
     del environment["VOICE_VALKEY_PASSWORD_FILE"], environment["VOICE_VALKEY_HOST_FILE"]
+    environment["VOICE_VALKEY_HOST"] = "127.0.0.1"
     wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
     expect("wrong source", subprocess.run(TELEMETRY, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
     program = subprocess.Popen(TELEMETRY, env=environment)  # noqa: S603  telemetry
@@ -57,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -1,4 +1,4 @@
-"""What telemetry reads and a test machine lacks: a data plane, neuron-monitor, GPUs."""
+"""Replacements for what a test machine lacks: a data plane, neuron-monitor and GPUs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ def counters(**changes: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def control_socket(path: Path, answers: list[dict[str, Any]]) -> AsyncIterator[list[bytes]]:
-    """Answer one request a connection, and keep what was asked."""
+    """Answer one request per connection, and record the requests."""
     asked: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +33,7 @@ async def control_socket(path: Path, answers: list[dict[str, Any]]) -> AsyncIter
 
 
 def monitor(folder: Path, script: str) -> Path:
-    """Stands for neuron-monitor, which needs the device."""
+    """Create a script that replaces neuron-monitor, which needs the device."""
     program = folder / "neuron-monitor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -41,7 +41,7 @@ def monitor(folder: Path, script: str) -> Path:
 
 
 class Driver:
-    """Stands for the driver's library, which needs a GPU: what it answers for each GPU, and what it was asked."""
+    """Replaces the driver's library: returns prepared answers for each GPU and records queries."""
 
     NVMLError = RuntimeError
     NVML_SUCCESS, NVML_GPM_METRICS_GET_VERSION = 0, 1
@@ -52,12 +52,14 @@ class Driver:
         self._gpus = gpus
         self._gpm = gpm
         self.live_samples = 0
+        self.shutdowns = 0
         self._made = 0
 
     def nvmlInit(self) -> None:  # noqa: N802
         pass
 
-    nvmlShutdown = nvmlInit  # noqa: N815
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.shutdowns += 1
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         return len(self._gpus)

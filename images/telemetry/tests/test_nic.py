@@ -1,4 +1,4 @@
-"""The interface's counters: of a real veth by the kernel's own interface, and ENA's as its driver names them."""
+"""Counters of a real veth through the kernel's interface, and of ENA under its driver's names."""
 
 import json
 import os
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract.metrics import Allowance
+from tests.isolation import unshare
+from voice_blueprint.contract.metrics import Allowance
 from voice_telemetry.sources import SourceError, nic
 from voice_telemetry.sources.nic import Nic
 
 ROOT = Path(__file__).parents[3]
 COUNTERS = nic.counters
-# `ethtool -S` on an instance, as AWS's guide to network performance monitoring prints it.
+# Output of `ethtool -S` on an instance, from AWS's guide to network performance monitoring.
 ENA = """\
 NIC statistics:
      tx_timeout: 0
@@ -35,21 +36,21 @@ NIC statistics:
 
 
 def printed(text: str) -> dict[str, int]:
-    """Read what ethtool prints."""
+    """Parse the output of ethtool."""
     rows = (line.rpartition(":") for line in text.splitlines()[1:])
     return {name.strip(): int(value) for name, _, value in rows}
 
 
 def in_own_network(script: str) -> str:
-    """Run a script where nothing but `lo` is, as root; return what it prints."""
+    """Run a script as root in a network namespace that has only `lo`; return its output."""
     paths = os.pathsep.join(str(ROOT / part) for part in ("", "images/runtime/src", "images/telemetry/src"))
     return subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        [*unshare("--net"), "sh", "-c", script],
         env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
 
 
-def test_counters_of_a_real_interface_are_those_that_ethtool_prints() -> None:
+def test_counters_match_ethtool() -> None:
     code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("v0")))'
     read = shlex.join([sys.executable, "-c", code])
     script = f"ip link add v0 type veth peer name v1 && {read} && ethtool -S v0"
@@ -58,19 +59,18 @@ def test_counters_of_a_real_interface_are_those_that_ethtool_prints() -> None:
     assert json.loads(ours)["peer_ifindex"] > 0, "a number that is not 0: names and values stand together"
 
 
-def test_the_interface_is_that_of_the_default_route() -> None:
+def test_the_interface_of_the_default_route_is_used() -> None:
     code = "from voice_telemetry.sources import nic; print(nic.default_interface())"
     links = "ip link add v0 type veth peer name v1; ip address add 10.9.0.1/24 dev v0; ip link set v0 up"
-    script = (
-        f"{links}; ip link set v1 up; ip route add default via 10.9.0.2; {shlex.join([sys.executable, '-c', code])}"
-    )
+    others = "ip link set v1 up; ip address add 10.8.0.1/24 dev v1"
+    script = f"{links}; {others}; ip route add default via 10.9.0.2; {shlex.join([sys.executable, '-c', code])}"
     assert in_own_network(script) == "v0\n"
     with pytest.raises(subprocess.CalledProcessError) as error:
         in_own_network(shlex.join([sys.executable, "-c", code]))
     assert "no default route leads to an interface" in error.value.stderr
 
 
-async def test_what_was_added_is_told_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [printed(ENA), printed(ENA) | {"pps_allowance_exceeded": 70}, printed(ENA)]
     monkeypatch.setattr(nic, "counters", lambda _: told.pop(0))
     monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
@@ -82,7 +82,7 @@ async def test_what_was_added_is_told_by_allowance(monkeypatch: pytest.MonkeyPat
     assert {sample.value for sample in await source.read()} == {0}, "after a reset of the driver they begin anew"
 
 
-async def test_another_interface_is_named_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unsupported_interface_is_reported_with_its_missing_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces = iter(["ens5", "lo", "nothere"])
     monkeypatch.setattr(nic, "default_interface", lambda: next(interfaces))
     monkeypatch.setattr(nic, "counters", lambda _: {"peer_ifindex": 3})

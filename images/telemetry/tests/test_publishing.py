@@ -1,6 +1,7 @@
-"""To CloudWatch (moto's) and to Prometheus, in bounded memory."""
+"""Publishing to CloudWatch (moto) and Prometheus in bounded memory."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -15,12 +16,22 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
+from pydantic import ValidationError
 
-from blueprint.contract.metrics import METRICS, NAMESPACE
-from images.conftest import free_port
-from voice_telemetry.cloudwatch import MOST_IN_A_CALL, CloudWatch
+from images.telemetry.tests.stand_ins import control_socket, counters
+from voice_blueprint.contract.metrics import METRICS, NAMESPACE
+from voice_runtime.store import StoreSettings
+from voice_sandbox.loopback import free_port
+from voice_telemetry.__main__ import Readers, make, run
+from voice_telemetry.cloudwatch import MAX_IN_A_CALL, CloudWatch
 from voice_telemetry.prometheus import Newest, serve
 from voice_telemetry.sample import Sample
+from voice_telemetry.settings import Settings, SourceName
+from voice_telemetry.sources.dataplane import DataPlane
+from voice_telemetry.sources.engine import Engine
+from voice_telemetry.sources.gpu import Gpu
+from voice_telemetry.sources.neuron import Neuron
+from voice_telemetry.sources.nic import Nic
 
 DEPLOYMENT, FLEET = "production", "vad"
 
@@ -32,7 +43,7 @@ def aws() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("aws")
-async def test_values_arrive_in_the_unit_that_is_declared() -> None:
+async def test_values_are_published_in_the_declared_unit() -> None:
     cloud = boto3.client("cloudwatch", region_name="us-east-1")
     cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
     cloudwatch.add([Sample("RxRingOccupancy", 5.0)])
@@ -51,7 +62,7 @@ async def test_values_arrive_in_the_unit_that_is_declared() -> None:
     assert [point["Maximum"] for point in statistics["Datapoints"]] == [5.0]
 
 
-async def test_values_wait_while_cloudwatch_is_away_and_go_in_order() -> None:
+async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
     sent: list[float] = []
     away = True
 
@@ -60,10 +71,11 @@ async def test_values_wait_while_cloudwatch_is_away_and_go_in_order() -> None:
             if away:
                 raise EndpointConnectionError(endpoint_url="https://monitoring")
             assert isinstance(request["MetricData"], list)
-            assert len(request["MetricData"]) <= MOST_IN_A_CALL
+            assert len(request["MetricData"]) <= MAX_IN_A_CALL
             sent.extend(datum["Value"] for datum in request["MetricData"])
 
-    cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, most_kept=2500)  # type: ignore[arg-type]
+    cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_kept=2500)  # type: ignore[arg-type]
+    assert cloudwatch.pause_s(5) == 5
     pauses = []
     for start in range(0, 3000, 500):
         cloudwatch.add([Sample("VadSessions", value) for value in range(start, start + 500)])
@@ -87,7 +99,7 @@ async def test_values_wait_while_cloudwatch_is_away_and_go_in_order() -> None:
         ("InternalServiceFault", 500, 1),
     ],
 )
-async def test_refused_values_do_not_block_those_behind_them(code: str, status: int, kept: int) -> None:
+async def test_refused_values_do_not_block_later_ones(code: str, status: int, kept: int) -> None:
     cloud = boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
     with Stubber(cloud) as stub:
@@ -102,7 +114,7 @@ def scrape(port: int) -> str:
         return str(answer.read().decode())
 
 
-def test_prometheus_has_the_newest_values_and_forgets_old_ones() -> None:
+def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
     newest, port = Newest(deployment=DEPLOYMENT, fleet=FLEET), free_port()
     server = serve(newest, port)
     now = time.time()
@@ -141,29 +153,108 @@ GOOD = {
 
 
 @pytest.mark.parametrize("region", ["us-east-1", ""])
-async def test_program_serves_prometheus_and_stops_when_told(region: str) -> None:
-    port = free_port()
-    # Nobody listens there: CloudWatch is away all the time. Without a region nobody asks for it.
-    away = f"http://127.0.0.1:{free_port()}"
-    told = {**GOOD, "VOICE_REGION": region, "VOICE_PROMETHEUS_PORT": str(port), "AWS_ENDPOINT_URL": away}
-    process = await program(**told)
-    for _ in range(300):
-        try:
-            await asyncio.to_thread(scrape, port)
-            break
-        except OSError:
-            await asyncio.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, errors = await asyncio.wait_for(process.communicate(), 60)
+async def test_program_publishes_to_the_configured_target_and_stops(region: str, tmp_path: Path) -> None:
+    port, called = free_port(), asyncio.Event()
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        called.set()
+        writer.close()
+
+    async with (
+        control_socket(tmp_path / "control.sock", [counters()] * 1000),
+        await asyncio.start_server(hang_up, "127.0.0.1", 0) as cloudwatch,
+    ):
+        own = {
+            "VOICE_REGION": region,
+            "VOICE_PROMETHEUS_PORT": str(port),
+            "VOICE_PUBLISH_EVERY_S": "0.1",
+            "VOICE_CONTROL_SOCKET": str(tmp_path / "control.sock"),
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{cloudwatch.sockets[0].getsockname()[1]}",
+        }
+        process = await program(**GOOD | own)
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(OSError):
+                    if "voice_vad_sessions{" in await asyncio.to_thread(scrape, port):
+                        break
+                await asyncio.sleep(0.1)
+            if region:
+                await called.wait()
+        process.send_signal(signal.SIGTERM)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, errors.decode()
-    assert b"the data plane is not there" in errors
+    assert called.is_set() is bool(region), "without a region CloudWatch is not called"
+
+
+async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
+    sent: list[object] = []
+
+    class Client:
+        def put_metric_data(self, **request: object) -> None:
+            time.sleep(0.5)
+            sent.append(request)
+
+    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
+    often = {"read_every_s": 60, "publish_every_s": 60, "control_socket": tmp_path / "s", "prometheus_port": 9400}
+    settings, stop = Settings(**own | often), asyncio.Event()  # type: ignore[arg-type]
+    cloudwatch = CloudWatch(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
+    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
+    store = StoreSettings(host="127.0.0.1", port=1, user="vad")
+    async with control_socket(tmp_path / "s", [counters()]), asyncio.timeout(60):
+        running = asyncio.create_task(run(settings, store, cloudwatch, newest, stop))
+        while not cloudwatch.waiting:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+    assert sent
+    assert not cloudwatch.waiting
+
+
+async def test_a_source_that_is_unavailable_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    readers = Readers({"dataplane": DataPlane(tmp_path / "s")}, limit_s=60)
+    assert [await readers.read() for _ in range(3)] == [[], [], []]
+    async with control_socket(tmp_path / "s", [counters()] * 2):
+        assert all([await readers.read() for _ in range(2)])
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.partition(":")[2].strip()[:14] for message in told] == ["the data plane", "answers again"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (SourceName.DATAPLANE, DataPlane),
+        (SourceName.NIC, Nic),
+        (SourceName.NEURON, Neuron),
+        (SourceName.GPU, Gpu),
+        (SourceName.ENGINE, Engine),
+    ],
+)
+async def test_each_source_can_be_configured(name: SourceName, kind: type) -> None:
+    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
+    settings = Settings(**own | {"prometheus_port": "9400"})  # type: ignore[arg-type]
+    source = make(name, settings, StoreSettings(host="127.0.0.1", port=1, user="vad"))
+    assert type(source) is kind
+    await source.close()
+
+
+@pytest.mark.parametrize(("name", "most"), [("read_every_s", 60), ("publish_every_s", 60), ("prometheus_port", 65535)])
+def test_settings_have_limits(name: str, most: int) -> None:
+    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
+    good = own | {"prometheus_port": "9400"}
+    least = 1 if name == "prometheus_port" else 0.001
+    for value in (least, most):
+        assert getattr(Settings(**good | {name: value}), name) == value  # type: ignore[arg-type]
+    for value in (0, most + 1):
+        with pytest.raises(ValidationError, match=name):
+            Settings(**good | {name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("VOICE_TELEMETRY_SOURCES", "dataplane,tea"), ("VOICE_TELEMETRY_SOURCES", ""), ("VOICE_PROMETHEUS_PORT", "0")],
 )
-async def test_wrong_setting_is_refused_with_its_name(name: str, value: str) -> None:
+async def test_invalid_setting_is_rejected_with_its_name(name: str, value: str) -> None:
     process = await program(**(GOOD | {"VOICE_PROMETHEUS_PORT": "9400", name: value}))
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2

@@ -1,4 +1,4 @@
-"""Each source against what it really reads: a socket, an HTTP server, a process, a file; drivers by their answers."""
+"""Each source against a real socket, HTTP server, process or file; drivers against prepared answers."""
 
 import asyncio
 import json
@@ -11,14 +11,14 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
-from blueprint.contract.network import Tier
 from images.conftest import StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
+from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
+from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import connect
 from voice_telemetry.sample import Sample
-from voice_telemetry.sources import SourceError
+from voice_telemetry.sources import SourceError, neuron
 from voice_telemetry.sources.dataplane import DataPlane
 from voice_telemetry.sources.engine import Engine
 from voice_telemetry.sources.gpu import Gpu
@@ -29,7 +29,7 @@ def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
     return {(sample.name, sample.part): sample.value for sample in samples}
 
 
-async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
+async def test_data_plane_counters_are_increments(tmp_path: Path) -> None:
     path = tmp_path / "s"
     drops = counters()["result"]["drops"]
     later = counters(
@@ -53,7 +53,7 @@ async def test_data_plane_tells_what_was_added(tmp_path: Path) -> None:
     }
 
 
-async def test_what_ec2_held_back_is_told_where_dpdk_has_the_interface(tmp_path: Path) -> None:
+async def test_packets_shaped_by_ec2_are_reported_with_dpdk(tmp_path: Path) -> None:
     path = tmp_path / "s"
     ena = dict.fromkeys(Allowance, 7)
     told = [ena, ena | {Allowance.PACKETS: 70}, {}, ena]
@@ -64,7 +64,7 @@ async def test_what_ec2_held_back_is_told_where_dpdk_has_the_interface(tmp_path:
     assert found == [{}, dict.fromkeys(Allowance, 0) | {Allowance.PACKETS: 63}, {}, {}], "since when is not known"
 
 
-async def test_a_burst_is_no_sustained_load(tmp_path: Path) -> None:
+async def test_a_burst_is_not_a_sustained_load(tmp_path: Path) -> None:
     path = tmp_path / "s"
     peaks = [100.0, *[40.0] * 9, 60.0]
     async with control_socket(path, [counters(rx_ring_percent=peak) for peak in peaks]):
@@ -73,7 +73,7 @@ async def test_a_burst_is_no_sustained_load(tmp_path: Path) -> None:
     assert told == [None] * 9 + [40.0, 40.0]
 
 
-async def test_data_plane_that_was_restarted_begins_anew(tmp_path: Path) -> None:
+async def test_restarted_data_plane_starts_counting_again(tmp_path: Path) -> None:
     path = tmp_path / "s"
     fresh = counters(drops={}, vad={"frames": 3, "silent_frames": 1, "stopped": 0})
     async with control_socket(path, [counters(), fresh]):
@@ -82,7 +82,7 @@ async def test_data_plane_that_was_restarted_begins_anew(tmp_path: Path) -> None
         assert ("RxDropped", "shed") not in values(await source.read())
 
 
-async def test_data_plane_that_is_not_there_or_refuses_is_told(tmp_path: Path) -> None:
+async def test_missing_or_refusing_data_plane_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not there"):
         await DataPlane(tmp_path / "none").read()
     async with control_socket(tmp_path / "s", [{"ok": False, "error": "no"}]):
@@ -95,7 +95,7 @@ async def test_data_plane_that_is_not_there_or_refuses_is_told(tmp_path: Path) -
 
 @asynccontextmanager
 async def http(bodies: str | list[str], status: str = "200 OK") -> AsyncIterator[str]:
-    """Answer with a body, or with several in turn."""
+    """Serve one body, or several in turn."""
     turns = iter(bodies) if isinstance(bodies, list) else repeat(bodies)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -125,19 +125,24 @@ async def engine_of(
         await engine.close()
 
 
-async def test_engine_tells_queues_and_registry_tells_slots(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
-    body = json.dumps({"EncoderQueueDepth": 3, "DecoderQueueDepth": 1, "RealTimeFactor": None, "other": 5})
+async def test_queues_come_from_the_engine_and_slots_from_the_registry(
+    engine_of: Callable[[str], Awaitable[Engine]],
+) -> None:
+    body = json.dumps(
+        {"EncoderQueueDepth": 3, "DecoderQueueDepth": 1, "RealTimeFactor": None, "EngineStuck": 1, "other": 5}
+    )
     async with http(body) as url:
         told = values(await (await engine_of(url)).read())
     assert told == {
         ("EncoderQueueDepth", ""): 3,
         ("DecoderQueueDepth", ""): 1,
+        ("EngineStuck", ""): 1,
         ("FreeSlots", ""): 17,
         ("SlotsTaken", ""): 75,
     }
 
 
-async def test_engine_tells_what_was_lost_since_the_last_time(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
+async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
     counted = {"refused": {"full": 40, "unknown-session": 900}, "lost_chunks": 3, "partials_shed": 7}
     bodies = [json.dumps({"counters": counters}) for counters in ({}, counted, {"lost_chunks": 1})]
     told = []
@@ -154,7 +159,7 @@ async def test_engine_tells_what_was_lost_since_the_last_time(engine_of: Callabl
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])
-async def test_engine_that_does_not_answer_is_told(
+async def test_unresponsive_engine_is_reported(
     engine_of: Callable[[str], Awaitable[Engine]], body: str, status: str
 ) -> None:
     async with http(body, status) as url:
@@ -163,9 +168,7 @@ async def test_engine_that_does_not_answer_is_told(
             await engine.read()
 
 
-async def test_start_is_told_once_and_when_it_is_over(
-    engine_of: Callable[[str], Awaitable[Engine]], tmp_path: Path
-) -> None:
+async def test_start_is_reported_once_at_its_end(engine_of: Callable[[str], Awaitable[Engine]], tmp_path: Path) -> None:
     phases = tmp_path / "phases"
     async with http("{}") as url:
         engine = await engine_of(url)
@@ -180,7 +183,7 @@ async def test_start_is_told_once_and_when_it_is_over(
     assert "ColdStart" not in {name for name, _ in again}
 
 
-async def read_soon(source: Neuron) -> list[Sample]:
+async def read_first(source: Neuron) -> list[Sample]:
     for _ in range(200):
         try:
             return await source.read()
@@ -191,10 +194,8 @@ async def read_soon(source: Neuron) -> list[Sample]:
 
 async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(
-        monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"), tmp_path / "c"
-    )
-    told = values(await read_soon(source))
+    source = Neuron(monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"))
+    told = values(await read_first(source))
     await source.close()
     assert told == {("NeuronUtilization", ""): 70, ("NeuronHeadroom", ""): 30}
 
@@ -202,33 +203,70 @@ async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
 async def test_unused_neuron_cores_are_idle(tmp_path: Path) -> None:
     document = json.loads((DATA / "neuron-monitor.json").read_text())
     document["neuron_hardware_info"]["neuron_device_count"] = 2
-    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"), tmp_path / "c")
-    told = values(await read_soon(source))
+    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
+    told = values(await read_first(source))
     await source.close()
     assert told[("NeuronUtilization", "")] == 35
 
 
-async def test_without_a_runtime_nothing_is_told_of_neuron_cores(tmp_path: Path) -> None:
+async def test_without_a_runtime_neuron_cores_are_not_reported(tmp_path: Path) -> None:
     document = json.loads((DATA / "neuron-monitor.json").read_text()) | {"neuron_runtime_data": []}
-    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"), tmp_path / "c")
-    told = await read_soon(source)
+    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
+    told = await read_first(source)
     await source.close()
     assert told == []
 
 
 async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(monitor(tmp_path, f"echo x >>{tmp_path}/starts; echo '{line}'"), tmp_path / "c")
+    source = Neuron(monitor(tmp_path, f"echo x >>{tmp_path}/starts; echo '{line}'"))
     for _ in range(3):
-        await read_soon(source)
+        await read_first(source)
         await asyncio.sleep(0.1)
     await source.close()
     assert len((tmp_path / "starts").read_text().split()) >= 2
 
 
-async def test_neuron_monitor_that_is_missing_is_told(tmp_path: Path) -> None:
+async def test_the_configuration_of_neuron_monitor_is_in_a_private_folder(tmp_path: Path) -> None:
+    """Another user's program on the machine has a separate one."""
+    source = Neuron(monitor(tmp_path, f'stat -c "%a %n" "${{2%/*}}" >{tmp_path}/folder; echo "{{}}"; exec sleep 60'))
+    await read_first(source)
+    mode, folder = (tmp_path / "folder").read_text().split()
+    await source.close()
+    assert (mode, Path(folder).exists()) == ("700", False)
+
+
+async def test_missing_neuron_monitor_is_reported(tmp_path: Path) -> None:
+    source = Neuron(tmp_path / "none")
     with pytest.raises(SourceError, match="does not start"):
-        await Neuron(tmp_path / "none", tmp_path / "c").read()
+        await source.read()
+    await source.close()
+
+
+async def test_silent_neuron_monitor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
+    source = Neuron(monitor(tmp_path, f"echo '{line}'; exec sleep 60"))
+    await read_first(source)
+    monkeypatch.setattr(neuron, "_STALE_AFTER_S", 1.1)
+    await asyncio.sleep(1.2)
+    with pytest.raises(SourceError, match="of late"):
+        await source.read()
+    await source.close()
+
+
+@pytest.mark.parametrize(("age_s", "is_stale"), [(4.2, False), (5.1, True)])
+async def test_a_document_of_neuron_monitor_counts_for_five_seconds(
+    tmp_path: Path, age_s: float, *, is_stale: bool
+) -> None:
+    source = Neuron(monitor(tmp_path, "exec sleep 60"))
+    document = neuron.Document.model_validate_json((DATA / "neuron-monitor.json").read_text())
+    source._newest = (asyncio.get_running_loop().time() - age_s, document)
+    if is_stale:
+        with pytest.raises(SourceError, match="of late"):
+            await source.read()
+    else:
+        assert await source.read()
+    await source.close()
 
 
 async def test_one_gpu_has_activity_and_no_links() -> None:
@@ -239,6 +277,14 @@ async def test_one_gpu_has_activity_and_no_links() -> None:
     for _ in range(50):
         await source.read()
     assert driver.live_samples == 1
+    await source.close()
+    assert driver.shutdowns == 1
+
+
+async def test_a_driver_that_was_never_opened_is_not_closed() -> None:
+    driver = Driver([])
+    await Gpu(driver).close()
+    assert driver.shutdowns == 0
 
 
 async def test_several_gpus_are_averaged_and_their_links_added() -> None:
@@ -247,16 +293,16 @@ async def test_several_gpus_are_averaged_and_their_links_added() -> None:
     assert values(await source.read()) == {("GpuBusy", ""): 60, ("GpuLinkTraffic", ""): 100 * 2**20}
 
 
-async def test_gpu_without_performance_monitor_tells_the_coarser_share() -> None:
+async def test_gpu_without_performance_monitor_reports_the_coarser_share() -> None:
     assert values(await Gpu(Driver([{1: 55.0}], gpm=False)).read()) == {("GpuBusy", ""): 55}
 
 
-async def test_gpu_without_driver_is_told() -> None:
+async def test_gpu_without_driver_is_reported() -> None:
     with pytest.raises(SourceError, match="driver"):
         await Gpu().read()
 
 
-def test_sample_that_no_alarm_would_see_is_refused() -> None:
+def test_sample_without_an_alarm_dimension_is_rejected() -> None:
     with pytest.raises(ValueError, match="no metric"):
         Sample("RxDroped", 1)
     with pytest.raises(ValueError, match="Reason"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the data plane for arm64 as the image has it, and runs its tests under qemu-user. Installs what it needs from
-# Debian when it is missing.
+# Builds the data plane for arm64 in the same way as the image, and runs its tests under qemu-user. Installs missing
+# packages from Debian.
 #   run.sh [BUILD FOLDER]
 set -euo pipefail
 
@@ -11,7 +11,8 @@ sysroot=$build-sysroot
 "$here/../tests/install.sh" "$here/../tests/packages.txt" "$here/packages.txt"
 "$here/../subprojects/fetch.sh"
 
-# Debian's libdpdk-dev is for one architecture at a time. Nothing in there runs while it is made: no emulation.
+# Debian's libdpdk-dev can be installed for one architecture at a time, so this creates a root file system for arm64. No
+# program of it runs here, so no emulation is needed.
 if [[ ! -e $sysroot.ini ]]; then
   rm -rf "$sysroot"
   mirror=http://deb.debian.org
@@ -26,5 +27,5 @@ fi
 
 [[ -e $build/build.ninja ]] || meson setup "$build" "$here/.." \
   --cross-file "$sysroot.ini" --cross-file "$here/arm64.ini" --buildtype=release
-# qemu-user has no bpf(), and says of a socket's empty error queue (MSG_ERRQUEUE) that it read 0 bytes from it.
+# qemu-user has no bpf(), and returns 0 bytes for a socket's empty error queue (MSG_ERRQUEUE).
 meson test -C "$build" --no-suite bpf --no-suite network --no-suite build-machine --print-errorlogs --quiet

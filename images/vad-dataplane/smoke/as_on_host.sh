@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Becomes an image's program as `docker run` starts it on a host (userdata/steps/containers.sh): the host's network, a
-# read-only root, no capability but those given, none to be had. In a mount namespace of its own.
+# Runs an image's program like `docker run` on a host (userdata/voice_userdata/steps/containers.sh): with the host's
+# network, a read-only root, only the given capabilities, and no way to gain more. The caller provides a separate mount
+# namespace.
 #   as_on_host.sh SHARED ROOT CAPABILITY,... COMMAND...
 set -euo pipefail
 
@@ -17,7 +18,7 @@ done
 mount -t tmpfs tmpfs "$root/tmp"
 mkdir "$root$shared"
 mount --bind "$shared" "$root$shared"
-# The image knows where its module is.
+# The image sets the path of its module.
 unset VOICE_VAD_MODULE
 cd "$root"
 exec chroot "$root" setpriv --no-new-privs --bounding-set="-all,+${capabilities//,/,+}" --inh-caps=-all "$@"

@@ -5,11 +5,11 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 export PATH=$here/../../../.venv/bin:$PATH
-# The tests hand the program paths in there: they have to hold on both sides.
+# The tests pass paths in this folder to the program: they must be valid inside and outside of the image.
 work=$(mktemp -d /tmp/voice-smoke-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
-# What the tests take for a build is a program that starts the image's.
+# The tests expect a build folder: its program is a script that starts the image's.
 mkdir -p "$work/build/src" "$work/build/tests"
 cc -shared -fPIC -o "$work/build/tests/libchannels.so" "$here/../tests/e2e/channels.c"
 printf '#!/bin/sh\nexec unshare --mount %s\n' "$(printf '%q ' "$here/as_on_host.sh" "$work" "$@")" \

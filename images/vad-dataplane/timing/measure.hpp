@@ -1,16 +1,19 @@
-// What these programs share: clock, pinning, best of interleaved rounds, JSON.
+// Shared by these programs: clock, pinning, best of interleaved rounds, JSON.
 #pragma once
 
 #include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace bench {
@@ -21,14 +24,14 @@ inline std::uint64_t now_ns() {
             .count());
 }
 
-// Keeps the compiler from dropping a computation, or from moving it past this point.
+// Keeps the compiler from removing a computation, or from moving it past this point.
 template <typename T>
 inline void keep(T* value) {
     asm volatile("" : : "r"(value) : "memory");
 }
 
-// Ties the thread to a CPU of its own. In real time where the kernel allows it: on a shared machine the bench would
-// measure how often it is preempted, otherwise.
+// Pins the thread to a separate CPU, with real-time priority where the kernel allows it: otherwise the bench would
+// measure preemption on a shared machine.
 inline void pin(std::size_t index) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -55,7 +58,49 @@ inline void pin(std::size_t index) {
     pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest);
 }
 
-// One thing that is measured, and what it gave in every round.
+// Runs unmeasured work on another CPU, so that it leaves nothing in the caches of the measured one: packets arrive
+// there as from a NIC.
+class OtherCpu {
+public:
+    OtherCpu() : thread_([this] { serve(); }) {}
+    OtherCpu(const OtherCpu&) = delete;
+    OtherCpu& operator=(const OtherCpu&) = delete;
+    ~OtherCpu() {
+        run(nullptr);
+        thread_.join();
+    }
+
+    // Returns after completion.
+    void run(std::function<void()> work) {
+        work_ = std::move(work);
+        wanted_.store(true, std::memory_order_release);
+        wanted_.notify_one();
+        wanted_.wait(true, std::memory_order_acquire);
+    }
+
+private:
+    void serve() {
+        pin(1);
+        while (true) {
+            wanted_.wait(false, std::memory_order_acquire);
+            const bool ends = work_ == nullptr;
+            if (!ends) {
+                work_();
+            }
+            wanted_.store(false, std::memory_order_release);
+            wanted_.notify_one();
+            if (ends) {
+                return;
+            }
+        }
+    }
+
+    std::function<void()> work_;
+    std::atomic<bool> wanted_{false};
+    std::thread thread_;
+};
+
+// One measured item, and its result in every round.
 struct Result {
     std::string group;
     std::string name;
@@ -63,7 +108,7 @@ struct Result {
     std::vector<double> rounds;
 };
 
-// One JSON object a line: the Python front reads them.
+// One JSON object per line, for the Python front end.
 inline void print(const std::vector<Result>& results) {
     for (const Result& result : results) {
         std::printf(R"({"group": "%s", "name": "%s", "unit": "%s", "rounds": [)", result.group.c_str(),

@@ -1,4 +1,4 @@
-// A receive queue whose packets were in memory before: what a NIC with nothing to wait for would give.
+// A receive queue with packets already in memory: the upper bound for a NIC.
 #pragma once
 
 #include <srtp2/srtp.h>
@@ -29,9 +29,8 @@ public:
     static constexpr std::size_t kPackets = 1024;  // as many as the receive ring holds by default
     static constexpr std::uint16_t kPort = 5004;
 
-    // Every stream hears the same audio from another place on; packets of different streams come in a fixed, random
-    // order, which processors cannot foresee.
-    // With a key they are SRTP.
+    // Every stream starts at a different position of the same audio; packets of different streams come in a fixed
+    // random order, which processors cannot predict. With a key they are SRTP.
     MemoryQueue(std::uint32_t streams, std::size_t batch, std::vector<Frame> audio, const voice::srtp::Key* key,
                 voice::srtp::Suite suite)
         : audio_(std::move(audio)), batch_(batch), order_(streams), packets_(kPackets),
@@ -45,7 +44,7 @@ public:
 
     static std::uint32_t ssrc_of(std::uint32_t stream) { return 0x10000 + stream * 0x9e3779b1U; }
 
-    // Writes the next packets; not part of what is measured.
+    // Writes the next packets; not measured.
     void fill() {
         for (Packet& packet : packets_) {
             write(packet, order_[next_], tick_);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds parts of the data plane as the image has it (../Dockerfile): in release, for the image's processor.
+# Builds parts of the data plane as in the image (../Dockerfile): in release mode, for the image's processor.
 #   product.sh BUILD_FOLDER TARGET...
 set -euo pipefail
 
@@ -16,7 +16,7 @@ if [[ ! -e $build/build.ninja ]]; then
     x86_64) processor=-march=x86-64-v3 ;;
     *) echo "$(uname -m): the data plane is built for aarch64 and x86_64" >&2; exit 1 ;;
   esac
-  # Without the processor that Debian's DPDK names: it would win over ours.
+  # Without the processor that Debian's DPDK sets, which would override ours.
   mkdir -p "$build.pkgconfig"
   sed -E 's/ -m[a-z]\S+//g' "$(pkg-config --variable=pcfiledir libdpdk-libs)/libdpdk-libs.pc" \
     >"$build.pkgconfig/libdpdk-libs.pc"

@@ -50,8 +50,8 @@ private:
     std::unique_ptr<voice::SpscRing<T, kSlots>> ring_ = std::make_unique<voice::SpscRing<T, kSlots>>();
 };
 
-// A ring in the style of rigtorp's SPSCQueue: two indices that wrap at the end, each with the other side's copy on a line
-// of its own; one slot stays free, and slots lie side by side.
+// A ring in the style of rigtorp's SPSCQueue: two wrapping indices, each with the other side's copy on a separate line;
+// one slot stays free, and slots are adjacent.
 template <typename T>
 class TwoIndexInPlace {
 public:
@@ -94,7 +94,7 @@ private:
     alignas(64) std::size_t written_seen_ = 0;
 };
 
-// Queues that hand out their own memory, used with copies.
+// Queues that expose their own memory, used with copies.
 template <typename Queue, typename T>
 class Copied : Queue {
 public:
@@ -106,7 +106,7 @@ public:
     }
 };
 
-// A ring of DPDK's in memory of our own: it needs no EAL.
+// A ring of DPDK's in our own memory, which needs no EAL.
 class RteRing {
 public:
     explicit RteRing(std::size_t element) {
@@ -125,7 +125,7 @@ private:
     std::unique_ptr<rte_ring, Free> ring_;
 };
 
-// DPDK's zero-copy calls: a reserved element is filled, then handed over.
+// DPDK's zero-copy calls: fill a reserved element, then commit it.
 template <typename T>
 class RteInPlace {
 public:
@@ -176,14 +176,14 @@ private:
     std::unique_ptr<Queue> queue_ = std::make_unique<Queue>();
 };
 
-// Messages in a pool, pointers to them in a queue: how DPDK's programs and Boost's do without copies. The pool has two
-// more than the queue, one with the producer and one with the consumer; so the next in turn is always free.
+// Messages in a pool, pointers to them in a queue: how programs with DPDK or Boost avoid copies. The pool has two more
+// than the queue, one for the producer and one for the consumer; so the next in turn is always free.
 template <typename T, typename Pointers>
 class Pooled {
 public:
     template <typename Fill>
     bool put(Fill fill) {
-        // Filled once, though it may be offered more than once.
+        // Filled once, even if it is offered several times.
         if (!filled_) {
             fill(pool_[next_]);
             filled_ = true;

@@ -1,8 +1,8 @@
 // Log-mel of one chunk (100 ms, ten frames): our transform, kissfft's and FFTW's, in one run.
 //   time_log_mel ROUNDS
 //
-// The rivals get our own window, filters and logarithm, so that what differs is the transform alone. FFTW may plan as
-// long as it wants (FFTW_MEASURE); it is GPL, so it can be a yardstick only.
+// The alternatives use our window, filters and logarithm, so that only the transform differs. FFTW may plan without
+// limit (FFTW_MEASURE); it is GPL, so it serves only as a reference.
 #include <fftw3.h>
 #include <kissfft/kiss_fftr.h>
 
@@ -64,7 +64,7 @@ struct Fftw {
     }
 };
 
-// Our pipeline around another transform.
+// Our pipeline with another transform.
 template <typename Transform>
 void frame(Transform& transform, const MelFilters& filters, Window samples, MelFrame out) {
     static const std::array<float, kWindowSamples> window = hann();

@@ -16,7 +16,7 @@ namespace {
 
 using Chunk = voice_audio_chunk;
 
-// Counts both threads in, so that neither waits for the other to start inside the measurement.
+// Synchronizes both threads, so that neither waits for the other to start inside the measurement.
 class Start {
 public:
     void wait() {
@@ -29,7 +29,7 @@ private:
     std::atomic<int> here_{0};
 };
 
-// Millions of messages a second; `put(n)` and `take(n)` return whether they did it.
+// Millions of messages a second; `put(n)` and `take(n)` return whether they succeeded.
 template <typename Put, typename Take>
 double rate(std::uint64_t messages, Put put, Take take) {
     Start start;
@@ -41,7 +41,7 @@ double rate(std::uint64_t messages, Put put, Take take) {
             n += put(n) ? 1 : 0;
         }
     });
-    // Not this thread: the next producer would inherit its CPU and its priority, and never come to run.
+    // Not this thread: the next producer would inherit its CPU and priority, and never run.
     std::thread consumer([&] {
         bench::pin(0);
         start.wait();
@@ -87,7 +87,7 @@ double whole_in_place() {
     return result;
 }
 
-// Header only: what the queue itself costs.
+// Header only: the cost of the queue itself.
 template <typename Queue>
 double header_in_place() {
     Queue queue;

@@ -1,5 +1,5 @@
-// Reading one session's 64 bytes: our table in shared memory, alone and beside its writer, against Redis GET through a
-// unix socket, interleaved in one run. Single reads are timed; the clock's own 20-30 ns are in every figure.
+// Reading one session's 64 bytes: our table in shared memory, with and without a concurrent writer, against Redis GET
+// through a unix socket, interleaved in one run. Single reads are timed; every figure includes 20-30 ns of the clock.
 //   time_state ROUNDS REDIS-SOCKET
 #include <hiredis/hiredis.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr std::size_t kRedisReads = 1'000;
 
 using Value = std::array<std::byte, voice::state::kValueBytes>;
 
-// Nanoseconds of every single call.
+// Nanoseconds of every call.
 template <typename Read>
 std::vector<std::uint64_t> timed(std::size_t reads, std::mt19937_64& random, Read read) {
     std::vector<std::uint64_t> took(reads);
@@ -53,7 +53,7 @@ struct Percentiles {
     }
 };
 
-// Redis as its own clients use it: binary key, one round trip.
+// Redis as its clients use it: binary key, one round trip.
 class Redis {
 public:
     explicit Redis(const char* socket) : context_(redisConnectUnix(socket)) {
@@ -89,7 +89,7 @@ void read_table(const SessionTableReader& reader, std::uint64_t session, Value& 
     bench::keep(&out);
 }
 
-// Reads while a writer on the other CPU stores without pause.
+// Reads while a writer on the other CPU stores continuously.
 std::vector<std::uint64_t> beside_writer(SessionTable& table, const SessionTableReader& reader,
                                          std::mt19937_64& random, Value& out) {
     std::atomic<bool> over = false;
@@ -121,7 +121,7 @@ void measure(int rounds, const char* socket, const std::string& path) {
     Percentiles busy("voice, beside a writer");
     Percentiles rival("Redis, unix socket");
     for (int round = 0; round < rounds; ++round) {
-        // A thread of its own, so that Redis and the writer are not tied to its CPU.
+        // A separate thread, so that Redis and the writer are not pinned to its CPU.
         std::thread([&] {
             bench::pin(0);
             alone.add(timed(kTableReads, random, [&](std::uint64_t s) { read_table(reader, s, value); }));

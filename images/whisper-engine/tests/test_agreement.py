@@ -1,13 +1,14 @@
-"""What two hypotheses agree on is certain, and stays as it is."""
+"""Words on which two hypotheses agree are stable and do not change."""
 
 import numpy as np
+import pytest
 from engine_host import chunks_of, sound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint.contract.chunk import ChunkKind
+from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.agreement import Agreement, text_of
+from voice_whisper.agreement import Agreement, sounds_over, text_of
 from voice_whisper.backends.base import Word
 from voice_whisper.session_audio import SessionAudio
 from voice_whisper.utterance import STEADY_FRAMES, Utterance
@@ -16,14 +17,14 @@ WORD_S = 0.4
 
 
 def words(text: str, start: float = 0.0) -> list[Word]:
-    """Return words of equal length, one behind the other."""
+    """Return words of equal length, one after the other."""
     return [
         Word(f" {each}", start + place * WORD_S, start + (place + 1) * WORD_S, 0.9)
         for place, each in enumerate(text.split())
     ]
 
 
-def test_what_is_said_twice_is_certain_but_for_the_last_word() -> None:
+def test_repeated_words_are_stable_except_the_last() -> None:
     said = Agreement()
     said.hear(words("please fold the"))
     assert (text_of(said.committed), text_of(said.tentative)) == ("", "please fold the")
@@ -45,23 +46,75 @@ def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
     assert not said.committed
 
 
-def test_what_goes_on_behind_a_cut_says_nothing_twice() -> None:
+def test_text_after_a_split_has_no_repetition() -> None:
     said = Agreement()
     said.hear(words("please hold the line while"))
     said.hear(words("please hold the line while"))
     rest = said.rest()
-    # Heard again from the third word on, a little late.
+    # Recognized again from the third word on, slightly late.
     rest.end(words("the line while we connect", start=2.2 * WORD_S))
     assert text_of(said.committed + rest.committed) == "please hold the line while we connect"
 
 
-def test_loop_at_the_end_is_cut_and_a_repetition_amid_words_is_not() -> None:
+def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
     said = Agreement()
     said.end(words("no no no no that is it is it is it is it"))
     assert text_of(said.words) == "no no no no that is it"
 
 
-def test_hypothesis_that_goes_in_circles_is_not_heard() -> None:
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("go go", "go go"),
+        ("go go go", "go"),
+        ("we go go go", "we go"),
+        ("one may say so now " * 3, "one may say so now"),
+        ("one may say so now too " * 3, "one may say so now too " * 3),
+        ("1111 1111 1111", "1111 1111 1111"),
+    ],
+)
+def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> None:
+    """Digits occur so in numbers of cards and telephones."""
+    agreement = Agreement()
+    agreement.end(words(said))
+    assert text_of(agreement.words) == told.strip()
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [(2.0, "d e f"), (2.1, "c d e f")],
+    ids=["within a second", "later"],
+)
+def test_words_that_are_recognized_again_after_a_cut_are_said_once(start: float, told: str) -> None:
+    """Times are uncertain by up to a second; after it, the speaker repeats the word."""
+    rest = Agreement(words("a b c"))
+    rest.end(words("c d e f", start=start + 0.2 - 1e-9))
+    assert text_of(rest.words) == told
+
+
+@pytest.mark.parametrize(("end", "told"), [(1.29, ""), (1.31, "d")])
+def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_one(end: float, told: str) -> None:
+    rest = Agreement(words("a b c"))
+    rest.end([Word(" d", 1.0, end, 0.9)])
+    assert text_of(rest.words) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "is_over"),
+    [
+        ("Yes.", True),
+        ("Yes?", True),
+        ("\u306f\u3044\u3002", True),
+        ("I would like...", False),
+        ("and", False),
+        ("", False),
+    ],
+)
+def test_a_sentence_is_over_at_its_punctuation(text: str, *, is_over: bool) -> None:
+    assert sounds_over(text) is is_over
+
+
+def test_looping_hypothesis_is_discarded() -> None:
     said = Agreement()
     said.hear(words("please call"))
     for _ in range(2):
@@ -86,7 +139,7 @@ def heard(samples: np.ndarray, kind: ChunkKind) -> Utterance:
     return audio.current
 
 
-def test_noise_and_tones_are_steady_and_speech_is_not() -> None:
+def test_noise_and_tones_are_classified_as_steady_but_speech_is_not() -> None:
     draw = np.random.default_rng(7)
     seconds = np.arange(5 * 16000) / 16000
     for kind in ChunkKind:
@@ -101,7 +154,7 @@ def test_noise_and_tones_are_steady_and_speech_is_not() -> None:
         assert not heard(noisy, kind).is_steady(STEADY_FRAMES)
 
 
-def test_cut_leaves_every_chunk_to_one_side_and_two_seconds_to_both() -> None:
+def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
     for kind in ChunkKind:
         audio = SessionAudio()
         chunks = chunks_of(1, sound(), first=100, kind=kind)
@@ -120,7 +173,9 @@ def test_cut_leaves_every_chunk_to_one_side_and_two_seconds_to_both() -> None:
         assert max(whole.entries.values()) == 295
         whole.keep("late", 290)
         whole.keep("later", 300)
-        assert ("late" in whole.entries, "later" in rest.entries) == (True, True)
+        whole.keep("latest", 305)
+        assert "late" in whole.entries
+        assert {"later", "latest"} <= rest.entries.keys()
         for chunk in chunks[60:]:
             audio.add(chunk, 0.0)
         assert audio.finished(0.0) == [rest]
@@ -135,3 +190,12 @@ def all_of(chunks: list[AudioChunk]) -> list[Utterance]:
     for chunk in chunks:
         audio.add(chunk, 0.0)
     return audio.finished(0.0)
+
+
+def test_repeated_groups_of_a_number_are_kept() -> None:
+    said = Agreement()
+    number = words("my card is 4111 1111 1111 1111")
+    for count in (4, 5, 6, 7):
+        said.hear(number[:count])
+    said.end(words("my card is 4111 1111 1111 1111 thanks"))
+    assert text_of(said.words) == "my card is 4111 1111 1111 1111 thanks"

@@ -1,4 +1,4 @@
-"""The colocated layout: the same transcripts and the same promises, with both stages in every worker."""
+"""The colocated layout: the same transcripts and guarantees, with both stages in every worker."""
 
 import asyncio
 import os
@@ -21,9 +21,10 @@ def engine(start: Start) -> EngineHost:
     return found
 
 
-async def test_sentences_are_understood_and_partials_come(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_sentences_are_transcribed_with_partials(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))  # of more the beginning has its final before
+    # the beginning of a longer one would get an earlier final
+    await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))
     (final,) = await finals(store, ssrc, 1)
     assert "connect your call" in final.text
     assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode", "turn"}

@@ -1,4 +1,4 @@
-"""Speech in, transcripts out: the engine as a process, the real model, a real store."""
+"""Speech in, transcripts out: the engine as a process, with a real model and store."""
 
 import asyncio
 import time
@@ -12,6 +12,7 @@ from engine_host import (
     SENTENCES,
     EngineHost,
     chunks_of,
+    cut,
     finals,
     first_sentence,
     open_session,
@@ -22,20 +23,25 @@ from engine_host import (
 from redis.asyncio import Redis
 
 from bench.voice.processes import cpu_s
-from blueprint.contract.chunk import ChunkFlag, ChunkKind
-from blueprint.contract.network import Tier
-from blueprint.contract.state import SessionField
 from images.conftest import PATIENCE_S
+from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import TranscribedField
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import HostKind, HostRegistry
 from voice_runtime.sessions import Sessions
 from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcript, Transcripts
-from voice_whisper.utterance import place_behind
+from voice_whisper.utterance import end_position
+
+TWO_HOURS = 2 * 3600 * 50
+"""Frames; RTP's sequence numbers have wrapped five times by then."""
+LAST_WORD_ENDS = 205
+"""Frame of the sample."""
 
 
 @pytest.mark.parametrize("kind", list(ChunkKind))
-async def test_sentences_are_understood(engine: EngineHost, store: Redis, ssrc: int, kind: ChunkKind) -> None:
+async def test_sentences_are_transcribed(engine: EngineHost, store: Redis, ssrc: int, kind: ChunkKind) -> None:
     await open_session(store, ssrc)
     await engine.say(chunks_of(ssrc, sound(), first=150, kind=kind))
     (final,) = await finals(store, ssrc, 1)
@@ -47,9 +53,53 @@ async def test_sentences_are_understood(engine: EngineHost, store: Redis, ssrc: 
     assert min(final.stages_ms["encode"], final.stages_ms["decode"]) > 0
 
 
-async def test_partials_come_while_speech_goes_on(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_times_are_correct_after_two_hours_on_one_socket(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))  # of more the beginning has its final before
+    await engine.say(chunks_of(ssrc, first_sentence(), first=150))
+    await finals(store, ssrc, 1)
+    await engine.say(chunks_of(ssrc, first_sentence(), first=TWO_HOURS))
+    first, last = await finals(store, ssrc, 2)
+    assert (last.start_ms, last.words[0].start_ms - first.words[0].start_ms) == (7_200_000, 7_200_000 - 3000)
+    assert last.text == first.text
+
+
+@pytest.mark.parametrize("frames", [(58,), (83, 137), (101, 115, 128)], ids=str)
+async def test_commits_inside_words_lose_no_words(
+    engine: EngineHost, store: Redis, ssrc: int, frames: tuple[int, ...]
+) -> None:
+    """Each commit is answered at once; a word cut by one appears complete in one of the two finals."""
+    await open_session(store, ssrc)
+    await engine.say(cut(ssrc, first_sentence(), *frames), pause_s=0.1)
+    said = await finals(store, ssrc, 1 + len(frames))
+    assert [final.commit for final in said] == [True] * len(frames) + [False]
+    text = " ".join(final.text for final in said)
+    assert words_wrong(text, SENTENCES.partition(". ")[0]) <= 0.15, [final.text for final in said]
+    words = [word for final in said for word in final.words]
+    assert all(word.end_ms > word.start_ms for word in words)
+    assert [word.start_ms for word in words] == sorted(word.start_ms for word in words)
+
+
+async def test_a_commit_after_the_last_word_includes_it(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    """Push to talk: nothing follows the commit, so the word that ends there is not deferred."""
+    await open_session(store, ssrc)
+    await engine.say(cut(ssrc, first_sentence()[: LAST_WORD_ENDS * 320], LAST_WORD_ENDS))
+    (final,) = await finals(store, ssrc, 1)
+    assert final.commit
+    assert words_wrong(final.text, SENTENCES.partition(". ")[0]) <= 0.15
+
+
+async def test_keywords_are_spelled_as_specified(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc, prompt="please hold the lyne, hold the lyne")
+    await engine.say(chunks_of(ssrc, sound()))
+    (final,) = await finals(store, ssrc, 1)
+    assert "hold the lyne" in final.text
+    assert words_wrong(final.text) <= 0.2
+
+
+async def test_partials_arrive_during_speech(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    await open_session(store, ssrc)
+    # the beginning of a longer one would get an earlier final
+    await speak(engine, store, chunks_of(ssrc, sound()[: 7 * 16000]))
     (final,) = await finals(store, ssrc, 1)
     events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
     partials = [event for event in events if event.kind is EventKind.PARTIAL]
@@ -59,7 +109,7 @@ async def test_partials_come_while_speech_goes_on(engine: EngineHost, store: Red
     assert events[-1] == final
 
 
-async def test_partials_are_work_too(start: Callable[..., EngineHost], store: Redis, ssrc: int) -> None:
+async def test_a_host_with_partials_is_busy(start: Callable[..., EngineHost], store: Redis, ssrc: int) -> None:
     alone = start("h7")
     alone.wait_ready()
     await open_session(store, ssrc)
@@ -67,23 +117,23 @@ async def test_partials_are_work_too(start: Callable[..., EngineHost], store: Re
     await finals(store, ssrc, 1)
     events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
     work_s = sum(event.stages_ms.get(stage, 0) for event in events for stage in ("encode", "decode")) / 1000
-    # Partials that nobody needs any more are said nowhere, and were work.
+    # Partials that became obsolete are not published, but took work.
     assert alone.metrics()["RealTimeFactor"] >= 0.99 * work_s / 7
 
 
-async def test_utterances_come_in_order_and_leave_nothing_behind(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_utterances_are_published_in_order_and_leave_no_data(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     chunks = [chunk for place in range(4) for chunk in chunks_of(ssrc, first_sentence(), first=place * 400)]
     await engine.say(chunks)
     said = await finals(store, ssrc, 4)
     assert [final.utterance for final in said] == [0, 400, 800, 1200]
     await asyncio.sleep(0.3)
-    covered = await store.hget(state.session(ssrc), SessionField.TRANSCRIBED_TO)
+    covered = await store.hget(state.transcribed(ssrc), TranscribedField.TRANSCRIBED_TO)
     assert int(covered or -1) == chunks[-1].sequence
     assert await store.xlen(state.audio(ssrc)) == 0
 
 
-async def test_chunks_may_come_late_twice_or_never(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_late_duplicate_and_lost_chunks_are_tolerated(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     chunks = chunks_of(ssrc, sound())
     for place in range(2, len(chunks) - 3, 7):
@@ -96,14 +146,14 @@ async def test_chunks_may_come_late_twice_or_never(engine: EngineHost, store: Re
     assert engine.counted("dropped")["duplicate"] >= 2
 
 
-async def test_utterance_without_end_is_finished(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_unended_utterance_is_finished(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     await engine.say(chunks_of(ssrc, first_sentence())[:-1])
     (final,) = await finals(store, ssrc, 1)
     assert "connect your call" in final.text
 
 
-async def test_long_utterance_has_finals_of_what_is_certain(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_long_utterance_has_finals_for_stable_words(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     await speak(engine, store, chunks_of(ssrc, np.tile(sound(), 3)))
     limit = time.monotonic() + PATIENCE_S
@@ -129,8 +179,8 @@ async def test_long_utterance_has_finals_of_what_is_certain(engine: EngineHost, 
     assert [word.start_ms for word in words] == sorted(word.start_ms for word in words)
 
 
-async def test_steady_noise_takes_no_worker(engine: EngineHost, store: Redis, ssrc: int) -> None:
-    """A VAD takes white noise for speech for as long as it lasts."""
+async def test_steady_noise_uses_no_worker(engine: EngineHost, store: Redis, ssrc: int) -> None:
+    """A VAD classifies white noise as speech for as long as it lasts."""
     await open_session(store, ssrc)
     workers = engine.workers_of("encoder") | engine.workers_of("decoder")
 
@@ -149,7 +199,7 @@ async def test_steady_noise_takes_no_worker(engine: EngineHost, store: Redis, ss
 
 async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store: Redis, ssrc: int) -> None:
     seconds = np.arange(2 * 16000) / 16000
-    # tiny.en hears full stops in it.
+    # tiny.en transcribes it as full stops.
     buzz = (300 * np.sign(np.sin(2 * np.pi * 100 * seconds))).astype(np.int16)
     await open_session(store, ssrc)
     await engine.say(chunks_of(ssrc, buzz), pause_s=0.05)
@@ -160,8 +210,10 @@ async def test_sound_without_words_has_an_empty_final(engine: EngineHost, store:
 
 
 @pytest.mark.parametrize("kind", list(ChunkKind))
-async def test_what_is_lost_is_told_where_it_was(engine: EngineHost, store: Redis, ssrc: int, kind: ChunkKind) -> None:
-    """Chunks inside an utterance, a whole utterance, and the rest of one that broke off."""
+async def test_losses_are_reported_at_their_position(
+    engine: EngineHost, store: Redis, ssrc: int, kind: ChunkKind
+) -> None:
+    """Chunks inside an utterance, a whole utterance, and the rest of an interrupted one."""
     await open_session(store, ssrc)
     utterances = [chunks_of(ssrc, first_sentence(), first=place, kind=kind) for place in (0, 400, 800, 1200)]
     numbered = [replace(chunk, number=number) for number, chunk in enumerate(chain.from_iterable(utterances))]
@@ -179,13 +231,13 @@ async def test_what_is_lost_is_told_where_it_was(engine: EngineHost, store: Redi
     assert session.lost_ms == 20 * (15 + 580 + 1200 - end)
 
 
-async def test_lost_start_is_told_before_what_is_behind_it(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_lost_start_is_reported_before_the_rest(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     whole, broken = (chunks_of(ssrc, first_sentence(), first=place) for place in (0, 400))
     numbered = [replace(chunk, number=number) for number, chunk in enumerate((*whole, *broken))]
     await engine.say(numbered[: len(whole)])
     await finals(store, ssrc, 1)
-    for chunk in numbered[len(whole) + 3 :]:  # as it is spoken, so that partials come of it
+    for chunk in numbered[len(whole) + 3 :]:  # in real time, so that partials are made
         await engine.say([chunk])
         await asyncio.sleep(0.1)
     await finals(store, ssrc, 2)
@@ -194,14 +246,14 @@ async def test_lost_start_is_told_before_what_is_behind_it(engine: EngineHost, s
     assert (said[0].start_ms // 20, said[0].end_ms // 20) == (220, 415)
 
 
-async def test_marks_are_answered_in_their_order(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_marks_are_acknowledged_in_order(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     first, second = chunks_of(ssrc, first_sentence()), chunks_of(ssrc, first_sentence(), first=400)
     first[-1] = replace(first[-1], flags=first[-1].flags | ChunkFlag.COMMIT)
     alone = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
     nothing = np.empty((0, 80), np.float32)
-    # A mark has the place of the last frame: that of an utterance's end, too.
-    place = place_behind(first[-1]) - 1
+    # A mark has the position of the last frame, as has the end of an utterance.
+    place = end_position(first[-1]) - 1
     commit = AudioChunk(ssrc, place, alone | ChunkFlag.COMMIT, nothing)
     goodbye = AudioChunk(ssrc, 700, alone | ChunkFlag.LAST, nothing)
     await engine.say([*first, commit, commit, *second, goodbye])
@@ -216,9 +268,9 @@ async def test_marks_are_answered_in_their_order(engine: EngineHost, store: Redi
     assert session.transcribed_to == 700
 
 
-async def test_pause_inside_a_sentence_is_no_end(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_pause_inside_a_sentence_does_not_end_it(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
-    speech, cut, pause = first_sentence(), 75, 20  # the VAD tier cuts where nothing is said
+    speech, cut, pause = first_sentence(), 75, 20  # the VAD tier cuts at pauses
     first, second = np.split(speech, [cut * 320])
     chunks = [*chunks_of(ssrc, first), *chunks_of(ssrc, second, first=cut + pause)]
     await engine.say([replace(chunk, number=number) for number, chunk in enumerate(chunks)])
@@ -231,7 +283,7 @@ async def test_pause_inside_a_sentence_is_no_end(engine: EngineHost, store: Redi
     ]  # fmt: skip
 
 
-async def test_every_pause_ends_where_a_session_asks_for_that(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_every_pause_ends_an_utterance_if_requested(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc, end_of_turn_ms=0)
     first, second = np.split(first_sentence(), [75 * 320])
     await engine.say([*chunks_of(ssrc, first), *chunks_of(ssrc, second, first=95)])
@@ -239,10 +291,10 @@ async def test_every_pause_ends_where_a_session_asks_for_that(engine: EngineHost
     assert [final.utterance for final in said] == [0, 95]
 
 
-async def test_final_that_was_told_before_its_host_died_covers_its_audio(
+async def test_final_published_before_its_host_died_covers_its_audio(
     engine: EngineHost, store: Redis, ssrc: int
 ) -> None:
-    """Another host joins what came behind it to nothing: its final would be refused as said already."""
+    """Another host has no context for what followed: its final would be refused as a duplicate."""
     await open_session(store, ssrc)
     first, second = np.split(first_sentence(), [75 * 320])
     told = Transcript(kind=EventKind.FINAL, utterance=0, text="please hold", start_ms=0, end_ms=75 * 20)
@@ -256,7 +308,7 @@ async def test_final_that_was_told_before_its_host_died_covers_its_audio(
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     limit = time.monotonic() + PATIENCE_S
-    # Streams of the tests before come to their end meanwhile, and the registry hears of it with the next heartbeat.
+    # Streams of earlier tests end meanwhile, and the registry reports it with the next heartbeat.
     while not (hosts := [host for host in await registry.alive() if host.free_slots == engine.metrics()["FreeSlots"]]):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)

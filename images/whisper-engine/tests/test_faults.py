@@ -1,4 +1,4 @@
-"""Whatever dies: no final is lost, none is said twice, and no session hangs."""
+"""Faults: no final is lost or duplicated, and no session hangs, whichever process dies."""
 
 import asyncio
 import os
@@ -19,9 +19,9 @@ from engine_host import (
 )
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import HOST_EXPIRES_S
 from images.conftest import StoreServer
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_EXPIRES_S
 from voice_runtime import state
 
 
@@ -67,7 +67,7 @@ async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store
     assert 0 < await store.ttl(state.host(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
     await other.say(chunks[38:])
     assert words_wrong((await one_final(store, torn)).text) <= 0.15
-    # Nobody sends the other session's audio again: the survivor finds it when the dead host's record has expired.
+    # No host sends the other session's audio again: the surviving host finds it when the dead host's record expires.
     await store.delete(state.host(Tier.ASR, engine.host))
     assert words_wrong((await one_final(store, finished)).text) <= 0.15
     assert other.counted("adopted") == 1
@@ -75,7 +75,7 @@ async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store
     engine.wait_ready()
 
 
-async def test_host_that_is_started_again_goes_on(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_restarted_host_continues(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     chunks = chunks_of(ssrc, sound())
     await engine.say(chunks)
@@ -86,7 +86,7 @@ async def test_host_that_is_started_again_goes_on(engine: EngineHost, store: Red
     assert words_wrong((await one_final(store, ssrc)).text) <= 0.15
 
 
-async def test_store_that_is_started_again_gets_every_final(
+async def test_restarted_store_receives_every_final(
     engine: EngineHost, store: Redis, store_server: StoreServer, ssrc: int
 ) -> None:
     await open_session(store, ssrc)
@@ -101,7 +101,7 @@ async def test_store_that_is_started_again_gets_every_final(
     assert words_wrong(said[1].text) <= 0.15
 
 
-async def test_session_that_another_host_takes_is_dropped(engine: EngineHost, store: Redis, ssrc: int) -> None:
+async def test_session_adopted_by_another_host_is_dropped(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     await engine.say(chunks_of(ssrc, sound())[:20])
     wait_for("the session", lambda: bool(engine.counted("chunks")))

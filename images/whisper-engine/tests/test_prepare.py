@@ -1,4 +1,4 @@
-"""The job of a fleet loads the model once, and says why it cannot."""
+"""A fleet's preparation job loads the model once, and reports why it cannot."""
 
 import pytest
 from huggingface_hub import errors
@@ -8,7 +8,7 @@ from voice_whisper import prepare
 from voice_whisper.backends import weights
 
 
-def test_a_model_that_is_not_there_fails_the_job(
+def test_a_model_that_does_not_exist_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("VOICE_MODEL", "no/such/place")
@@ -17,14 +17,14 @@ def test_a_model_that_is_not_there_fails_the_job(
     assert "VOICE_MODEL=no/such/place: no such folder" in capsys.readouterr().err
 
 
-def test_a_model_that_is_there_is_loaded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_cached_model_is_loaded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("VOICE_MODEL", str(get_model_path()))
     monkeypatch.setenv("VOICE_CACHE_DIR", str(tmp_path))
     assert prepare.main() == 0
 
 
 @pytest.mark.parametrize(("revision", "asked"), [("a" * 40, "a" * 40), ("", None)])
-def test_weights_are_those_of_the_commit_that_the_file_names(
+def test_weights_are_loaded_at_the_configured_commit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, revision: str, asked: str | None
 ) -> None:
     found = []

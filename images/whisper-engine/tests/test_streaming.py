@@ -1,4 +1,4 @@
-"""Engines that stream: a server with vLLM's realtime messages, whose words are what it was really sent."""
+"""Streaming engines: a server with vLLM's realtime messages, whose words follow from the audio that it received."""
 
 import asyncio
 import base64
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from redis.asyncio import Redis
 from websockets.http11 import Request, Response
 
-from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
+from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.features import SAMPLE_RATE
-from voice_whisper import streaming
+from voice_whisper import streaming, vllm_watch
 from voice_whisper.job import Wanted
 from voice_whisper.streaming import OVERLAP, Streams, joined
 from voice_whisper.utterance import Utterance
@@ -28,13 +28,13 @@ from voice_whisper.vllm_realtime import VllmRealtime
 MODEL = "voxtral-mini-4b-realtime"
 WORD, SPACE = SAMPLE_RATE * 2 // 5, SAMPLE_RATE // 10
 CONTEXT = 150
-"""Tokens, of which a stream may use 9.6 s: its ends fall into words."""
+"""Tokens, of which a stream may use 9.6 s: its boundaries fall inside words."""
 PARTIAL_EVERY = 25
 """Chunks: half a second."""
 
 
 def speech(words: int) -> NDArray[np.int16]:
-    """Return audio of two words a second: each is its number, as a constant level."""
+    """Return audio with two words a second: each is its number, as a constant level."""
     said = [np.concatenate([np.full(WORD, 1 + number), np.zeros(SPACE)]) for number in range(words)]
     return np.concatenate(said).astype(np.int16)
 
@@ -44,7 +44,7 @@ def text(words: int) -> str:
 
 
 def heard(audio: NDArray[np.int16]) -> Iterator[str]:
-    """Yield the words of audio; what is cut is not understood."""
+    """Yield the words of audio; words that were cut are not recognized."""
     edges = np.flatnonzero(np.diff(audio)) + 1
     for part in np.split(audio, edges):
         if part.size and part[0]:
@@ -52,12 +52,14 @@ def heard(audio: NDArray[np.int16]) -> Iterator[str]:
 
 
 class Realtime:
-    """vLLM's HTTP port: its models, and the socket."""
+    """vLLM's HTTP port: its models and the WebSocket."""
 
     def __init__(self) -> None:
         self.tokens = CONTEXT
         self.streams: list[int] = []
         self.breaks = self.ended = 0
+        self.works = asyncio.Event()
+        self.works.set()
 
     async def serve(self, socket: websockets.ServerConnection) -> None:
         await socket.send(json.dumps({"type": "session.created", "id": "sess-1", "created": 0}))
@@ -67,6 +69,7 @@ class Realtime:
         self.streams.append(0)
         async for message in socket:
             event = json.loads(message)
+            await self.works.wait()
             if event["type"] == "input_audio_buffer.commit":
                 assert event["final"]
                 words = list(heard(audio))
@@ -93,6 +96,7 @@ class Realtime:
 @pytest.fixture
 async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime, str]]:
     monkeypatch.setattr(streaming, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(vllm_watch, "QUIET_S", PATIENCE_S)
     found = Realtime()
     async with websockets.serve(found.serve, "127.0.0.1", 0, process_request=found.models) as server:
         yield found, f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
@@ -112,9 +116,24 @@ async def said(streams: Streams, utterance: Utterance, wanted: Wanted = Wanted.F
     return (await streams.transcribe(utterance, None, wanted)).text
 
 
-async def test_no_word_is_lost_or_doubled_where_one_stream_follows_another(
-    vllm: tuple[Realtime, str], streams: Streams
+async def test_a_hanging_engine_is_stuck_until_it_processes_silence(
+    vllm: tuple[Realtime, str], streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its server still accepts sockets and reports success."""
+    for name, seconds in (("QUIET_S", 0.2), ("LOOK_EVERY_S", 0.05), ("LIMIT_S", 0.5)):
+        monkeypatch.setattr(vllm_watch, name, seconds)
+    await asyncio.sleep(2)
+    assert not streams.is_stuck
+    vllm[0].works.clear()
+    async with asyncio.timeout(PATIENCE_S):
+        while not streams.is_stuck:
+            await asyncio.sleep(0.05)
+        vllm[0].works.set()
+        while streams.is_stuck:
+            await asyncio.sleep(0.05)
+
+
+async def test_no_word_is_lost_or_repeated_between_streams(vllm: tuple[Realtime, str], streams: Streams) -> None:
     utterance, partials = Utterance(0, ChunkKind.PCM16, opened=True), []
     for number, chunk in enumerate(chunks_of(1, speech(90), kind=ChunkKind.PCM16)):
         utterance.add(chunk, 0.0)
@@ -129,9 +148,7 @@ async def test_no_word_is_lost_or_doubled_where_one_stream_follows_another(
     assert len(partials[-1].split()) > 75
 
 
-async def test_speech_that_goes_on_behind_a_pause_is_heard_from_there(
-    vllm: tuple[Realtime, str], streams: Streams
-) -> None:
+async def test_speech_after_a_pause_is_transcribed_from_there(vllm: tuple[Realtime, str], streams: Streams) -> None:
     utterance, texts = Utterance(0, ChunkKind.PCM16, opened=True), []
     chunks = chunks_of(1, speech(12), kind=ChunkKind.PCM16)
     half = len(speech(6)) // 320
@@ -144,7 +161,7 @@ async def test_speech_that_goes_on_behind_a_pause_is_heard_from_there(
     assert sum(vllm[0].streams) == speech(12).size
 
 
-async def test_engine_that_breaks_off_hears_it_all_again(vllm: tuple[Realtime, str], streams: Streams) -> None:
+async def test_interrupted_engine_processes_all_audio_again(vllm: tuple[Realtime, str], streams: Streams) -> None:
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)
     for chunk in chunks_of(1, speech(12), kind=ChunkKind.PCM16):
         utterance.add(chunk, 0.0)
@@ -171,7 +188,7 @@ async def test_stream_ends_with_its_utterance(vllm: tuple[Realtime, str], stream
 async def test_monologue_is_one_utterance_of_the_engine(
     vllm: tuple[Realtime, str], start: Start, store: Redis, ssrc: int
 ) -> None:
-    """As a process: what is posted whole is cut at 28 s, in the middle of a word."""
+    """As a process: audio posted as a whole is cut at 28 s, in the middle of a word."""
     vllm[0].tokens = 131072
     engine = start("h1", VOICE_ENGINE="vllm-realtime", VOICE_VLLM_URL=vllm[1])
     await asyncio.to_thread(engine.wait_ready)
@@ -191,5 +208,5 @@ async def test_monologue_is_one_utterance_of_the_engine(
         ("one", "", "one"),
     ],
 )
-def test_what_both_streams_say_is_said_once(before: str, behind: str, whole: str) -> None:
+def test_common_text_of_two_streams_appears_once(before: str, behind: str, whole: str) -> None:
     assert joined(before, behind, overlaps=True, is_whole=True) == whole

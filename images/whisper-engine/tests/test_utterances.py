@@ -1,4 +1,4 @@
-"""Chunks to utterances, and utterances to what the model is given."""
+"""From chunks to utterances, and from utterances to the model's input."""
 
 import random
 from collections.abc import Iterable
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_host import chunks_of, sound
+from engine_host import chunks_of, cut, sound
 from faster_whisper.feature_extractor import FeatureExtractor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueprint.contract.chunk import ChunkFlag, ChunkKind
+from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import (
     HEAR_AFTER_S,
@@ -27,8 +27,8 @@ from voice_whisper.window import window_of, window_s
 
 SSRC = 1
 LOG10_ULP = 4
-"""Units in the last place that NumPy lets its float32 log10 be off by (its umath-validation-set-log10.csv): the CPU
-chooses which of its kernels runs."""
+"""Permitted error of NumPy's float32 log10 in units in the last place (umath-validation-set-log10.csv): it depends on
+the kernel that NumPy selects for the CPU."""
 
 KINDS = pytest.mark.parametrize("kind", list(ChunkKind))
 
@@ -42,7 +42,7 @@ def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, no
 
 @KINDS
 @pytest.mark.parametrize("frames", [1, 4, 5, 6, 9, 10, 217, 390])
-def test_assembled_features_are_those_of_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
+def test_assembled_features_match_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
     speech = sound()[8000 : 8000 + frames * 320]
     (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
     assert (utterance.start, utterance.frames, utterance.lost) == (7, frames, 0)
@@ -55,7 +55,7 @@ def test_assembled_features_are_those_of_the_reference_extractor(kind: ChunkKind
 @KINDS
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_order_and_repetition_make_no_difference(kind: ChunkKind, seed: int) -> None:
+def test_chunk_order_and_repetition_do_not_matter(kind: ChunkKind, seed: int) -> None:
     speech = sound()[:32000]
     chunks = chunks_of(SSRC, speech, kind=kind)
     (in_order,) = heard(chunks)
@@ -74,7 +74,7 @@ def test_order_and_repetition_make_no_difference(kind: ChunkKind, seed: int) -> 
 
 
 @KINDS
-def test_lost_chunk_is_silence_in_its_place(kind: ChunkKind) -> None:
+def test_lost_chunk_is_replaced_by_silence(kind: ChunkKind) -> None:
     chunks = chunks_of(SSRC, sound()[:32000], kind=kind)
     (whole,) = heard(chunks)
     audio = SessionAudio()
@@ -88,7 +88,7 @@ def test_lost_chunk_is_silence_in_its_place(kind: ChunkKind) -> None:
     np.testing.assert_array_equal(np.delete(rows, slice(77, 92), axis=0), np.delete(expected, slice(77, 92), axis=0))
 
 
-def test_chunk_that_comes_after_its_utterance_is_late() -> None:
+def test_chunk_after_the_end_of_its_utterance_is_late() -> None:
     chunks = chunks_of(SSRC, sound()[:32000])
     audio = SessionAudio()
     heard([*chunks[:8], *chunks[9:]], audio)
@@ -104,7 +104,7 @@ def test_other_kind_in_an_utterance_is_dropped() -> None:
     assert audio.add(chunks_of(SSRC, sound()[:32000], kind=ChunkKind.PCM16)[1], 0.0) is Dropped.MIXED_KIND
 
 
-def test_utterance_whose_end_is_lost_ends_with_the_next_or_after_a_while() -> None:
+def test_unended_utterance_ends_with_the_next_one_or_a_timeout() -> None:
     first, second = chunks_of(SSRC, sound()[:16000]), chunks_of(SSRC, sound()[:16000], first=60)
     audio = SessionAudio()
     heard([*first[:-2], second[0]], audio)
@@ -115,7 +115,7 @@ def test_utterance_whose_end_is_lost_ends_with_the_next_or_after_a_while() -> No
     assert (after.start, after.frames) == (60, 5)
 
 
-def test_utterance_whose_start_is_lost_begins_with_what_comes() -> None:
+def test_utterance_without_a_start_begins_with_the_next_chunk() -> None:
     chunks = chunks_of(SSRC, sound()[:32000], first=100)
     (utterance,) = heard(chunks[1:])
     assert (utterance.start, utterance.frames) == (105, 95)
@@ -128,19 +128,19 @@ END_OF_TURN_S = 0.5
 
 
 def in_two(kind: ChunkKind, pause: int = 20) -> list[AudioChunk]:
-    """Return a sentence that the VAD tier cuts at a pause of so many frames, with numbers."""
+    """Return a sentence, with sequence numbers, that the VAD tier cuts at a pause of this many frames."""
     first, second = sound()[: 60 * 320], sound()[60 * 320 : 130 * 320]
     chunks = [*chunks_of(SSRC, first, kind=kind), *chunks_of(SSRC, second, first=60 + pause, kind=kind)]
     return [replace(chunk, number=number) for number, chunk in enumerate(chunks)]
 
 
 @KINDS
-def test_short_pause_ends_nothing_and_is_silence_in_its_place(kind: ChunkKind) -> None:
+def test_short_pause_is_kept_as_silence(kind: ChunkKind) -> None:
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     chunks = in_two(kind)
     for chunk in chunks:
         audio.add(chunk, 0.0)
-        if audio.current:  # transcribed in the pause as if it were over
+        if audio.current:  # transcribed during the pause as if it were complete
             audio.current.features(80, to_the_end=audio.current.end is not None)
     assert audio.finished(0.0) == [], "nothing has said that the sentence is over"
     (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
@@ -156,20 +156,20 @@ def all_of(chunks: list[AudioChunk], place: int) -> Utterance:
     return heard(chunks)[place]
 
 
-def test_silence_ends_sooner_what_sounds_like_a_sentence() -> None:
+def test_silence_ends_complete_sentences_sooner() -> None:
     for says_all, ends_at in ((True, END_OF_TURN_S), (False, UNFINISHED * END_OF_TURN_S)):
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in chunks_of(SSRC, sound()[:32000]):
             audio.add(chunk, 0.0)
-        assert audio.to_be_heard(HEAR_AFTER_S - 0.01) is None
-        silent = audio.to_be_heard(HEAR_AFTER_S)
+        assert audio.next_utterance(HEAR_AFTER_S - 0.01) is None
+        silent = audio.next_utterance(HEAR_AFTER_S)
         assert silent
         silent.says_all = says_all
         assert audio.finished(ends_at - 0.01) == []
         assert audio.finished(ends_at) == [silent]
 
 
-def test_who_commits_is_heard_sooner_in_its_next_silence() -> None:
+def test_commits_shorten_the_next_silence() -> None:
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     asked, next_ = in_two(ChunkKind.LOG_MEL)[:10], chunks_of(SSRC, sound()[:32000], first=400)
     asked[-1] = replace(asked[-1], flags=asked[-1].flags | ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH)
@@ -178,12 +178,12 @@ def test_who_commits_is_heard_sooner_in_its_next_silence() -> None:
     assert len(audio.finished(0.0)) == 1
     for chunk in next_:
         audio.add(chunk, 0.0)
-    assert audio.to_be_heard(HEAR_SOON_S - 0.01) is None
-    assert audio.to_be_heard(HEAR_SOON_S) is audio.current
+    assert audio.next_utterance(HEAR_SOON_S - 0.01) is None
+    assert audio.next_utterance(HEAR_SOON_S) is audio.current
 
 
 @KINDS
-def test_loss_around_a_pause_is_a_gap(kind: ChunkKind) -> None:
+def test_loss_around_a_pause_is_reported_as_a_gap(kind: ChunkKind) -> None:
     chunks = in_two(kind)
     second = next(place for place, chunk in enumerate(chunks) if chunk.sequence >= 80)
     for missing, gap in ((slice(second - 1, second + 1), None), (slice(3, 5), (15, 25))):
@@ -207,7 +207,7 @@ def test_mark_in_a_pause_ends_the_utterance_at_once() -> None:
     assert audio.add(mark, 0.0) is Dropped.DUPLICATE
 
 
-def test_speech_behind_a_long_pause_is_another_utterance() -> None:
+def test_speech_after_a_long_pause_starts_a_new_utterance() -> None:
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     over = heard(in_two(ChunkKind.LOG_MEL, pause=51), audio)
     assert [each.frames for each in over] == [60]
@@ -216,7 +216,7 @@ def test_speech_behind_a_long_pause_is_another_utterance() -> None:
 @KINDS
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_order_makes_no_difference_around_a_pause(kind: ChunkKind, seed: int) -> None:
+def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> None:
     draw = random.Random(seed)
     chunks = in_two(kind)
     shuffled = [chunk for _, chunk in sorted(enumerate(chunks), key=lambda at: at[0] + draw.uniform(0, 4))]
@@ -227,7 +227,7 @@ def test_order_makes_no_difference_around_a_pause(kind: ChunkKind, seed: int) ->
     assert (utterance.start, utterance.frames, utterance.lost) == (0, 150, 0)
 
 
-def test_cut_is_where_another_host_would_cut() -> None:
+def test_split_position_is_the_same_on_every_host() -> None:
     speech = np.tile(sound(), 9)[: 60 * 16000]
     chunks = chunks_of(SSRC, speech, first=10)
     cut = [(each.start, each.frames) for each in heard(chunks)]
@@ -245,7 +245,7 @@ def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
     assert utterance.frames == 1400
 
 
-def test_window_has_silence_behind_the_words() -> None:
+def test_window_has_silence_after_the_words() -> None:
     assert [window_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
         10, 10, 15, 15, 20, 20, 30, 30,
     ]  # fmt: skip
@@ -257,7 +257,7 @@ def test_window_has_silence_behind_the_words() -> None:
         st.tuples(st.integers(0, 4000), st.integers(0, 15), st.sampled_from(ChunkKind), st.integers(0, 10)), max_size=60
     )
 )
-def test_no_chunks_upset_a_session(chunks: list[tuple[int, int, ChunkKind, int]]) -> None:
+def test_arbitrary_chunks_do_not_break_a_session(chunks: list[tuple[int, int, ChunkKind, int]]) -> None:
     audio, now = SessionAudio(), 0.0
     starts: list[int] = []
     for sequence, flags, kind, count in chunks:
@@ -271,3 +271,46 @@ def test_no_chunks_upset_a_session(chunks: list[tuple[int, int, ChunkKind, int]]
         assert window_of(utterance.features(80, to_the_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
     assert starts == sorted(set(starts)), "Valkey refuses what is not in order"
+
+
+KEPT = 100
+"""Frames: two seconds."""
+
+
+@KINDS
+def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
+    speech, at = sound()[: 300 * 320], 151
+    audio = SessionAudio(kept_frames=KEPT)
+    first, second = heard(cut(SSRC, speech, at, first=10, kind=kind), audio)
+    assert (first.start, first.frames, first.is_cut) == (10, at, True)
+    assert (second.start, second.frames, second.is_cut, second.lost) == (10 + at, 300 - at, False, 0)
+    assert second.before is first
+    assert at + 10 - KEPT <= second.begin <= at + 10 - KEPT + 5
+    (whole,) = heard(chunks_of(SSRC, speech, first=10, kind=kind))
+    rows, expected = (each.features(80, to_the_end=True) for each in (second, whole))
+    expected = expected[-len(rows) :]
+    seam = 2 * (second.start - second.begin)
+    around = np.r_[20 : seam - 4, seam + 4 : len(rows) - 4]
+    np.testing.assert_allclose(rows[around], expected[around], atol=1e-3)
+    assert np.abs(rows - expected)[20:-4].mean() < 0.05, "the seam itself is nearly whole"
+
+
+@KINDS
+def test_speech_after_a_pause_is_a_separate_utterance(kind: ChunkKind) -> None:
+    audio = SessionAudio(kept_frames=KEPT)
+    first, second = (
+        chunks_of(SSRC, sound()[:32000], kind=kind),
+        chunks_of(SSRC, sound()[32000:64000], first=130, kind=kind),
+    )
+    _, after = heard([*first, *[replace(chunk, number=20 + place) for place, chunk in enumerate(second)]], audio)
+    assert (after.start, after.begin, after.before) == (130, 130, None)
+
+
+@KINDS
+def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
+    chunks = cut(SSRC, sound()[: 200 * 320], 100, kind=kind)
+    audio = SessionAudio(kept_frames=KEPT)
+    late = chunks.pop(17)
+    first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
+    assert (first.lost, second.lost) == (0, 0)
+    assert (second.start, second.frames) == (100, 100)

@@ -1,4 +1,4 @@
-"""Utterances beside vLLM: a small server speaks its API, and a real engine posts to it."""
+"""Utterances through vLLM: a small server implements its API, and a real engine posts to it."""
 
 import asyncio
 import email
@@ -7,8 +7,9 @@ import http.server
 import io
 import json
 import threading
+import time
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,15 @@ from conftest import Start
 from engine_host import chunks_of, finals, first_sentence, open_session
 from redis.asyncio import Redis
 
-from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
-from voice_whisper import beside_vllm
+from voice_blueprint.contract.chunk import ChunkKind
+from voice_blueprint.contract.network import Tier
+from voice_runtime.hosts import HostRegistry
+from voice_whisper import beside_vllm, vllm_watch
 from voice_whisper.beside_vllm import BesideVllm
 from voice_whisper.job import GivenUpError, Wanted
 from voice_whisper.utterance import Utterance
+from voice_whisper.vllm_watch import VllmWatch, is_loopback
 from voice_whisper.window import FRAME_MS
 
 MODEL = "openai/whisper-large-v3"
@@ -30,11 +34,13 @@ TURN_MS = 1500
 
 
 class _Vllm(http.server.BaseHTTPRequestHandler):
-    """Answers what it is told to, and keeps what it was sent."""
+    """Returns prepared responses, and records the requests."""
 
     answers: ClassVar[list[tuple[int, Any]]]
     forms: ClassVar[list[dict[Any, Any]]]
     models: ClassVar[list[str]]
+    works: ClassVar[threading.Event]
+    silence: ClassVar[list[tuple[int, Any]]]
 
     def do_GET(self) -> None:
         self._answer(200, {"data": [{"id": model} for model in self.models]})
@@ -43,13 +49,17 @@ class _Vllm(http.server.BaseHTTPRequestHandler):
         assert self.path == "/v1/audio/transcriptions"
         body = self.rfile.read(int(self.headers["Content-Length"]))
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
-        parts = email.message_from_bytes(head + body, policy=email.policy.HTTP).iter_parts()
+        parts = list(email.message_from_bytes(head + body, policy=email.policy.HTTP).iter_parts())
         form = {part.get_param("name", header="content-disposition"): part.get_content() for part in parts}
+        self.works.wait(PATIENCE_S)
+        if any(part.get_filename() == "silence.wav" for part in parts):
+            self._answer(*self.silence[0])
+            return
         self.forms.append(form)
         self._answer(*self.answers.pop(0))
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _answer(self, status: int, content: Any) -> None:
         body = json.dumps(content).encode()
@@ -60,16 +70,33 @@ class _Vllm(http.server.BaseHTTPRequestHandler):
 
 
 class Vllm:
+    """The server and its recorded requests.
+
+    Attributes:
+        works: When cleared, the engine core hangs: requests are accepted and never answered.
+    """
+
     def __init__(self) -> None:
+        self.works = threading.Event()
+        self.works.set()
+        self.silence: list[tuple[int, Any]] = [(200, {"text": ""})]
         self.answers: list[tuple[int, Any]] = []
         self.forms: list[dict[str, Any]] = []
         self.models = [MODEL]
-        handler = type("Handler", (_Vllm,), {"answers": self.answers, "forms": self.forms, "models": self.models})
+        state = {
+            "answers": self.answers,
+            "forms": self.forms,
+            "models": self.models,
+            "works": self.works,
+            "silence": self.silence,
+        }
+        handler = type("Handler", (_Vllm,), state)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
     def stop(self) -> None:
+        self.works.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -102,7 +129,7 @@ async def said(vllm: Vllm, wanted: Wanted = Wanted.FINAL, model: str = "") -> st
         running.cancel()
 
 
-async def test_utterance_is_posted_as_it_was_spoken(vllm: Vllm) -> None:
+async def test_utterance_is_posted_unchanged(vllm: Vllm) -> None:
     vllm.answers.append((200, {"text": " Please hold the line. "}))
     assert await said(vllm) == "Please hold the line."
     (form,) = vllm.forms
@@ -116,8 +143,8 @@ async def test_utterance_is_posted_as_it_was_spoken(vllm: Vllm) -> None:
         np.testing.assert_array_equal(np.frombuffer(file.readframes(10**6), "<i2"), first_sentence())
 
 
-async def test_of_a_routers_models_the_one_that_was_named_is_asked(vllm: Vllm) -> None:
-    """A router tells of every service's, and of none before the first engine is ready."""
+async def test_the_configured_model_of_a_router_is_used(vllm: Vllm) -> None:
+    """A router lists the models of every service, and none before the first engine is ready."""
     vllm.models[:] = []
     vllm.answers.append((200, {"text": "One moment."}))
     speaking = asyncio.create_task(said(vllm, model=MODEL))
@@ -127,7 +154,7 @@ async def test_of_a_routers_models_the_one_that_was_named_is_asked(vllm: Vllm) -
     assert str(vllm.forms[0]["model"]).strip() == MODEL
 
 
-async def test_final_waits_for_vllm_to_come_back_and_a_partial_does_not(vllm: Vllm) -> None:
+async def test_finals_wait_for_vllm_to_recover_but_partials_do_not(vllm: Vllm) -> None:
     vllm.answers += [(503, {}), (500, {}), (200, {"text": "yes"})]
     assert await said(vllm) == "yes"
     vllm.answers += [(503, {}), (200, {"text": "yes"})]
@@ -136,17 +163,118 @@ async def test_final_waits_for_vllm_to_come_back_and_a_partial_does_not(vllm: Vl
 
 
 @pytest.mark.parametrize(("answer", "why"), [((400, {"error": "no audio"}), "400.*no audio"), ((200, []), "no text")])
-async def test_refusal_is_an_answer(vllm: Vllm, answer: tuple[int, Any], why: str) -> None:
+async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, Any], why: str) -> None:
     vllm.answers.append(answer)
     with pytest.raises(GivenUpError, match=why):
         await said(vllm)
     assert len(vllm.forms) == 1
 
 
-async def test_silence_ends_a_sentence_sooner_than_half_of_one(
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_watch, "QUIET_S", 0.2)
+    monkeypatch.setattr(vllm_watch, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(vllm_watch, "LIMIT_S", 0.5)
+
+
+async def until(what: str, happens: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not happens():
+        assert time.monotonic() < limit, f"never {what}"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
+    transcriber = BesideVllm(vllm.address)
+    running = asyncio.create_task(transcriber.run())
+    await transcriber.ready()
+    await asyncio.sleep(1)
+    assert not transcriber.is_stuck, "silence is answered"
+    vllm.works.clear()
+    await until("stuck", lambda: transcriber.is_stuck)
+    vllm.works.set()
+    await until("back", lambda: not transcriber.is_stuck)
+    running.cancel()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_vllm_that_is_busy_is_not_stuck() -> None:
+    """Silence waits in its queue indefinitely, while earlier requests are answered."""
+    watch = VllmWatch(lambda: asyncio.sleep(PATIENCE_S), (), "http://127.0.0.1:8000")
+    running = asyncio.create_task(watch.run())
+    for _ in range(40):
+        await asyncio.sleep(0.1)
+        watch.answered()
+        assert not watch.is_stuck
+    await until("stuck", lambda: watch.is_stuck)
+    running.cancel()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("status", "stuck"), [(500, True), (503, True), (429, True), (404, False), (400, False)])
+async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) -> None:
+    """A shutdown answers 500; a full queue counts only while nothing else is answered. A model may refuse silence."""
+    vllm.silence[:] = [(status, {})]
+    transcriber = BesideVllm(vllm.address)
+    running = asyncio.create_task(transcriber.run())
+    await transcriber.ready()
+    if stuck:
+        await until("stuck", lambda: transcriber.is_stuck)
+    else:
+        await asyncio.sleep(1.5)
+        assert not transcriber.is_stuck
+    running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://localhost:8000", True),
+        ("http://[::1]:8000", True),
+        ("http://router.voice:8080", False),
+        ("http://10.0.0.9:8000", False),
+    ],
+)
+def test_only_a_local_vllm_is_watched(address: str, local: bool) -> None:
+    """Behind a router, a hanging engine is one of several, and the router excludes it."""
+    assert is_loopback(address) is local
+
+
+async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     vllm: Vllm, start: Start, store: Redis, ssrc: int
 ) -> None:
-    """The text decides: an engine as a process, and a server that says whether the sentence is whole."""
+    other = Vllm()
+    ill = start("ill", VOICE_ENGINE="vllm", VOICE_VLLM_URL=vllm.address)
+    healthy = start("healthy", "127.0.0.2", VOICE_ENGINE="vllm", VOICE_VLLM_URL=other.address)
+    for host in (ill, healthy):
+        host.wait_ready()
+    registry = HostRegistry(store, Tier.ASR)
+    await until("both there", lambda: ill.metrics() != {} and healthy.metrics() != {})
+    vllm.works.clear()
+    other.answers += [(200, {"text": "That is all."})] * 50
+    await open_session(store, ssrc)
+    await ill.say(chunks_of(ssrc, first_sentence(), kind=ChunkKind.PCM16))
+    await until("unready", lambda: ill.get("/healthz") is None)
+    assert ill.metrics()["EngineStuck"] == 1
+    (final,) = await finals(store, ssrc, 1)
+    assert final.text == "That is all.", "the other host found the session in the journal"
+    assert [host.id for host in await registry.alive()] == ["healthy"]
+    assert healthy.counted("adopted") == 1
+    vllm.works.set()
+    await until("ready", lambda: ill.get("/healthz") == b"ok")
+    limit = time.monotonic() + PATIENCE_S
+    while {host.id for host in await registry.alive()} != {"ill", "healthy"}:
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.1)
+    other.stop()
+
+
+async def test_silence_ends_complete_sentences_sooner_than_incomplete_ones(
+    vllm: Vllm, start: Start, store: Redis, ssrc: int
+) -> None:
+    """The text decides: an engine as a process, and a server that reports whether the sentence is complete."""
     engine = start("h1", VOICE_ENGINE="vllm", VOICE_VLLM_URL=vllm.address)
     engine.wait_ready()
     waited_ms = []
@@ -158,5 +286,5 @@ async def test_silence_ends_a_sentence_sooner_than_half_of_one(
         assert final.text == text
         waited_ms.append(sum(final.stages_ms.values()))
         vllm.answers.clear()
-    # Silence is counted in frames, and the first may be over for a part of one when the clock of the stages begins.
+    # Silence is counted in frames, and part of the first may have passed when the stages' clock starts.
     assert TURN_MS - FRAME_MS <= waited_ms[0] < 2 * TURN_MS - FRAME_MS <= waited_ms[1]

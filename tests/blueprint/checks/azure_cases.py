@@ -1,4 +1,4 @@
-"""The same table for the Azure half: edits of its base document on both sides of each limit."""
+"""Cases of the Azure checks: edits of the base document on both sides of each limit."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from tests.blueprint.documents import ABSENT, AZURE_BASE, Edits
 
 CELLS, PAIRS, H200, A100 = (f"azure.pools.{index}" for index in range(4))
 CELL, PAIR, SPEECH, QWEN = (f"azure.services.{index}" for index in range(4))
-RESERVED = {
+RESERVATION = {
     "option": "capacity-reservation",
-    "group_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/c",
+    "group_id": "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
+    "providers/Microsoft.Compute/capacityReservationGroups/c",
 }
-SPOT = {"option": "spot"}
-BY_PREFIX = {"azure.router": {"routing": "prefix"}}
-NIL = "00000000-0000-0000-0000-000000000000"
+SPOT_PURCHASE = {"option": "spot"}
+NIL_UUID = "00000000-0000-0000-0000-000000000000"
 WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
-AGGREGATED = {
+AGGREGATED_SERVICE = {
     "kind": "aggregated",
     "name": "cell",
     "model": "voxtral-small-24b",
@@ -24,7 +24,6 @@ AGGREGATED = {
     "load": {"sessions": 400, "session_tokens": 1500, "context_tokens": 32768},
     "tensor_parallel": 2,
 }
-LARGE = {f"{PAIR}.load.context_tokens": 32768}
 
 
 def whisper(service: str, **more: object) -> Edits:
@@ -32,7 +31,7 @@ def whisper(service: str, **more: object) -> Edits:
 
 
 def pair_pool(vm_size: str, **more: object) -> Edits:
-    """Another size under the aggregated service, with a policy that admits anything."""
+    """Return edits that run the aggregated service on another VM size, with a policy that admits any pod."""
     return {f"{PAIRS}.vm_size": vm_size, f"{PAIRS}.topology_policy": "best-effort",
             **{f"{PAIR}.{key}": value for key, value in more.items()}}  # fmt: skip
 
@@ -42,22 +41,23 @@ def public(*ranges: str) -> Edits:
 
 
 def live(tokens: int = 7500, **more: int) -> Edits:
-    """A model under the aggregated service that takes audio as it comes."""
+    """Return edits that run a streaming model in the aggregated service."""
     load = {"sessions": 20, "session_tokens": tokens, "context_tokens": 8192, **more}
     return {f"{PAIR}.model": "voxtral-mini-4b-realtime", f"{PAIR}.load": load}
 
 
-ONE_A10 = pair_pool("Standard_NV72ads_A10_v5", tensor_parallel=1, cpus=10)
+SINGLE_A10_POOL = pair_pool("Standard_NV72ads_A10_v5", tensor_parallel=1, cpus=10)
 
 
 def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> dict[str, object]:
-    """The same file with callers, for whom there is room; ``tiers`` changes values below ``azure.callers``."""
+    """Return edits that add callers and capacity for them; ``tiers`` changes values in ``azure.callers``."""
     known = {"kind": "jwt", "issuer": "https://login.callers.dev/", "audience": "voice"}
     section: dict[str, Any] = {
         "edge": {
             "domain": {"name": "voice.callers.dev"},
             "certificate": {
-                "vault_id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v",
+                "vault_id": "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
+                "providers/Microsoft.KeyVault/vaults/vault",
                 "name": "voice",
             },
             "authorizer": known if authorizer == "jwt" else {"kind": authorizer},
@@ -75,7 +75,7 @@ def callers(nodes: int = 12, authorizer: str = "jwt", **tiers: Edits) -> dict[st
 
 
 def agents(**more: object) -> dict[str, object]:
-    """The same with agents; the cells answer."""
+    """Return edits that add agents, whose answering model runs in the cells."""
     section = {
         "prompt": "Answer in one sentence.",
         "voice": "casual_male",
@@ -91,226 +91,192 @@ def peak(calls: int) -> dict[str, object]:
     return {"load": {"calls": calls, "peak_factor": 1}}
 
 
-def case(check: str, at: str, trips: Edits, passes: Edits, says: tuple[str, ...] = (), **more: Any) -> Case:  # noqa: ANN401
-    return Case(check, at, trips, passes, says, base=AZURE_BASE, **more)
+def case(check: str, at: str, trips: Edits, passes: Edits, **more: Any) -> Case:  # noqa: ANN401
+    return Case(check, at, trips, passes, base=AZURE_BASE, **more)
 
 
 CASES: tuple[Case, ...] = (
     # Callers
-    case("load-fits-callers", "azure.callers.edge.gateway.replicas", callers() | peak(1200), callers() | peak(1000),
-         ("tier gateway", "1,070", "1,200")),
+    case("load-fits-callers", "azure.callers.edge.gateway.replicas", callers() | peak(1200), callers() | peak(1000)),
     case("load-fits-callers", "azure.callers.vad.replicas",
          callers(vad={"replicas": {"min": 1, "max": 1}}) | peak(501), callers(vad={"replicas": {"min": 1, "max": 1}})
-         | peak(500), ("tier vad", "500")),
+         | peak(500)),
     case("load-fits-callers", "azure.callers.state.sku",
          callers(40, gateway={"replicas": {"min": 2, "max": 40}}, vad={"replicas": {"min": 2, "max": 9}},
                  asr={"replicas": {"min": 2, "max": 12}}, state={"sku": "Balanced_B3"}) | peak(1700),
          callers(40, gateway={"replicas": {"min": 2, "max": 40}}, vad={"replicas": {"min": 2, "max": 9}},
-                 asr={"replicas": {"min": 2, "max": 12}}, state={"sku": "Balanced_B5"}) | peak(1700),
-         ("tier state", "1,602")),
-    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(nodes=5), callers(nodes=12), ("5 nodes",)),
-    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(30, vad={"cpus": 7}), callers(30, vad={"cpus": 6}),
-         ("7 CPUs", "has 7")),
-    case("router-carries-utterances", "azure.callers.asr.model",
-         {**live(longest_call_s=600), **callers(asr={"model": "voxtral-mini-4b-realtime"})},
-         {**live(longest_call_s=600), **callers()}, ("voxtral-mini-4b-realtime", "WebSocket")),
-    case("callers-are-known", "azure.callers.edge.authorizer.kind", callers(authorizer="none"), callers(),
-         ("anybody",)),
+                 asr={"replicas": {"min": 2, "max": 12}}, state={"sku": "Balanced_B5"}) | peak(1700)),
+    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(nodes=5), callers(nodes=12)),
+    case("cpu-pool-holds-callers", "azure.cpu_pool.nodes", callers(30, vad={"cpus": 7}), callers(30, vad={"cpus": 6})),
+    case("callers-are-known", "azure.callers.edge.authorizer.kind", callers(authorizer="none"), callers()),
     case("caller-tiers-survive", "azure.callers.asr.replicas", callers(asr={"replicas": {"min": 1, "max": 4}}),
-         callers(), ("asr may be 1 pod",)),
+         callers()),
     # Agents; the base document's two cells answer 403 each, and its speech is 32 of 8 GPUs, each heard half of the time
     case("agents-fit-core", "azure.agents.conversations", agents(conversations=9), agents(conversations=8)),
     case("agents-fit-tiers", "azure.agents.replicas", agents(replicas={"min": 2, "max": 65}),
-         agents(replicas={"min": 2, "max": 64}), ("520", "speech carries 512")),
-    case("load-fits-agents", "azure.agents.replicas", agents() | peak(81), agents() | peak(80), ("80", "81")),
+         agents(replicas={"min": 2, "max": 64})),
+    case("load-fits-agents", "azure.agents.replicas", agents() | peak(81), agents() | peak(80)),
     case("voice-licence-allows-use", "azure.agents.speech.model",
          agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "voxtral-4b-tts"})
          | {"azure.model_agreements": ABSENT},
          agents(speech={"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "kokoro"})),
     case("chat-model-hears", "azure.agents.chat",
-         agents(listening="audio", chat={"kind": "service", "service": "qwen"}), agents(listening="audio"),
-         ("qwen", "text alone")),
-    case("router-tells-conversations-apart", "azure.router.routing",
-         agents(prompt="p" * 128) | BY_PREFIX, agents(prompt="p" * 127) | BY_PREFIX, ("128 characters", "one replica")),
-    case("router-tells-conversations-apart", "azure.router.routing",
-         agents(prompt_secret="prompt") | {"azure.agents.prompt": ABSENT} | BY_PREFIX,
-         agents(prompt_secret="prompt") | {"azure.agents.prompt": ABSENT}, ("a secret",)),
-    case("router-tells-conversations-apart", "azure.router.routing",
-         agents(prompt="p" * 128) | BY_PREFIX,
-         agents(prompt="p" * 128, chat={"kind": "endpoint", "url": "https://chat.callers.dev/v1", "model": "gpt"})
-         | BY_PREFIX),
+         agents(listening="audio", chat={"kind": "service", "service": "qwen"}), agents(listening="audio")),
     # Capacity
+    case("size-is-sold-here", f"{H200}.vm_size", {}, {"azure.location": "westus3"}),
     case("vm-size-in-location", f"{CELLS}.vm_size", {"azure.location": "westindia"},
-         {"azure.location": "southcentralus"}, ("Standard_NC96ads_A100_v4", "westindia")),
-    case("vm-size-in-location", f"{H200}.vm_size", {"azure.location": "eastus"}, {"azure.location": "westus3"},
-         ("Standard_ND96isr_H200_v5",)),
-    case("vm-size-in-location", "azure.system_pool.vm_size", {"azure.location": "chinanorth3"},
-         {"azure.location": "westeurope"}, ("Standard_D8ds_v5",)),
+         {"azure.location": "southcentralus"}),
+    case("vm-size-in-location", f"{H200}.vm_size", {"azure.location": "eastus"}, {"azure.location": "westus3"}),
+    case("vm-size-in-location", "azure.system_pool.vm_size",
+         {"azure.system_pool.vm_size": "Standard_NC24ads_A100_v4", "azure.location": "westindia"},
+         {"azure.system_pool.vm_size": "Standard_D8ds_v5", "azure.location": "westindia"}),
     # 3 x D8ds v5, 2 x NC96ads and 1 x NC24ads; nobody lists an H200 in southcentralus
     case("azure-budget-covers-minimum", "azure.observability.monthly_budget",
-         {"azure.observability": {"monthly_budget": 30144}}, {"azure.observability": {"monthly_budget": 30145}},
-         ("30,145",)),
-    case("pools-have-their-gpus", f"{A100}.vm_size", {f"{A100}.vm_size": "Standard_D8ds_v5"}, {},
-         ("pool a100", "no GPU")),
+         {"azure.observability": {"monthly_budget": 30144}}, {"azure.observability": {"monthly_budget": 30145}}),
+    case("pools-have-their-gpus", f"{A100}.vm_size", {f"{A100}.vm_size": "Standard_D8ds_v5"}, {}),
     case("pools-have-their-gpus", "azure.system_pool.vm_size",
          {"azure.system_pool.vm_size": "Standard_NC24ads_A100_v4"},
-         {"azure.system_pool.vm_size": "Standard_D4ds_v5"}, ("1 GPU",)),
+         {"azure.system_pool.vm_size": "Standard_D4ds_v5"}),
     case("pool-zones-exist", "azure.availability_zones.1", {"azure.availability_zones": ["1", "4"]},
-         {"azure.availability_zones": ["1", "3"]}, ('"4"',)),
+         {"azure.availability_zones": ["1", "3"]}),
     case("pool-zones-exist", f"{CELLS}.availability_zones.0", {"azure.availability_zones": ["2", "3"]},
-         {f"{CELLS}.availability_zones": ["2"], "azure.availability_zones": ["2", "3"]}, ("pool cells", '"1"')),
+         {f"{CELLS}.availability_zones": ["2"], "azure.availability_zones": ["2", "3"]}),
     case("system-pool-survives", "azure.system_pool.nodes", {"azure.system_pool.nodes": {"min": 1, "max": 3}},
-         {"azure.system_pool.nodes": {"min": 2, "max": 3}}, ("1 system node",)),
+         {"azure.system_pool.nodes": {"min": 2, "max": 3}}),
     case("system-pool-survives", "azure.availability_zones", {"azure.availability_zones": ["1"]},
-         {"azure.availability_zones": ["1"], "environment": "staging"}, ("1 availability zone",)),
-    case("purchase-supported", f"{H200}.purchase", {f"{H200}.purchase": RESERVED}, {f"{CELLS}.purchase": RESERVED},
-         ("Standard_ND96isr_H200_v5",)),
+         {"azure.availability_zones": ["1"], "environment": "staging"}),
+    case("purchase-supported", f"{H200}.purchase", {f"{H200}.purchase": RESERVATION},
+         {f"{CELLS}.purchase": RESERVATION}),
+    case("within-limits", "azure.system_pool.nodes", {"azure.system_pool.nodes.max": 1001},
+         {"azure.system_pool.nodes.max": 1000}),
     case("system-pool-has-node", "azure.system_pool.nodes", {"azure.system_pool.nodes.min": 0},
-         {"azure.system_pool.nodes.min": 1}, ("0 nodes",)),
+         {"azure.system_pool.nodes.min": 1}),
     case("api-server-is-closed", "azure.access.authorized_ranges", public("203.0.113.0/24", "0.0.0.0/0"),
-         public("203.0.113.0/24"), ("0.0.0.0/0",)),
-    case("spot-holds-no-minimum", f"{A100}.purchase", {f"{A100}.purchase": SPOT},
-         {f"{A100}.purchase": SPOT, f"{A100}.nodes.min": 0}, ("1 spot node",)),
+         public("203.0.113.0/24")),
+    *(case("api-server-is-closed", "azure.access.authorized_ranges", public(*ranges), public("203.0.113.0/24"))
+      for ranges in (("0.0.0.0/1", "128.0.0.0/1"), ("8.0.0.0/7",), ("11.0.0.0/8", "12.0.0.0/32"))),
+    case("spot-holds-no-minimum", f"{A100}.purchase", {f"{A100}.purchase": SPOT_PURCHASE},
+         {f"{A100}.purchase": SPOT_PURCHASE, f"{A100}.nodes.min": 0}),
     case("kubernetes-version-supported", "azure.kubernetes_version", {"azure.kubernetes_version": "1.34"},
-         {"azure.kubernetes_version": "1.35"}, ("1.34", "left support")),
+         {"azure.kubernetes_version": "1.35"}),
     case("kubernetes-version-supported", "azure.kubernetes_version", {"azure.kubernetes_version": "1.38"},
-         {"azure.kubernetes_version": "1.37"}, ("1.38", "not known")),
-    # Beside the cells, 1 node of 96 vCPU and 1 of 24; at the most 3 and 6, with those of an upgrade
-    case("family-quota-need", PAIRS, {f"{CELLS}.purchase": SPOT}, {},
-         ("StandardNCADSA100v4Family: 120 vCPU at the minimum, 432 at the maximum",)),
-    case("family-quota-need", A100, {f"{A100}.purchase": SPOT}, {},
-         ("lowPriorityCores: 24 vCPU at the minimum, 144 at the maximum",)),
+         {"azure.kubernetes_version": "1.37"}),
+    # In addition to the cells, 1 node of 96 vCPU and 1 of 24; at most 3 and 6, including surge nodes of an upgrade
+    case("family-quota-need", PAIRS, {f"{CELLS}.purchase": SPOT_PURCHASE}, {}),
+    case("family-quota-need", A100, {f"{A100}.purchase": SPOT_PURCHASE}, {}),
     # Pools
-    case("pool-has-service", A100, {f"{QWEN}.pools": ["h200"]}, {}, ("pool a100", "1-5 nodes")),
-    case("pool-holds-replicas", f"{PAIR}.replicas", {f"{PAIR}.replicas.max": 5}, {f"{PAIR}.replicas.max": 4},
-         ("2 nodes at the most", "5 replicas of pair at 2 a node", "take 3")),
+    case("pool-has-service", A100, {f"{QWEN}.pools": ["h200"]}, {}),
+    case("pool-holds-replicas", f"{PAIR}.replicas", {f"{PAIR}.replicas.max": 5}, {f"{PAIR}.replicas.max": 4}),
     case("pool-holds-replicas", f"{CELL}.replicas", {f"{CELL}.replicas.max": 3}, {f"{CELL}.replicas.max": 2}),
-    # A rollout adds a pod to a lone replica, and stops one of two.
+    # A rollout adds a pod to a single replica, and stops one of two.
     case("pool-holds-replicas", f"{CELL}.replicas", {f"{CELLS}.nodes.max": 2},
-         {f"{CELLS}.nodes.max": 2, f"{CELL}.replicas.min": 2}, ("2 replicas of cell and 1 of a rollout", "take 3")),
+         {f"{CELLS}.nodes.max": 2, f"{CELL}.replicas.min": 2}),
     case("pool-holds-replicas", f"{QWEN}.replicas", {f"{QWEN}.pool_replicas": [{"pool": "a100", "min": 1, "max": 5}]},
-         {f"{QWEN}.pool_replicas": [{"pool": "a100", "min": 2, "max": 5}]}, ("5 replicas of qwen",)),
+         {f"{QWEN}.pool_replicas": [{"pool": "a100", "min": 2, "max": 5}]}),
     case("service-wakes", QWEN, {f"{QWEN}.replicas.min": 0},
-         {f"{QWEN}.pools": ["a100", "h200"], f"{QWEN}.pool_replicas": [{"pool": "h200", "min": 0, "max": 1}]},
-         ("0 replicas on pool a100",)),
+         {f"{QWEN}.pools": ["a100", "h200"], f"{QWEN}.pool_replicas": [{"pool": "h200", "min": 0, "max": 1}]}),
     case("service-wakes", SPEECH, {f"{SPEECH}.replicas.min": 0}, {f"{SPEECH}.replicas.min": 1}),
-    case("upgrade-keeps-service", f"{H200}.nodes", {f"{H200}.surge_nodes": 0}, {f"{H200}.surge_nodes": 1},
-         ("speech is away on Sunday from 01:00",)),
+    case("upgrade-keeps-service", f"{H200}.nodes", {f"{H200}.surge_nodes": 0}, {f"{H200}.surge_nodes": 1}),
     case("upgrade-keeps-service", f"{PAIRS}.nodes", {f"{PAIRS}.surge_nodes": 0},
          {f"{PAIRS}.surge_nodes": 0, f"{PAIR}.replicas.min": 3}),
     case("upgrade-keeps-service", f"{A100}.nodes", {f"{A100}.surge_nodes": 0},
-         {f"{A100}.surge_nodes": 0, f"{QWEN}.pools": ["a100", "h200"]}, ("qwen is away",)),
+         {f"{A100}.surge_nodes": 0, f"{QWEN}.pools": ["a100", "h200"]}),
     case("pool-holds-replicas", f"{SPEECH}.replicas", {f"{SPEECH}.replicas.max": 9}, {f"{SPEECH}.replicas.max": 8}),
     case("pool-minimum-used", f"{PAIRS}.nodes", {f"{PAIRS}.nodes.min": 2},
-         {f"{PAIRS}.nodes.min": 2, f"{PAIR}.replicas.min": 3}, ("keeps 2 nodes", "take 1")),
-    case("cell-pool-is-exclusive", f"{PAIR}.pool", {f"{PAIR}.pool": "cells"}, {}, ("pair", "pool cells")),
-    case("cell-pool-is-exclusive", f"{QWEN}.pools.0", {f"{QWEN}.pools": ["cells"]}, {}, ("1 GPU",)),
+         {f"{PAIRS}.nodes.min": 2, f"{PAIR}.replicas.min": 3}),
+    case("cell-pool-is-exclusive", f"{PAIR}.pool", {f"{PAIR}.pool": "cells"}, {}),
+    case("cell-pool-is-exclusive", f"{QWEN}.pools.0", {f"{QWEN}.pools": ["cells"]}, {}),
     case("pod-range-holds-nodes", "azure.network.pod_cidr", {"azure.network.pod_cidr": "10.244.0.0/20"},
-         {"azure.network.pod_cidr": "10.244.0.0/19"}, ("holds 16 nodes", "can have 23")),
+         {"azure.network.pod_cidr": "10.244.0.0/19"}),
     case("virtual-network-holds-nodes", "azure.network.cidr",
          {"azure.network.cidr": "10.60.0.0/22", "azure.system_pool.nodes.max": 370},
-         {"azure.network.cidr": "10.60.0.0/22", "azure.system_pool.nodes.max": 369}, ("507 addresses", "509")),
-    case("admin-group-is-real", "azure.admin_groups.0", {"azure.admin_groups": [NIL]}, {}, (NIL,)),
+         {"azure.network.cidr": "10.60.0.0/22", "azure.system_pool.nodes.max": 369}),
+    case("admin-group-is-real", "azure.admin_groups.0", {"azure.admin_groups": [NIL_UUID]}, {}),
     # NUMA and NVLink
-    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIRS}.topology_policy": "single-numa-node"}, {},
-         ("single-numa-node", "2 GPUs lie on 2 of 4 NUMA nodes", "38 CPUs on 2")),
+    case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIRS}.topology_policy": "single-numa-node"}, {}),
     case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 20},
-         {f"{PAIR}.cpus": 20, f"{PAIRS}.topology_policy": "best-effort"}, ("restricted", "18 CPUs on 1")),
+         {f"{PAIR}.cpus": 20, f"{PAIRS}.topology_policy": "best-effort"}),
     case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 26}, {f"{PAIR}.cpus": 27}),
-    # LMCache has 2. The kubelet keeps 2 of the first NUMA node: 47 fit on nodes 1 and 2, then on no other two
+    # LMCache has 2. The kubelet reserves 2 of the first NUMA node: 47 fit on nodes 1 and 2, then on no other two
     case("numa-admits-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 49}, {f"{PAIR}.cpus": 48}),
     case("numa-admits-pods", f"{CELL}.pool", {f"{CELLS}.topology_policy": "single-numa-node"},
-         {f"{CELLS}.topology_policy": "restricted"}, ("4 GPUs lie on 4 of 4",)),
-    case("cell-engines-beside-their-gpus", f"{CELL}.cpus", {f"{CELL}.cpus": 40}, {f"{CELL}.cpus": 79},
-         ("16 and 16 CPUs", "does not pin them")),
-    case("numa-nodes-known", f"{H200}.topology_policy", {f"{H200}.topology_policy": "restricted"}, {},
-         ("Standard_ND96isr_H200_v5",)),
-    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 3}, {},
-         ("TP 3", "at most 2 of its 4")),
+         {f"{CELLS}.topology_policy": "restricted"}),
+    case("cell-engines-beside-their-gpus", f"{CELL}.cpus", {f"{CELL}.cpus": 40}, {f"{CELL}.cpus": 79}),
+    case("numa-nodes-known", f"{H200}.topology_policy", {f"{H200}.topology_policy": "restricted"}, {}),
+    case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 3}, {}),
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", {f"{PAIR}.tensor_parallel": 4},
-         {f"{PAIR}.tensor_parallel": 1}, ("TP 4",)),
+         {f"{PAIR}.tensor_parallel": 1}),
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel", pair_pool("Standard_NV72ads_A10_v5"),
-         pair_pool("Standard_NC80adis_H100_v5"), ("TP 2", "at most 1 of its 2")),
+         pair_pool("Standard_NC80adis_H100_v5")),
     case("engine-on-one-nvlink-domain", f"{PAIR}.tensor_parallel",
          pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=3),
-         pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4), ("3 GPUs do not divide", "(8)")),
-    case("cell-gpus-reach-each-other", f"{CELL}.kind", {}, {CELL: AGGREGATED}, ("no peer access",)),
-    case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC80adis_H100_v5"}, {},
-         ("two NVLink pairs", "has 1")),
+         pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4)),
+    case("cell-gpus-reach-each-other", f"{CELL}.kind", {}, {CELL: AGGREGATED_SERVICE}),
+    case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC80adis_H100_v5"}, {}),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_NC24ads_A100_v4"}, {}),
     case("cell-has-two-domains", f"{CELL}.pool", {f"{CELLS}.vm_size": "Standard_ND96isr_H200_v5"}, {}),
     case("pods-get-linked-gpus", f"{QWEN}.pools.1", {f"{QWEN}.pools": ["a100", "pairs"]},
-         {f"{QWEN}.pools": ["a100", "h200"]}, ("qwen takes 1 GPU(s)", "pair takes 2")),
+         {f"{QWEN}.pools": ["a100", "h200"]}),
     case("pods-get-linked-gpus", f"{PAIR}.cpus", {f"{PAIR}.cpus": 49, f"{PAIRS}.topology_policy": "best-effort"},
-         {f"{PAIR}.cpus": 48, f"{PAIRS}.topology_policy": "best-effort"}, ("(1, 2)",)),
+         {f"{PAIR}.cpus": 48, f"{PAIRS}.topology_policy": "best-effort"}),
     # Sizes
     case("engine-splits-model", f"{PAIR}.tensor_parallel",
          {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=8)},
-         {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4)},
-         ("28 attention heads", "TP 8")),
+         {f"{PAIR}.model": "qwen2.5-7b-instruct", **pair_pool("Standard_ND96isr_H200_v5", tensor_parallel=4)}),
     # 2 cells and 4 replicas of 403 sessions each, at twice the mean
-    case("load-fits-services", "load.calls", {"load": {"calls": 1210}}, {"load": {"calls": 1209}},
-         ("2,420 (1,210 x 2)", "2,418 (cell 2 x 403, pair 4 x 403)")),
+    case("load-fits-services", "load.calls", {"load": {"calls": 1210}}, {"load": {"calls": 1209}}),
     case("load-fits-gpus", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"},
-         {f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"},
-         ("one session of 16384 tokens", "0.92 x 22 GiB of A10")),
-    case("load-fits-gpus", f"{SPEECH}.pool", {f"{H200}.vm_size": "Standard_NC80adis_H100_v5"}, {},
-         ("no figure is published",)),
+         {f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"}),
+    case("load-fits-gpus", f"{SPEECH}.pool", {f"{H200}.vm_size": "Standard_NC80adis_H100_v5"}, {}),
     # 2 x (200 + 2 x 16 + 2 x 4) + kubelet + daemons do not fit 440 GiB; 4 pods of one GPU and 200 GiB none of 880
     case("node-memory-holds-pods", f"{PAIR}.lmcache", pair_pool("Standard_NC48ads_A100_v4", tensor_parallel=1, cpus=10),
-         pair_pool("Standard_NC48ads_A100_v4"), ("2 pod(s)", "400 LMCache", "of 440 GiB")),
-    case("node-memory-holds-pods", f"{PAIR}.lmcache", {f"{PAIR}.lmcache.l1_gib": 388}, {f"{PAIR}.lmcache.l1_gib": 387},
-         ("776 LMCache", "16 helpers", "of 880 GiB")),
+         pair_pool("Standard_NC48ads_A100_v4")),
+    case("node-memory-holds-pods", f"{PAIR}.lmcache", {f"{PAIR}.lmcache.l1_gib": 388}, {f"{PAIR}.lmcache.l1_gib": 387}),
     case("node-memory-holds-pods", f"{CELL}.lmcache", {f"{CELL}.lmcache.l1_gib": 768}, {f"{CELL}.lmcache.l1_gib": 767}),
-    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46},
-         ("2 pod(s)", "93.8 CPUs", "93 of 96")),
+    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 47}, {f"{PAIR}.cpus": 46}),
     case("node-cpus-hold-pods", f"{QWEN}.cpus", {f"{QWEN}.cpus": 23}, {f"{QWEN}.cpus": 22}),
-    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 2}, {f"{PAIR}.cpus": 3}, ("helpers of pair",)),
+    case("node-cpus-hold-pods", f"{PAIR}.cpus", {f"{PAIR}.cpus": 2}, {f"{PAIR}.cpus": 3}),
     case("nvme-holds-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 3406},
-         {f"{CELL}.lmcache.l2_nvme_gib": 3405}, ("3576.3", "3576")),
+         {f"{CELL}.lmcache.l2_nvme_gib": 3405}),
     case("nvme-holds-kv", f"{PAIR}.lmcache.l2_nvme_gib", {f"{PAIR}.lmcache.l2_nvme_gib": 1703},
-         {f"{PAIR}.lmcache.l2_nvme_gib": 1702}, ("2 pod(s)", "3576.3")),
-    case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 102},
-         {"azure.model_cache_gib": 103}, ("102 GiB", "voxtral-small-24b 45.3")),
+         {f"{PAIR}.lmcache.l2_nvme_gib": 1702}),
+    case("nvme-keeps-kv", f"{CELL}.lmcache.l2_nvme_gib", {f"{CELL}.lmcache.l2_nvme_gib": 0},
+         {f"{CELL}.lmcache.l2_nvme_gib": 1}),
+    case("model-cache-holds-models", "azure.model_cache_gib", {"azure.model_cache_gib": 142},
+         {"azure.model_cache_gib": 143}),
     case("model-cache-feeds-nodes", "azure.model_cache_gib", {"azure.model_cache_gib": 266},
-         {"azure.model_cache_gib": 267}, ("9 cold nodes read 250 GiB", "33.5 min")),
-    case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256},
-         ("= 256 sessions, which does not carry 257",)),
+         {"azure.model_cache_gib": 267}),
+    case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256}),
     # Models
     case("licence-allows-use", f"{SPEECH}.model", {"azure.model_agreements": []},
-         {"azure.model_agreements": [], "azure.commercial": False}, ("voxtral-4b-tts", "CC-BY-NC-4.0")),
-    case("engine-serves-model", f"{SPEECH}.model", {f"{SPEECH}.model": "qwen3-8b"}, {}, ("tts-omni", "chat model")),
-    case("engine-serves-model", f"{PAIR}.model", {f"{PAIR}.model": "voxtral-4b-tts"}, {}, ("asr-vllm", "vllm-omni")),
+         {"azure.model_agreements": [], "azure.commercial": False}),
+    case("engine-serves-model", f"{SPEECH}.model", {f"{SPEECH}.model": "qwen3-8b"}, {}),
+    case("engine-serves-model", f"{PAIR}.model", {f"{PAIR}.model": "voxtral-4b-tts"}, {}),
     case("engine-serves-model", f"{QWEN}.model", {f"{QWEN}.model": "whisper-large-v3"},
-         {f"{QWEN}.model": "voxtral-small-24b"}, ("transcription",)),
-    case("kv-transfer-supported", f"{PAIR}.model", whisper(PAIR), whisper(PAIR, lmcache=None),
-         ("whisper-large-v3", "cross-attention")),
-    case("kv-transfer-supported", f"{CELL}.model", whisper(CELL), {}, ("whisper-large-v3",)),
+         {f"{QWEN}.model": "voxtral-small-24b"}),
+    case("kv-transfer-supported", f"{PAIR}.model", whisper(PAIR), whisper(PAIR, lmcache=None)),
+    case("kv-transfer-supported", f"{CELL}.model", whisper(CELL), {}),
     case("kv-type-supported", f"{PAIR}.kv_cache_type", {f"{PAIR}.kv_cache_type": "fp8"},
-         {f"{PAIR}.kv_cache_type": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}, ("A100-80 has 8.0", "8.9")),
+         {f"{PAIR}.kv_cache_type": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}),
     case("kv-type-supported", f"{QWEN}.kv_cache_type", {f"{QWEN}.kv_cache_type": "fp8"}, {}),
     case("weights-type-computes", f"{QWEN}.quantization", {f"{QWEN}.quantization": "fp8"},
-         {f"{PAIR}.quantization": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}, ("bfloat16",)),
-    case("driver-runs-engine", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"}, {},
-         ("GRID 570.211.01", "R580")),
+         {f"{PAIR}.quantization": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}),
+    case("driver-runs-engine", f"{QWEN}.pools.0", {f"{A100}.vm_size": "Standard_NV36ads_A10_v5"}, {}),
     case("model-revision-pinned", QWEN, {f"{QWEN}.revision": ABSENT},
-         {f"{QWEN}.revision": ABSENT, "environment": "staging"}, ("qwen", "Qwen/Qwen3-8B")),
+         {f"{QWEN}.revision": ABSENT, "environment": "staging"}),
     case("context-fits-model", f"{QWEN}.load", {f"{QWEN}.load.context_tokens": 40961},
-         {f"{QWEN}.load.context_tokens": 40960}, ("40961", "40960")),
+         {f"{QWEN}.load.context_tokens": 40960}),
     case("context-fits-model", f"{QWEN}.load", {f"{QWEN}.load.session_tokens": 16385},
-         {f"{QWEN}.load.session_tokens": 16384}, ("16385",)),
+         {f"{QWEN}.load.session_tokens": 16384}),
     # 600 s at 12.5 tokens a second
-    case("live-load-is-a-call", f"{PAIR}.load", live(), live(longest_call_s=600),
-         ("7500 tokens", "a call of 600.0 s")),
-    case("context-fits-model", f"{PAIR}.load", live(longest_call_s=601), live(longest_call_s=600),
-         ("601 s takes 7513 tokens", "100% of it")),
+    case("live-load-is-a-call", f"{PAIR}.load", live(), live(longest_call_s=600)),
+    case("context-fits-model", f"{PAIR}.load", live(longest_call_s=601), live(longest_call_s=600)),
     # Whisper's 448 tokens are 35.8 s of a call
-    case("live-sessions-were-reached", f"{PAIR}.load", {**ONE_A10, **live(448, longest_call_s=35)},
-         {**ONE_A10, **live(longest_call_s=600)}, ("35 calls on one A10", "was published is 11")),
+    case("live-sessions-were-reached", f"{PAIR}.load", {**SINGLE_A10_POOL, **live(448, longest_call_s=35)},
+         {**SINGLE_A10_POOL, **live(longest_call_s=600)}),
     case("replicas-carry-load", f"{QWEN}.replicas",
          {f"{QWEN}.load": {"sessions": 500, "session_tokens": 8192, "context_tokens": 8192},
           f"{A100}.vm_size": "Standard_NV36ads_A10_v5", f"{QWEN}.quantization": "fp8"},
-         {f"{QWEN}.load": {"sessions": 150, "session_tokens": 8192, "context_tokens": 8192}},
-         ("does not carry 500",)),
-    case("images-have-digests", "images", {"images.tts-omni": ABSENT}, {}, ("tts-omni",)),
+         {f"{QWEN}.load": {"sessions": 150, "session_tokens": 8192, "context_tokens": 8192}}),
+    case("images-have-digests", "images", {"images.tts-omni": ABSENT}, {}),
 )  # fmt: skip

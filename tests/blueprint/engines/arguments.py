@@ -1,12 +1,12 @@
-"""A command line taken apart as argparse, and vLLM's parser on top of it, would."""
+"""Parser of command lines that behaves like argparse with vLLM's extensions."""
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from blueprint.engines.published.release import Command, Setting
-from blueprint.file.loading import suggestion
+from voice_blueprint.engines.published.release import Command, Setting
+from voice_blueprint.file.suggestion import suggestion
 
 _NUMBER = re.compile(r"-\d+(\.\d+)?")
 _LEVEL = re.compile(r"-O=?(?P<level>.+)")
@@ -14,12 +14,12 @@ _LEVEL = re.compile(r"-O=?(?P<level>.+)")
 
 @dataclass
 class Parsed:
-    """What a command line says.
+    """A parsed command line.
 
     Attributes:
-        given: Flags, as they are written, with their values.
-        keys: By flag, the values of its JSON that are given one by one.
-        problems: What is wrong with its form.
+        given: Flags as written, with their values.
+        keys: Individually set JSON values, by flag.
+        problems: Syntax errors.
     """
 
     given: list[tuple[str, Setting, list[str]]] = field(default_factory=list)
@@ -28,11 +28,11 @@ class Parsed:
 
 
 def parse(command: Command, argv: Sequence[str], release: str) -> Parsed:
-    """Take a command line apart.
+    """Parse a command line.
 
     Args:
         argv: Without the program and the sub-command.
-        release: As a message names it.
+        release: The release's name for messages.
     """
     return _Parser(command, release).parse(list(argv))
 
@@ -51,9 +51,9 @@ class _Parser:
             if not _is_flag(word):
                 self._positional(word)
                 continue
-            name, equals, attached = self._spelt(word)
+            name, equals, attached = self._split_flag(word)
             if self._command.flexible and "." in name and name.startswith("-"):
-                rest = self._dotted(name, attached if equals else None, rest)
+                rest = self._dotted_values(name, attached if equals else None, rest)
                 continue
             flag = self._command.flag(name)
             if flag is None:
@@ -63,7 +63,7 @@ class _Parser:
             rest = self._values(name, flag, attached if equals else None, rest)
         return self._parsed
 
-    def _spelt(self, word: str) -> tuple[str, str, str]:
+    def _split_flag(self, word: str) -> tuple[str, str, str]:
         if self._command.flexible and (level := _LEVEL.fullmatch(word)):
             return "--optimization-level", "=", level["level"]
         name, equals, attached = word.partition("=")
@@ -85,7 +85,7 @@ class _Parser:
         near = suggestion(name, self._command.names)
         self._parsed.problems.append(f"{self._release} has no flag `{name}`{near}")
 
-    def _dotted(self, name: str, attached: str | None, rest: list[str]) -> list[str]:
+    def _dotted_values(self, name: str, attached: str | None, rest: list[str]) -> list[str]:
         base, *path = name.removesuffix("+").split(".")
         flag = self._command.flag(base)
         if flag is None:
@@ -99,7 +99,7 @@ class _Parser:
             attached, rest = rest[0], rest[1:]
         if flag is not None:
             value: object = attached.split(",") if name.endswith("+") else _json_or_text(attached)
-            _put(self._parsed.keys.setdefault(flag.name, {}), path, value)
+            _set_nested(self._parsed.keys.setdefault(flag.name, {}), path, value)
         return rest
 
     def _values(self, name: str, flag: Setting, attached: str | None, rest: list[str]) -> list[str]:
@@ -108,7 +108,7 @@ class _Parser:
                 self._parsed.problems.append(f"`{name}` takes no value, and is given `{attached}` ({self._release})")
             self._parsed.given.append((name, flag, []))
             return rest
-        least, most = _counts(flag)
+        least, most = _value_count(flag)
         values = [attached] if attached is not None else []
         while rest and attached is None and len(values) < most and not _is_flag(rest[0]):
             values, rest = [*values, rest[0]], rest[1:]
@@ -119,7 +119,7 @@ class _Parser:
         return rest
 
 
-def _counts(flag: Setting) -> tuple[int, float]:
+def _value_count(flag: Setting) -> tuple[int, float]:
     match flag.nargs:
         case int(count):
             return count, count
@@ -137,7 +137,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _after_values(rest: list[str]) -> Iterator[str]:
-    """Yield what follows the values of a flag that is not known."""
+    """Yield the arguments after the values of an unknown flag."""
     started = False
     for word in rest:
         started = started or _is_flag(word)
@@ -153,7 +153,7 @@ def _json_or_text(text: str) -> object:
     return value
 
 
-def _put(document: dict[str, object], path: list[str], value: object) -> None:
+def _set_nested(document: dict[str, object], path: list[str], value: object) -> None:
     *parents, last = path
     for key in parents:
         inner = document.setdefault(key, {})

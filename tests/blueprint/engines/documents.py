@@ -1,24 +1,24 @@
-"""Whether a JSON or YAML document fits a configuration class of a release."""
+"""Validation of JSON and YAML documents against the configuration classes of a release."""
 
 from collections.abc import Iterator, Mapping
 
-from blueprint.engines.published.release import EngineTable, Setting, published
-from blueprint.file.loading import suggestion
 from tests.blueprint.engines.values import value_problems
+from voice_blueprint.engines.published.release import EngineTable, Setting, published
+from voice_blueprint.file.suggestion import suggestion
 
-_TRANSFER = {"KVTransferConfig": "kv", "ECTransferConfig": "ec"}
-"""Classes that name a connector and a role, in fields that start with the kind of the connector."""
+_TRANSFER_FLAGS = {"KVTransferConfig": "kv", "ECTransferConfig": "ec"}
+"""Classes that contain a connector and a role, in fields that start with the kind of the connector."""
 _STAGE = "StageDeployConfig"
 _STAGE_SECTIONS = {"engine_args", "runtime"}
-"""Keys of a stage that vLLM-Omni's loader unpacks before it makes the class."""
+"""Keys of a stage that vLLM-Omni's loader unpacks before it creates the class."""
 
 
 def document_problems(table: EngineTable, config: str, document: Mapping[str, object], where: str) -> Iterator[str]:
-    """Yield what is wrong with a document.
+    """Yield the problems of a document.
 
     Args:
-        config: The class; one that the table lacks takes anything.
-        where: What a message calls the document.
+        config: The class; one that the table lacks accepts anything.
+        where: Name of the document in messages.
     """
     if config not in table.configs:
         return
@@ -28,7 +28,7 @@ def document_problems(table: EngineTable, config: str, document: Mapping[str, ob
             yield from _field_problems(table, settings[key], value, f"{where}.{key}")
         elif not (config == _STAGE and _is_engine_setting(table, key)):
             yield f"{where}: `{key}` is no field of {config} in {table.release}{suggestion(key, settings)}"
-    if config in _TRANSFER:
+    if config in _TRANSFER_FLAGS:
         yield from _transfer_problems(table, config, document, where)
     if config == "DeployConfig":
         yield from _stage_connector_problems(table, document, where)
@@ -44,7 +44,7 @@ def _field_problems(table: EngineTable, setting: Setting, value: object, where: 
 
 
 def _transfer_problems(table: EngineTable, config: str, document: Mapping[str, object], where: str) -> Iterator[str]:
-    kind = _TRANSFER[config]
+    kind = _TRANSFER_FLAGS[config]
     name, extra = document.get(f"{kind}_connector"), document.get(f"{kind}_connector_extra_config")
     if name is None:
         return
@@ -73,7 +73,7 @@ def _multi_problems(table: EngineTable, config: str, extra: object, where: str) 
 
 
 def _setting_problems(table: EngineTable, extra: Mapping[str, object], where: str) -> Iterator[str]:
-    """Yield misspelt settings of LMCache's connector; the other connectors' settings have no prefix to know them by."""
+    """Yield misspelled settings of LMCache's connector; the other connectors' settings have no common prefix."""
     known = {*table.connector_settings, *published("lmcache").connector_settings}
     for key in extra:
         if key.startswith("lmcache.mp.") and key not in known:
@@ -81,7 +81,7 @@ def _setting_problems(table: EngineTable, extra: Mapping[str, object], where: st
 
 
 def _is_engine_setting(table: EngineTable, key: str) -> bool:
-    """Whether a stage's key is one of the sections, or a flag of the engine that runs the stage."""
+    """Return whether a stage's key is one of the sections, or a flag of the engine that runs the stage."""
     flag = f"--{key.replace('_', '-')}"
     return key in _STAGE_SECTIONS or any(command.flag(flag) for command in table.commands.values())
 

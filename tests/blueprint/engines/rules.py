@@ -1,30 +1,30 @@
-"""Rules that what a launcher emits has to keep, so that the released engine takes it."""
+"""Rules that verify that the released engine accepts the output of the launchers."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from blueprint.engines.published.release import EngineTable, PublishedMetric, Setting
-from blueprint.file.loading import suggestion
 from tests.blueprint.engines.arguments import parse
 from tests.blueprint.engines.documents import document_problems
 from tests.blueprint.engines.values import text_problems
+from voice_blueprint.engines.published.release import EngineTable, PublishedMetric, Setting
+from voice_blueprint.file.suggestion import suggestion
 
 _PREFIXES = ("VLLM_", "LMCACHE_")
-_PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
-_TYPED = {"--l2-adapter": "l2"}
-"""Flags whose JSON value names in ``type`` a connector of some kind."""
+_SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
+_TYPED_FLAGS = {"--l2-adapter": "l2"}
+"""Flags whose JSON value contains a connector in ``type``, with its kind."""
 
 
 def check_argv(table: EngineTable, command: str, argv: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a command line.
+    """Yield the problems of a command line.
 
-    Flags have to be spelt out: prefixes that argparse would complete are refused, as the next release may
-    have two flags that start alike.
+    Flags must be complete: prefixes that argparse would accept are refused, because the next release may have two flags
+    with that prefix.
 
     Args:
-        command: The sub-command; "" for a program without any.
-        argv: What follows the program and the sub-command.
+        command: The sub-command; "" for a program without one.
+        argv: Arguments after the program and the sub-command.
     """
     if command not in table.commands:
         yield f"{table.release} has no sub-command `{command}`{suggestion(command, table.commands)}"
@@ -56,15 +56,15 @@ def _document_problems(
 ) -> Iterator[str]:
     if flag and flag.config:
         yield from document_problems(table, flag.config, document, name)
-    if name in _TYPED:
-        known = table.connectors.get(_TYPED[name], ())
+    if name in _TYPED_FLAGS:
+        known = table.connectors.get(_TYPED_FLAGS[name], ())
         if document.get("type") not in known:
             near = suggestion(str(document.get("type")), known)
             yield f"`{name}`: {table.release} has no `type` {json.dumps(document.get('type'))}{near}"
 
 
 def check_document(table: EngineTable, config: str, document: Mapping[str, object]) -> Iterator[str]:
-    """Yield what is wrong with a document, such as vLLM-Omni's deployment YAML (``DeployConfig``).
+    """Yield the problems of a document, such as vLLM-Omni's deployment YAML (``DeployConfig``).
 
     Args:
         config: A configuration class of the release.
@@ -78,9 +78,9 @@ def check_document(table: EngineTable, config: str, document: Mapping[str, objec
 
 
 def check_environment(table: EngineTable, names: Iterable[str]) -> Iterator[str]:
-    """Yield environment variables that have an engine's prefix and that the engine does not read.
+    """Yield environment variables with an engine's prefix that the engine does not read.
 
-    Only prefixes of which the table has variables are looked at.
+    Only prefixes of variables in the table are checked.
     """
     prefixes = tuple(prefix for prefix in _PREFIXES if any(name.startswith(prefix) for name in table.environment))
     for name in names:
@@ -89,20 +89,20 @@ def check_environment(table: EngineTable, names: Iterable[str]) -> Iterator[str]
 
 
 def check_metric(table: EngineTable, name: str) -> Iterator[str]:
-    """Yield what is wrong with a metric's name as a Prometheus query has it."""
+    """Yield the problems of a metric name in a Prometheus query."""
     spellings = {spelling for metric in table.metrics for spelling in _spellings(metric)}
     if name in spellings:
         return
     kind = next((metric.kind for metric in table.metrics if metric.name == name), None)
     if kind is not None:
-        yield f"{table.release} exposes the {kind} {name} only as {', '.join(name + part for part in _PARTS[kind])}"
+        yield f"{table.release} exposes the {kind} {name} only as {', '.join(name + part for part in _SUFFIXES[kind])}"
         return
     yield f"{table.release} exposes no metric {name}{suggestion(name, sorted(spellings))}"
 
 
 def _spellings(metric: PublishedMetric) -> Iterator[str]:
-    if metric.kind in _PARTS:
-        yield from (metric.name + part for part in _PARTS[metric.kind])
+    if metric.kind in _SUFFIXES:
+        yield from (metric.name + part for part in _SUFFIXES[metric.kind])
         return
     yield metric.name
     if metric.kind == "unknown":
@@ -110,11 +110,11 @@ def _spellings(metric: PublishedMetric) -> Iterator[str]:
 
 
 def check_endpoint(table: EngineTable, method: str, path: str) -> Iterator[str]:
-    """Yield what is wrong with an endpoint.
+    """Yield the problems of an endpoint.
 
     Args:
-        method: Of HTTP, or ``WEBSOCKET``.
-        path: With values or braces where it has parameters.
+        method: HTTP method, or ``WEBSOCKET``.
+        path: With values or braces in place of parameters.
     """
     there = [each for each in table.endpoints if _matches(each.path, path)]
     if not there:

@@ -1,11 +1,11 @@
-"""What an engine would not take is refused, with the nearest thing that it would."""
+"""Output that an engine would not accept is refused, with the nearest acceptable name."""
 
 import json
 
 import pytest
 
-from blueprint.engines.published.release import Command, EngineTable, Origin, Setting, published
 from tests.blueprint.engines.rules import check_argv, check_document, check_endpoint, check_environment, check_metric
+from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting, published
 
 VLLM = published("vllm")
 OMNI = published("vllm-omni")
@@ -13,7 +13,7 @@ LMCACHE = published("lmcache")
 IN_VLLM = f"vllm {VLLM.origin.version}"
 IN_OMNI = f"vllm-omni {OMNI.origin.version}"
 IN_LMCACHE = f"lmcache {LMCACHE.origin.version}"
-ROUTER = published("router")
+ROUTER = published("pd-router")
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_producer", "kv_load_failure_policy": "fail"}
 LMCACHE_MP = {
     "kv_connector": "LMCacheMPConnector",
@@ -66,7 +66,7 @@ SERVE = [
 ]
 
 
-def test_command_line_that_fits_has_no_problem() -> None:
+def test_a_valid_command_line_has_no_problem() -> None:
     assert list(check_argv(VLLM, "serve", SERVE)) == []
 
 
@@ -143,7 +143,7 @@ def test_transfer_configuration_is_refused(config: dict[str, object], problem: s
     assert problem in found
 
 
-def test_connector_of_an_own_module_is_taken() -> None:
+def test_a_connector_from_a_custom_module_is_accepted() -> None:
     config = {**NIXL, "kv_connector": "Own", "kv_connector_module_path": "own.connector"}
     assert list(check_argv(VLLM, "serve", ["--kv-transfer-config", json.dumps(config)])) == []
 
@@ -168,10 +168,10 @@ def test_lmcache_server() -> None:
 
 
 def test_router_and_unknown_sub_command() -> None:
-    good = ["--routing-logic", "roundrobin", "--service-discovery", "k8s", "--k8s-port", "8000"]
+    good = ["--policy", "round_robin", "--kv-connector", "nixl", "--port", "8003"]
     assert list(check_argv(ROUTER, "", good)) == []
-    (found,) = check_argv(ROUTER, "", ["--routing-logic", "round_robin"])
-    assert "did you mean `roundrobin`?" in found
+    (found,) = check_argv(ROUTER, "", ["--policy", "roundrobin"])
+    assert "did you mean `round_robin`?" in found
     (found,) = check_argv(VLLM, "server", [])
     assert found == f"{IN_VLLM} has no sub-command `server`; did you mean `serve`?"
 
@@ -186,7 +186,7 @@ STAGE = {
 DEPLOY = {"async_chunk": True, "connectors": {"shm": {"name": "SharedMemoryConnector"}}, "stages": [STAGE]}
 
 
-def test_deployment_of_omni_that_fits_has_no_problem() -> None:
+def test_a_valid_omni_deployment_has_no_problem() -> None:
     assert list(check_document(OMNI, "DeployConfig", DEPLOY)) == []
 
 
@@ -203,12 +203,12 @@ def test_deployment_of_omni_that_fits_has_no_problem() -> None:
         ({"connectors": {"shm": {"name": "SharedMemory"}}}, "no connector `SharedMemory`; did you mean `SharedMem"),
     ],
 )
-def test_deployment_of_omni_is_refused(change: dict[str, object], problem: str) -> None:
+def test_an_invalid_omni_deployment_is_refused(change: dict[str, object], problem: str) -> None:
     (found,) = check_document(OMNI, "DeployConfig", DEPLOY | change)
     assert problem in found
 
 
-def test_document_of_an_unknown_class() -> None:
+def test_a_document_of_an_unknown_class_is_refused() -> None:
     with pytest.raises(KeyError, match="no configuration class DeployConf"):
         check_document(OMNI, "DeployConf", {})
 
@@ -240,11 +240,11 @@ def test_environment() -> None:
         "vllm:spec_decode_num_drafts_total",
     ],
 )
-def test_metric_is_exposed(name: str) -> None:
+def test_published_metric_is_accepted(name: str) -> None:
     assert list(check_metric(VLLM, name)) == []
 
 
-def test_lmcache_s_metrics_have_their_units() -> None:
+def test_lmcache_metrics_include_their_units() -> None:
     for name in ("lmcache_mp_lookup_requested_tokens_total", "lmcache_mp_lookup_hit_tokens_total"):
         assert list(check_metric(LMCACHE, name)) == []
 
@@ -260,7 +260,7 @@ def test_lmcache_s_metrics_have_their_units() -> None:
         ("vllm:time_to_first_token_seconds", "exposes the histogram vllm:time_to_first_token_seconds only as "),
     ],
 )
-def test_metric_is_refused(name: str, problem: str) -> None:
+def test_unpublished_metric_is_refused(name: str, problem: str) -> None:
     (found,) = check_metric(VLLM, name)
     assert problem in found
 
@@ -276,11 +276,11 @@ def test_endpoints() -> None:
     assert found == f"{IN_VLLM} has /v1/realtime for WEBSOCKET, not GET"
 
 
-def test_flag_of_the_release_on_top_wins() -> None:
+def test_flags_of_the_derived_release_take_precedence() -> None:
     origin = Origin(distribution="x", version="1", file="x.whl", sha256="0" * 64)
     serve = Command(flexible=True, flags=(Setting(name="--a"), Setting(name="--b")))
     base = EngineTable(origin=origin, commands={"serve": serve})
     own = EngineTable(origin=origin, commands={"serve": Command(flags=(Setting(name="--a", type="int"),))})
-    merged = own.on_top_of(base).commands["serve"]
+    merged = own.merged_over(base).commands["serve"]
     assert merged.flexible
     assert [(flag.name, flag.type) for flag in merged.flags] == [("--a", "int"), ("--b", "str")]

@@ -1,34 +1,36 @@
-"""Every launcher that a deployment leads to, by a name that says whose it is."""
+"""Every launcher of a deployment, by a name that identifies its owner."""
 
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import blueprint
-from blueprint import Deployment, catalog
-from blueprint.engines.launch import Launcher, services
-from blueprint.file.model.aws import AsrFleet, Engine
-from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
-from blueprint.file.model.serving import Load, Quantization, VllmOptions
+import voice_blueprint
+from voice_blueprint import Deployment, catalog
+from voice_blueprint.engines.launch import Launcher, services
+from voice_blueprint.file.model.aws import AsrFleet, Engine
+from voice_blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
+from voice_blueprint.file.model.serving import Load, Quantization, VllmOptions
 
 ROOT = Path(__file__).parents[3]
-DEPLOYMENTS = sorted(path.stem for path in (ROOT / "deployments").glob("*.yaml"))
+DEPLOYMENTS = sorted(path.stem for path in (ROOT / "tests/deployments").glob("*.yaml"))
 Named = Iterator[tuple[str, Launcher]]
 
 
 @cache
 def deployment(name: str) -> Deployment:
-    return blueprint.load(ROOT / "deployments" / f"{name}.yaml")
+    return voice_blueprint.load(ROOT / "tests/deployments" / f"{name}.yaml")
 
 
 def launchers(of: Deployment) -> Named:
-    """Yield every process of every service and fleet; a fleet that vLLM cannot run on has none."""
-    if of.azure_half:
-        yield "router", services.router_launch(of.azure_half)
+    """Yield every process of every service and fleet, except fleets that vLLM does not support."""
+    if of.azure_section:
+        yield "router", services.router_launch(of.azure_section)
         yield "dcgm", services.dcgm_launch()
-        for service in of.azure_half.services:
-            yield from of_service(of, service)
-    for fleet in of.aws_half.asr if of.aws_half else ():
+        if of.azure_section.has_peers:
+            yield "lmcache-coordinator", services.coordinator_launch()
+        for service in of.azure_section.services:
+            yield from service_processes(of, service)
+    for fleet in of.aws_section.asr if of.aws_section else ():
         accelerator = catalog.instance_types()[fleet.instance_type].accelerator
         if accelerator and accelerator.kind == "neuron":
             yield fleet.name, services.neuron_launch(fleet)
@@ -36,7 +38,7 @@ def launchers(of: Deployment) -> Named:
             yield fleet.name, services.fleet_launch(fleet)
 
 
-def of_service(of: Deployment, service: AzureService) -> Named:
+def service_processes(of: Deployment, service: AzureService) -> Named:
     match service:
         case PrefillDecodeCell():
             for part, launcher in vars(services.cell_launch(of.azure, service)).items():
@@ -53,12 +55,12 @@ def of_service(of: Deployment, service: AzureService) -> Named:
 
 
 def azure_service(kind: type[AzureService]) -> AzureService:
-    """The production file's service of one kind."""
+    """Return the production file's service of a kind."""
     return next(service for service in deployment("cells").azure.services if isinstance(service, kind))
 
 
 def p5(model: str, load: Load, quantization: Quantization = Quantization.NONE) -> AsrFleet:
-    """The production file's p5 fleet, with vLLM."""
+    """Return the production file's p5 fleet with vLLM."""
     fleet = next(fleet for fleet in deployment("production-us-east-1").aws.asr if fleet.name == "p5")
     options = VllmOptions(model=model, load=load, quantization=quantization)
     return fleet.model_copy(update={"engine": Engine.VLLM, "vllm": options})

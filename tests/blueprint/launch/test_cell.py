@@ -1,4 +1,4 @@
-"""The six containers of a prefill/decode cell: who talks to whom, and on which GPUs."""
+"""The six containers of a prefill/decode cell: their connections and GPUs."""
 
 import json
 import re
@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from blueprint import catalog
-from blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
-from blueprint.engines.launch.kv_transfer import KvTransfer, Role
-from blueprint.engines.launch.lmcache import LmcacheServer
-from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, CellFront
-from blueprint.engines.launch.placement import place
-from blueprint.engines.launch.services import CellLaunch, cell_launch
-from blueprint.engines.launch.vllm import VllmServer
-from blueprint.file.model.azure import PrefillDecodeCell
 from tests.blueprint.launch.samples import azure_service, deployment
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
+from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from voice_blueprint.engines.launch.lmcache import LmcacheServer
+from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, HEALTH_PATH, CellFront
+from voice_blueprint.engines.launch.placement import place
+from voice_blueprint.engines.launch.services import CellLaunch, cell_launch
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.file.model.azure import PrefillDecodeCell
 
 CELL = "Standard_NC96ads_A100_v4"
 
@@ -38,7 +39,7 @@ def connectors(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["kv_connector"]: each for each in config["kv_connector_extra_config"]["connectors"]}
 
 
-def test_nixl_has_one_direction_and_lmcache_two(cell: CellLaunch) -> None:
+def test_nixl_transfers_in_one_direction_and_lmcache_in_both(cell: CellLaunch) -> None:
     for server, role in ((cell.prefill, "kv_producer"), (cell.decode, "kv_consumer")):
         config = transfer(server)
         assert config["kv_role"] == connectors(config)["NixlConnector"]["kv_role"] == role
@@ -54,25 +55,25 @@ def test_nixl_is_never_kv_both(role: Role, port: int | None) -> None:
     assert not re.search(r'"NixlConnector", "kv_role": "kv_both"', text)
 
 
-def test_each_engine_has_an_lmcache_server_of_its_own(cell: CellLaunch) -> None:
+def test_each_engine_has_its_own_lmcache_server(cell: CellLaunch) -> None:
     ports = {}
     for server, lmcache in ((cell.prefill, cell.lmcache_prefill), (cell.decode, cell.lmcache_decode)):
         extra = connectors(transfer(server))["LMCacheMPConnector"]["kv_connector_extra_config"]
-        assert extra == {"lmcache.mp.host": "tcp://localhost", "lmcache.mp.port": lmcache.port}
+        assert (extra["lmcache.mp.host"], extra["lmcache.mp.port"]) == ("tcp://localhost", lmcache.port)
         ports[lmcache.port] = lmcache.http_port
     assert len(ports) == len(set(ports.values())) == 2
 
 
-def test_both_servers_together_have_the_pool_of_the_file(cell: CellLaunch) -> None:
+def test_both_lmcache_servers_share_the_configured_pool(cell: CellLaunch) -> None:
     assert cell.lmcache_prefill.l1_gib + cell.lmcache_decode.l1_gib == 200
     adapters = [json.loads(server.command()[-1]) for server in (cell.lmcache_prefill, cell.lmcache_decode)]
     assert sum(adapter["max_capacity_gb"] for adapter in adapters) == 2000
-    # Without eviction LMCache would account for the size and not keep it.
+    # Without eviction LMCache would only account for the size, not enforce it.
     assert all(adapter["eviction"] for adapter in adapters)
     assert len({adapter["base_path"] for adapter in adapters}) == 2
 
 
-def test_each_engine_sees_every_gpu_and_takes_its_own_pair_first(cell: CellLaunch) -> None:
+def test_each_engine_sees_all_gpus_and_lists_its_own_pair_first(cell: CellLaunch) -> None:
     orders = [server.environment()["CUDA_VISIBLE_DEVICES"] for server in (cell.prefill, cell.decode)]
     assert orders == ["0,1,2,3", "2,3,0,1"]
     assert [server.command()[:3] for server in (cell.prefill, cell.decode)] == [
@@ -81,13 +82,13 @@ def test_each_engine_sees_every_gpu_and_takes_its_own_pair_first(cell: CellLaunc
     ]
 
 
-def test_an_lmcache_server_counts_gpus_as_its_engine_does(cell: CellLaunch) -> None:
+def test_an_lmcache_server_numbers_gpus_like_its_engine(cell: CellLaunch) -> None:
     for server, lmcache in ((cell.prefill, cell.lmcache_prefill), (cell.decode, cell.lmcache_decode)):
         assert lmcache.placement == server.placement
         assert lmcache.environment()["NVIDIA_VISIBLE_DEVICES"] == "all"
 
 
-def test_side_channels_differ_and_stay_on_the_loopback(cell: CellLaunch) -> None:
+def test_side_channels_differ_and_use_the_loopback(cell: CellLaunch) -> None:
     channels = {
         (environment["VLLM_NIXL_SIDE_CHANNEL_HOST"], environment["VLLM_NIXL_SIDE_CHANNEL_PORT"])
         for environment in (cell.prefill.environment(), cell.decode.environment())
@@ -102,20 +103,27 @@ def test_engines_stop_before_their_pod_is_killed(cell: CellLaunch) -> None:
     assert 0 < cell.decode.shutdown_timeout_s < drain
 
 
+def test_router_timeout_covers_the_start_of_engines(cell: CellLaunch) -> None:
+    """With a shorter timeout the router would exit, and the kubelet would restart it with growing delays."""
+    argv = cell.pd_router.command()
+    assert int(argv[argv.index("--worker-startup-timeout-secs") + 1]) >= START_TIMEOUT_S
+
+
 def locations(front: CellFront) -> dict[str, str]:
     (text,) = front.files().values()
     return dict(re.findall(r"location (?:= )?(\S+) \{ proxy_pass http://(\w+); \}", text))
 
 
-def test_front_leads_text_to_the_router_and_everything_else_to_decode(cell: CellLaunch) -> None:
-    assert locations(cell.front) == {**dict.fromkeys(DISAGGREGATED_PATHS, "pd_router"), "/": "decode"}
+def test_front_routes_text_to_the_router_and_everything_else_to_decode(cell: CellLaunch) -> None:
+    to_router = dict.fromkeys((*DISAGGREGATED_PATHS, HEALTH_PATH), "pd_router")
+    assert locations(cell.front) == {**to_router, "/": "decode"}
     (text,) = cell.front.files().values()
     assert f"listen {ENGINE_HTTP.number};" in text
     assert f"upstream pd_router {{ server 127.0.0.1:{PD_ROUTER_HTTP.number};" in text
     assert f"upstream decode {{ server 127.0.0.1:{DECODE_HTTP.number};" in text
 
 
-def test_front_takes_what_the_engines_take_and_upgrades_websockets(cell: CellLaunch) -> None:
+def test_front_accepts_bodies_as_large_as_the_engines_and_upgrades_websockets(cell: CellLaunch) -> None:
     (text,) = cell.front.files().values()
     taken = re.search(r"client_max_body_size (\d+)m;", text)
     audio = cell.decode.audio
@@ -126,18 +134,18 @@ def test_front_takes_what_the_engines_take_and_upgrades_websockets(cell: CellLau
     assert "access_log off;" in text
 
 
-def test_router_knows_both_engines_and_only_the_pod_reaches_it(cell: CellLaunch) -> None:
+def test_router_lists_both_engines_and_is_reachable_only_inside_the_pod(cell: CellLaunch) -> None:
     argv = cell.pd_router.command()
     assert argv[argv.index("--prefill") + 1] == f"http://127.0.0.1:{PREFILL_HTTP.number}"
     assert argv[argv.index("--decode") + 1] == f"http://127.0.0.1:{DECODE_HTTP.number}"
     assert argv[argv.index("--host") + 1] == argv[argv.index("--prometheus-host") + 1] == "127.0.0.1"
 
 
-def test_an_engine_on_the_whole_node_is_not_bound() -> None:
+def test_an_engine_that_uses_the_whole_node_is_not_numa_bound() -> None:
     placement = place(catalog.vm_sizes()[CELL], (0, 1, 2, 3))
     assert placement.prefix() == ()
 
 
-def test_a_server_that_keeps_nothing_is_refused() -> None:
+def test_an_lmcache_server_without_storage_is_refused() -> None:
     with pytest.raises(ValueError, match="keeps nothing"):
         LmcacheServer(0, 1, 2)

@@ -1,39 +1,44 @@
-"""What the launchers emit, against the tables of the published releases: every flag, value, variable and connector."""
+"""Flags, values, variables and connectors of the launchers are compared with the tables of the published releases."""
 
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
-from blueprint.engines.launch import Launcher
-from blueprint.engines.launch.lmcache import LmcacheServer, NvmeStore
-from blueprint.engines.launch.omni import OmniServer
-from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, PdRouter
-from blueprint.engines.launch.placement import Placement
-from blueprint.engines.launch.router import Router
-from blueprint.engines.launch.vllm import VllmServer
-from blueprint.engines.published.release import Command, EngineTable, published
 from tests.blueprint.engines.rules import check_argv, check_document, check_endpoint, check_environment
 from tests.blueprint.launch.samples import DEPLOYMENTS, deployment, launchers
 from tests.blueprint.launch.test_golden import CASES
+from tests.nonempty import nonempty
+from voice_blueprint.engines.launch import Launcher
+from voice_blueprint.engines.launch.lmcache import PROGRAM, LmcacheCoordinator, LmcacheServer, NvmeStore
+from voice_blueprint.engines.launch.omni import OmniServer
+from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, PdRouter
+from voice_blueprint.engines.launch.placement import Placement
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.engines.published.release import Command, EngineTable, published
 
 PROGRAMS: dict[type[Launcher], tuple[str, tuple[str, ...], str]] = {
     VllmServer: ("vllm", ("vllm",), "serve"),
     OmniServer: ("vllm-omni", ("vllm",), "serve"),
-    LmcacheServer: ("lmcache", ("lmcache",), "server"),
+    LmcacheServer: ("lmcache", (PROGRAM,), "server"),
+    LmcacheCoordinator: ("lmcache", (PROGRAM,), "coordinator"),
     PdRouter: ("pd-router", ("vllm-router",), ""),
-    Router: ("router", ("vllm-router",), ""),
 }
 """Table, program and sub-command of each launcher; the others have no table."""
 
 
 def problems(launcher: Launcher, changed: EngineTable | None = None) -> Iterator[str]:
-    """Yield what the release would refuse; connectors and stages are checked as the flags and files that name them."""
+    """Yield the problems that the release would report.
+
+    Connectors and stages are checked through the flags and files that contain them.
+    """
     if type(launcher) not in PROGRAMS:
         return
     name, program, command = PROGRAMS[type(launcher)]
     table = changed or published(name)
-    argv = bare(launcher)
+    argv = command_without_placement(launcher)
+    if isinstance(launcher, LmcacheServer) and launcher.peers:
+        program = ("lmcache",)
     start = (*program, *filter(None, [command]))
     assert argv[: len(start)] == start
     yield from check_argv(table, command, argv[len(start) :])
@@ -43,8 +48,8 @@ def problems(launcher: Launcher, changed: EngineTable | None = None) -> Iterator
             yield from check_document(table, "DeployConfig", yaml.safe_load(text))
 
 
-def bare(launcher: Launcher) -> tuple[str, ...]:
-    """The command without what places it."""
+def command_without_placement(launcher: Launcher) -> tuple[str, ...]:
+    """Return the command without its placement."""
     placement = getattr(launcher, "placement", None)
     prefix = placement.prefix() if isinstance(placement, Placement) else ()
     argv = launcher.command()
@@ -52,27 +57,27 @@ def bare(launcher: Launcher) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_launchers_of_shipped_deployments_keep_the_contract(name: str) -> None:
+def test_launchers_of_shipped_deployments_satisfy_the_contract(name: str) -> None:
     found = {part: list(problems(launcher)) for part, launcher in launchers(deployment(name))}
     assert {part: each for part, each in found.items() if each} == {}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_launchers_of_golden_files_keep_the_contract(name: str) -> None:
+def test_launchers_of_golden_files_satisfy_the_contract(name: str) -> None:
     found = {part: list(problems(launcher)) for part, launcher in CASES[name]()}
     assert {part: each for part, each in found.items() if each} == {}
 
 
 @pytest.mark.parametrize("path", DISAGGREGATED_PATHS)
-def test_disaggregated_paths_are_endpoints_of_vllm(path: str) -> None:
+def test_disaggregated_paths_are_vllm_endpoints(path: str) -> None:
     assert list(check_endpoint(published("vllm"), "POST", path)) == []
 
 
-def test_the_second_level_is_known_to_lmcache() -> None:
+def test_lmcache_supports_the_configured_disk_tier() -> None:
     assert list(problems(LmcacheServer(1, 6555, 8084, l2=NvmeStore("/nvme", 10)))) == []
 
 
-PARTS = {part: launcher for name in ("prefill-decode-cell", "tts") for part, launcher in CASES[name]()}
+LAUNCHERS_BY_PART = {part: launcher for name in ("prefill-decode-cell", "tts") for part, launcher in CASES[name]()}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +89,8 @@ PARTS = {part: launcher for name in ("prefill-decode-cell", "tts") for part, lau
         ("speech", "stage", "SharedMemoryConnector"),
     ],
 )
-def test_a_removed_connector_is_noticed(part: str, kind: str, name: str) -> None:
-    launcher = PARTS[part]
+def test_a_removed_connector_is_detected(part: str, kind: str, name: str) -> None:
+    launcher = LAUNCHERS_BY_PART[part]
     table = published(PROGRAMS[type(launcher)][0])
     left = tuple(each for each in table.connectors[kind] if each != name)
     without = table.model_copy(update={"connectors": table.connectors | {kind: left}})
@@ -95,17 +100,19 @@ def test_a_removed_connector_is_noticed(part: str, kind: str, name: str) -> None
     assert all(name in problem for problem in found)
 
 
-def flags_of(launcher: Launcher) -> set[str]:
-    return {argument for argument in bare(launcher) if argument.startswith("--") and argument != "--"}
+def flags_in(launcher: Launcher) -> set[str]:
+    return {
+        argument for argument in command_without_placement(launcher) if argument.startswith("--") and argument != "--"
+    }
 
 
-@pytest.mark.parametrize("part", [part for part, launcher in PARTS.items() if type(launcher) in PROGRAMS])
-def test_a_release_without_one_of_the_flags_is_noticed(part: str) -> None:
-    launcher = PARTS[part]
+@pytest.mark.parametrize("part", [part for part, launcher in LAUNCHERS_BY_PART.items() if type(launcher) in PROGRAMS])
+def test_a_release_without_one_of_the_flags_is_detected(part: str) -> None:
+    launcher = LAUNCHERS_BY_PART[part]
     name, _, command = PROGRAMS[type(launcher)]
     table = published(name)
     there = table.commands[command]
-    for flag in flags_of(launcher):
+    for flag in nonempty(flags_in(launcher)):
         known = there.flag(flag)
         assert known
         left = tuple(each for each in there.flags if each.name != known.name)
@@ -113,6 +120,8 @@ def test_a_release_without_one_of_the_flags_is_noticed(part: str) -> None:
         assert any(flag in problem for problem in problems(launcher, without)), flag
 
 
-def test_a_variable_that_the_release_does_not_read_is_noticed() -> None:
-    (problem,) = check_environment(published("vllm"), [*PARTS["voxtral-cells: decode"].environment(), "VLLM_CACHE_DIR"])
+def test_a_variable_that_the_release_does_not_read_is_detected() -> None:
+    (problem,) = check_environment(
+        published("vllm"), [*LAUNCHERS_BY_PART["voxtral-cells: decode"].environment(), "VLLM_CACHE_DIR"]
+    )
     assert "VLLM_CACHE_DIR" in problem

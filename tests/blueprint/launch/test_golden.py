@@ -1,4 +1,4 @@
-"""Full command lines, environments and files, against golden files; ``UPDATE_GOLDEN=1`` writes them."""
+"""Complete command lines, environments and files match golden files; ``UPDATE_GOLDEN=1`` updates these."""
 
 import os
 import shlex
@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.engines.launch import Launcher, services
-from blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from blueprint.file.model.serving import Profile, Quantization
 from tests.blueprint.launch.samples import (
     VOXTRAL_LOAD,
     WHISPER_LOAD,
     Named,
     azure_service,
     deployment,
-    of_service,
     p5,
+    service_processes,
 )
+from voice_blueprint.engines.launch import Launcher, services
+from voice_blueprint.file.model.azure import AggregatedService, ChatService, PeerPool, PrefillDecodeCell, TtsService
+from voice_blueprint.file.model.serving import Profile, Quantization
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def shown(launcher: Launcher) -> str:
-    """One flag a line, with its values."""
+def format_launcher(launcher: Launcher) -> str:
+    """Return one flag per line, with its values."""
     lines: list[str] = []
     for argument in map(shlex.quote, launcher.command()):
         starts = argument.startswith("--") and argument != "--"
@@ -40,12 +40,13 @@ def shown(launcher: Launcher) -> str:
 
 def production(kind: type, **changes: object) -> Named:
     of = deployment("cells")
-    return of_service(of, azure_service(kind).model_copy(update=changes))
+    return service_processes(of, azure_service(kind).model_copy(update=changes))
 
 
-def around_the_engines() -> Named:
+def auxiliary_services() -> Named:
     yield "router", services.router_launch(deployment("cells").azure)
     yield "dcgm", services.dcgm_launch()
+    yield "lmcache-coordinator", services.coordinator_launch()
 
 
 def fleets() -> Named:
@@ -62,20 +63,21 @@ def neuron() -> Named:
 CASES: dict[str, Callable[[], Named]] = {
     "prefill-decode-cell": lambda: production(PrefillDecodeCell),
     "aggregated": lambda: production(AggregatedService),
-    "aggregated-lmcache": lambda: production(AggregatedService, lmcache=LmcachePool(l1_gib=100, l2_nvme_gib=500)),
+    "aggregated-lmcache": lambda: production(AggregatedService, lmcache=PeerPool(l1_gib=100, l2_nvme_gib=500)),
+    "aggregated-peers": lambda: production(AggregatedService, lmcache=PeerPool(l1_gib=100, peers=True)),
     "aggregated-baseline": lambda: production(AggregatedService, profile=Profile.BASELINE),
     "tts": lambda: production(TtsService),
     "tts-eager": lambda: production(TtsService, cuda_graphs=False),
     "qwen": lambda: production(ChatService),
-    "around-the-engines": around_the_engines,
+    "around-the-engines": auxiliary_services,
     "p5": fleets,
     "neuron": neuron,
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_launchers_of_a_service(name: str) -> None:
-    text = "\n".join(f"== {part}\n{shown(launcher)}" for part, launcher in CASES[name]())
+def test_launchers_of_a_service_match_the_golden_file(name: str) -> None:
+    text = "\n".join(f"== {part}\n{format_launcher(launcher)}" for part, launcher in CASES[name]())
     golden = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         golden.write_text(text)

@@ -1,20 +1,20 @@
-"""What the job of a fleet runs, run with stand-ins of its programs."""
+"""The fleet's preparation job, run with fake programs."""
 
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from blueprint.contract.network import VLLM
-from blueprint.engines.launch.services import fleet_launch, preparation
-from blueprint.file.model.aws import AsrFleet, Engine
-from blueprint.file.model.serving import VllmOptions
 from tests.blueprint.launch.samples import deployment
+from voice_blueprint.contract.network import VLLM
+from voice_blueprint.engines.launch.download import download_command
+from voice_blueprint.engines.launch.services import fleet_launch, preparation
+from voice_blueprint.file.model.aws import AsrFleet, Engine
+from voice_blueprint.file.model.serving import VllmOptions
 
-SERVER = f"""#!{sys.executable}
+FAKE_VLLM = """#!/usr/bin/env python3
 import os, signal, socket, sys, time
 print("vllm", *sys.argv[1:], os.environ["HF_HUB_OFFLINE"], file=open(os.environ["SEEN"], "a"))
 def stop(*_):
@@ -39,7 +39,7 @@ def fleet() -> AsrFleet:
 
 
 def run(folder: Path, **programs: str) -> tuple[int, list[str]]:
-    """Run the job's command with these programs, and return its status and what they saw."""
+    """Run the job's command with these programs, and return its status and their records."""
     for name, text in {"sleep": "#!/bin/bash\nexec /bin/sleep 0.1\n", **programs}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -50,29 +50,30 @@ def run(folder: Path, **programs: str) -> tuple[int, list[str]]:
     command = [word.replace(f"/{VLLM.number})", f"/{port})") for word in launch.command()]
     path = f"{folder}:{os.environ['PATH']}"
     environment = {**launch.environment(), "PATH": path, "SEEN": str(seen), "PORT": str(port)}
-    done = subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603  what the job runs
+    done = subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603  the command of the job
     return done.returncode, seen.read_text().splitlines()
 
 
-FETCH = '#!/bin/bash\necho hf "$@" "$HF_HUB_OFFLINE" >>"$SEEN"\n'
+FAKE_HF = '#!/bin/bash\necho hf "$@" "$HF_HUB_OFFLINE" >>"$SEEN"\n'
 
 
-def test_vllm_fetches_starts_as_on_a_host_and_ends(tmp_path: Path) -> None:
-    status, seen = run(tmp_path, hf=FETCH, vllm=SERVER)
+def test_the_job_downloads_and_starts_vllm_like_a_host_and_stops_it(tmp_path: Path) -> None:
+    status, seen = run(tmp_path, hf=FAKE_HF, vllm=FAKE_VLLM)
+    server = fleet_launch(fleet())
     assert (status, seen) == (
         0,
         [
-            f"hf download {fleet_launch(fleet()).repository} --revision {'1' * 40} 0",
+            " ".join([*download_command(server.model, server.repository, "1" * 40), "0"]),
             " ".join([*fleet_launch(fleet()).command(), "1"]),
             "stopped",
         ],
     )
-    # Caches are kept under a hash of these: the job's are those of the hosts.
+    # Cache keys contain a hash of the environment, so job and hosts must use the same.
     assert preparation(fleet()).environment() == fleet_launch(fleet()).environment()
 
 
 @pytest.mark.parametrize("broken", ["hf", "vllm"])
-def test_a_model_that_is_not_fetched_or_does_not_start_fails_the_job(broken: str, tmp_path: Path) -> None:
-    status, seen = run(tmp_path, **{"hf": FETCH, "vllm": SERVER, broken: "#!/bin/bash\nexit 3\n"})
+def test_a_failed_download_or_start_fails_the_job(broken: str, tmp_path: Path) -> None:
+    status, seen = run(tmp_path, **{"hf": FAKE_HF, "vllm": FAKE_VLLM, broken: "#!/bin/bash\nexit 3\n"})
     assert status != 0
     assert "stopped" not in seen

@@ -1,4 +1,4 @@
-"""What one vLLM engine is started with, and what is refused before it starts."""
+"""Command line of a vLLM engine and its validation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from blueprint import catalog
-from blueprint.engines.launch.audio import AudioLimits, audio_limits
-from blueprint.engines.launch.base import flags
-from blueprint.engines.launch.fabric import NixlFabric
-from blueprint.engines.launch.kv_transfer import KvTransfer, Role
-from blueprint.engines.launch.vllm import VllmServer
-from blueprint.engines.sizing.engine import size_engine
-from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
+from voice_blueprint import catalog
+from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
+from voice_blueprint.engines.launch.base import flags
+from voice_blueprint.engines.launch.fabric import NixlFabric
+from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.engines.sizing.engine import size_engine
+from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 
 def engine(model: str = "voxtral-small-24b", gpu: str = "A100-80", **changes: object) -> VllmServer:
@@ -46,12 +46,12 @@ CELL_SIDE: dict[str, Any] = {"kv_transfer": KvTransfer(Role.DECODE, 6556), "fabr
         (lambda: KvTransfer(Role.AGGREGATED), "no KV connector"),
     ],
 )
-def test_what_vllm_would_refuse_or_lose_requests_over_is_refused(make: Callable[[], object], answer: str) -> None:
+def test_harmful_vllm_settings_are_refused(make: Callable[[], object], answer: str) -> None:
     with pytest.raises(ValueError, match=answer):
         make()
 
 
-def test_mistral_s_own_format_is_said_three_times() -> None:
+def test_mistral_format_is_set_by_three_flags() -> None:
     server = engine()
     formats = [value(server, flag) for flag in ("--tokenizer-mode", "--config-format", "--load-format")]
     assert formats == ["mistral"] * 3
@@ -59,7 +59,7 @@ def test_mistral_s_own_format_is_said_three_times() -> None:
     assert value(engine("qwen3-8b"), "--tokenizer-mode") is None
 
 
-def test_published_fp8_weights_are_served_where_there_are_some_and_made_on_the_fly_elsewhere() -> None:
+def test_published_fp8_weights_are_preferred_to_quantization_at_load_time() -> None:
     for model, repository, flag in (
         ("qwen3-8b", "Qwen/Qwen3-8B-FP8", None),
         ("voxtral-small-24b", "mistralai/Voxtral-Small-24B-2507", "fp8"),
@@ -70,7 +70,7 @@ def test_published_fp8_weights_are_served_where_there_are_some_and_made_on_the_f
         assert value(server, "--quantization") == flag
 
 
-def test_knobs_that_sizing_leaves_open_are_left_to_vllm() -> None:
+def test_settings_that_sizing_leaves_unset_use_the_vllm_default() -> None:
     server = engine("qwen3-8b")
     knobs = {
         "--max-num-seqs",
@@ -92,7 +92,7 @@ def test_knobs_that_sizing_leaves_open_are_left_to_vllm() -> None:
     assert not knobs & set(replace(server, sizing=sizing).command())
 
 
-def test_block_size_and_fp8_kv_cache_are_said_only_when_set() -> None:
+def test_block_size_and_fp8_kv_cache_are_rendered_only_when_set() -> None:
     server = engine()
     assert value(server, "--block-size") is value(server, "--kv-cache-dtype") is None
     sizing = replace(server.sizing, block_size=32, kv_cache_type=KvCacheType.FP8)
@@ -100,20 +100,20 @@ def test_block_size_and_fp8_kv_cache_are_said_only_when_set() -> None:
     assert (value(server, "--block-size"), value(server, "--kv-cache-dtype")) == ("32", "fp8")
 
 
-def test_encoder_decoder_models_neither_chunk_nor_share_prompts_and_fork_safely() -> None:
+def test_encoder_decoder_models_disable_chunked_prefill_and_prefix_caching_and_spawn_workers() -> None:
     server = engine("whisper-large-v3")
     assert {"--no-enable-chunked-prefill", "--no-enable-prefix-caching"} <= set(server.command())
     assert server.environment()["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
     assert "VLLM_WORKER_MULTIPROC_METHOD" not in engine().environment()
 
 
-def test_decode_engines_capture_decode_graphs_only() -> None:
+def test_decode_engines_capture_only_decode_graphs() -> None:
     assert '"cudagraph_mode":"FULL_DECODE_ONLY"' in (value(engine(**CELL_SIDE), "--compilation-config") or "")
     prefill = engine(kv_transfer=KvTransfer(Role.PREFILL, 6555), fabric=NixlFabric(5600))
     assert "cudagraph_mode" not in (value(prefill, "--compilation-config") or "")
 
 
-def test_a_model_that_listens_while_it_writes_takes_piecewise_graphs() -> None:
+def test_a_streaming_model_uses_piecewise_graphs() -> None:
     assert '"cudagraph_mode":"PIECEWISE"' in (value(engine("voxtral-mini-4b-realtime"), "--compilation-config") or "")
 
 
@@ -123,27 +123,27 @@ def test_contents_of_requests_are_not_logged_and_usage_is_not_reported() -> None
     assert {"VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"} <= server.environment().keys()
 
 
-def test_chunks_are_named_alike_by_engines_that_share_kv_cache() -> None:
+def test_engines_that_share_kv_cache_use_the_same_hash_seed() -> None:
     assert engine(**CELL_SIDE).environment()["PYTHONHASHSEED"] == "0"
     assert "PYTHONHASHSEED" not in engine().environment()
 
 
-def test_forty_minutes_of_audio_fit_a_request_to_voxtral() -> None:
+def test_a_request_to_voxtral_accepts_forty_minutes_of_audio() -> None:
     limits = engine().audio
     assert limits == AudioLimits(2400)
-    # 16 kHz, 16 bit: 76.8 MB as a file, a third more in base64.
+    # At 16 kHz and 16 bits the file has 76.8 MB; base64 adds a third.
     assert limits.file_mib * 2**20 >= 76_800_000
     assert limits.body_bytes >= 76_800_000 * 4 / 3
     assert limits.environment()["VLLM_MAX_AUDIO_DECODE_BYTES"] == str(2400 * 48_000 * 4)
 
 
-def test_audio_is_bounded_by_a_shorter_context_and_left_alone_for_other_models() -> None:
+def test_audio_is_limited_by_the_context_of_audio_language_models_only() -> None:
     cards = catalog.models()
     assert audio_limits(cards["voxtral-small-24b"], 7500) == AudioLimits(600)
     assert audio_limits(cards["whisper-large-v3"], 448) is None
     assert audio_limits(cards["qwen3-8b"], 16384) is None
 
 
-def test_flags_are_spelled_by_the_type_of_their_value() -> None:
+def test_flags_are_formatted_by_the_type_of_their_value() -> None:
     spelled = flags({"--a": None, "--b": True, "--c": False, "--d": 0.90, "--e": {"x": [1]}, "--f": ("u", "v")})
     assert spelled == ("--b", "--no-c", "--d", "0.9", "--e", '{"x":[1]}', "--f", "u", "v")

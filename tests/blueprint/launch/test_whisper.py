@@ -1,13 +1,13 @@
-"""The engine's sizes: what it admits, and how it fills a host."""
+"""Sizing of the Whisper engine: admission limits and number of workers."""
 
 import pytest
 from pydantic import ValidationError
 
-from blueprint.capacity import asr_host, least
-from blueprint.engines.launch import whisper
-from blueprint.engines.launch.whisper import WhisperEngine
-from blueprint.file.model.aws import AsrFleet
 from tests.contract.sources import deployment
+from voice_blueprint.capacity.bounds import asr_host, least
+from voice_blueprint.engines.launch import whisper
+from voice_blueprint.engines.launch.whisper import WhisperEngine
+from voice_blueprint.file.model.aws import AsrFleet
 
 
 def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
@@ -31,19 +31,19 @@ def fleet(name: str, **changes: object) -> AsrFleet:
         ("p5", "c8g.medium", 1, 1),
     ],
 )
-def test_every_core_and_every_gpu_has_work(name: str, instance_type: str, encoders: int, decoders: int) -> None:
+def test_every_core_and_every_gpu_has_a_worker(name: str, instance_type: str, encoders: int, decoders: int) -> None:
     engine = whisper_engine(fleet(name, instance_type=instance_type))
     assert (engine.encoders, engine.decoders) == (encoders, decoders)
 
 
-def test_a_measured_number_of_calls_is_admitted_up_to_the_ceiling_of_memory() -> None:
+def test_measured_calls_are_admitted_up_to_the_memory_limit() -> None:
     measured = {"calls": 120, "date": "2026-11-22", "conditions": "large-v2 on inf2.48xlarge"}
     ceiling = whisper_engine(fleet("inf2")).sessions
     assert whisper_engine(fleet("inf2", measured=measured)).environment()["VOICE_SESSIONS"] == "120"
     assert whisper_engine(fleet("inf2", measured=measured | {"calls": 8000})).sessions == ceiling
 
 
-def test_the_model_is_the_files_or_one_that_the_accelerator_runs() -> None:
+def test_the_model_is_configured_or_chosen_by_accelerator() -> None:
     assert whisper_engine(fleet("p5")).model == "Systran/faster-whisper-large-v2"
     assert whisper_engine(fleet("trn1")).model == "openai/whisper-large-v2"
     assert whisper_engine(fleet("p5", instance_type="c8g.xlarge")).model == "Systran/faster-whisper-tiny.en"
@@ -52,7 +52,7 @@ def test_the_model_is_the_files_or_one_that_the_accelerator_runs() -> None:
         fleet("p5", model="../whisper")
 
 
-def test_beside_vllm_its_load_is_admitted() -> None:
+def test_the_engine_admits_the_load_of_the_vllm_on_its_host() -> None:
     (p5,) = (each for each in deployment("both").aws.asr if each.vllm)
     assert p5.vllm
     assert whisper_engine(p5).sessions == p5.vllm.load.sessions

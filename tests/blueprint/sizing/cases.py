@@ -1,7 +1,7 @@
-"""Catalogue rows and loads that the sizing tests share."""
+"""Catalogue rows and loads shared by the sizing tests."""
 
-from blueprint import catalog
-from blueprint.file.model.serving import Load
+from voice_blueprint import catalog
+from voice_blueprint.file.model.serving import Load
 
 VOXTRAL = catalog.models()["voxtral-small-24b"]
 WHISPER = catalog.models()["whisper-large-v3"]
@@ -23,7 +23,7 @@ NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
 ND_H200 = catalog.vm_sizes()["Standard_ND96isr_H200_v5"]
 
-SHORT = Load(sessions=500, session_tokens=1500, context_tokens=32768)
-FULL = Load(sessions=500, session_tokens=32768, context_tokens=32768)
-CHAT = Load(sessions=500, session_tokens=1500, context_tokens=16384)
+SHORT_SESSIONS = Load(sessions=500, session_tokens=1500, context_tokens=32768)
+FULL_CONTEXT_SESSIONS = Load(sessions=500, session_tokens=32768, context_tokens=32768)
+CHAT_SESSIONS = Load(sessions=500, session_tokens=1500, context_tokens=16384)
 CLIP = Load(sessions=32, session_tokens=448, context_tokens=448)

@@ -1,31 +1,31 @@
-"""Engines: worked numbers of Voxtral on A100-80, knobs with reasons, refusals with arithmetic."""
+"""Sizing of engines: manually computed numbers of Voxtral on A100-80, reasons of settings, and refusals."""
 
 from dataclasses import fields, replace
 
 import pytest
 
-from blueprint.catalog.inference import Gpu, ModelCard
-from blueprint.engines.sizing.defaults import batch_bucket, batch_defaults, capture_sizes
-from blueprint.engines.sizing.engine import size_engine
-from blueprint.engines.sizing.profiles import batching_pair, profile_table
-from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
-from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 from tests.blueprint.sizing.cases import (
     A10,
     A100,
     A4500,
-    CHAT,
+    CHAT_SESSIONS,
     CLIP,
-    FULL,
+    FULL_CONTEXT_SESSIONS,
     H100,
     H200,
     QWEN,
-    SHORT,
+    SHORT_SESSIONS,
     TTS,
     TURBO,
     VOXTRAL,
     WHISPER,
 )
+from voice_blueprint.catalog.inference import Gpu, ModelCard
+from voice_blueprint.engines.sizing.defaults import batch_bucket, batch_defaults, capture_sizes
+from voice_blueprint.engines.sizing.engine import size_engine
+from voice_blueprint.engines.sizing.profiles import batching_pair, profile_table
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
+from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 
 @pytest.mark.parametrize(
@@ -39,23 +39,23 @@ from tests.blueprint.sizing.cases import (
 def test_sessions_of_voxtral_on_a100(
     tensor_parallel: int, quantization: Quantization, full: float, short: int, tolerance: float
 ) -> None:
-    sized = size_engine(VOXTRAL, A100, load=SHORT, tensor_parallel=tensor_parallel, quantization=quantization)
+    sized = size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, tensor_parallel=tensor_parallel, quantization=quantization)
     assert sized.sessions_at_full_context == pytest.approx(full, rel=tolerance)
     assert sized.sessions == pytest.approx(short, rel=tolerance)
     assert size_engine(
-        VOXTRAL, A100, load=FULL, tensor_parallel=tensor_parallel, quantization=quantization
+        VOXTRAL, A100, load=FULL_CONTEXT_SESSIONS, tensor_parallel=tensor_parallel, quantization=quantization
     ).sessions == int(sized.sessions_at_full_context)
 
 
-def test_two_engines_carry_half_of_what_one_on_both_gpus_does() -> None:
-    one, both = (size_engine(VOXTRAL, A100, load=SHORT, tensor_parallel=width).sessions for width in (1, 2))
+def test_two_engines_support_half_the_sessions_of_one_on_both_gpus() -> None:
+    one, both = (size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, tensor_parallel=width).sessions for width in (1, 2))
     assert 2 * one == pytest.approx(206, rel=0.011)
     assert both == 403
 
 
-def test_the_default_of_256_sequences_binds_the_baseline() -> None:
+def test_the_default_of_256_sequences_limits_the_baseline() -> None:
     baseline, tuned = (
-        size_engine(VOXTRAL, A100, load=SHORT, tensor_parallel=2, profile=profile)
+        size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, tensor_parallel=2, profile=profile)
         for profile in (Profile.BASELINE, Profile.TUNED)
     )
     assert (baseline.sessions, baseline.limit) == (256, Limit.MAX_NUM_SEQS)
@@ -78,15 +78,15 @@ def test_defaults_of_the_largest_gpus() -> None:
 
 
 def test_baseline_sets_nothing() -> None:
-    sized = size_engine(QWEN, A100, load=CHAT, profile=Profile.BASELINE)
+    sized = size_engine(QWEN, A100, load=CHAT_SESSIONS, profile=Profile.BASELINE)
     assert sized.max_num_seqs is None
     assert sized.max_num_batched_tokens is None
     assert sized.max_queued_requests is None
     assert sized.cudagraph_capture_sizes == ()
 
 
-def test_tuned_knobs_have_reasons_and_leave_the_block_size_alone() -> None:
-    sized = size_engine(VOXTRAL, A100, load=SHORT, tensor_parallel=2)
+def test_tuned_settings_have_reasons_and_do_not_change_the_block_size() -> None:
+    sized = size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, tensor_parallel=2)
     assert sized.block_size is None
     knobs = {"max_num_seqs", "max_num_batched_tokens", "cudagraph_capture_sizes", "max_queued_requests"}
     assert knobs <= set(sized.reasons) <= {field.name for field in fields(EngineSizing)}
@@ -97,21 +97,22 @@ def test_tuned_knobs_have_reasons_and_leave_the_block_size_alone() -> None:
 @pytest.mark.parametrize(
     ("model", "gpu", "load", "tokens"),
     [
-        (VOXTRAL, A100, SHORT, 2048),
+        (VOXTRAL, A100, SHORT_SESSIONS, 2048),
         (VOXTRAL, A100, Load(sessions=1, session_tokens=3500, context_tokens=32768), 4096),
         (VOXTRAL, A100, Load(sessions=1, session_tokens=20000, context_tokens=32768), 4096),
-        (QWEN, A100, Load(sessions=1, session_tokens=3500, context_tokens=16384), 2048),  # no audio: chunks will do
+        # no audio: chunked prefill suffices
+        (QWEN, A100, Load(sessions=1, session_tokens=3500, context_tokens=16384), 2048),
         (WHISPER, A100, CLIP, 2048),
-        (VOXTRAL, H100, SHORT, 8192),
-        (VOXTRAL, H200, SHORT, 8192),
-        (QWEN, H200, CHAT, 16384),
+        (VOXTRAL, H100, SHORT_SESSIONS, 8192),
+        (VOXTRAL, H200, SHORT_SESSIONS, 8192),
+        (QWEN, H200, CHAT_SESSIONS, 16384),
     ],
 )
 def test_step_tokens(model: ModelCard, gpu: Gpu, load: Load, tokens: int) -> None:
     assert size_engine(model, gpu, load=load).max_num_batched_tokens == tokens
 
 
-def test_sequences_stop_at_the_largest_graph() -> None:
+def test_sequences_do_not_exceed_the_largest_graph() -> None:
     sized = size_engine(TURBO, H100, load=CLIP)
     assert (sized.max_num_seqs, sized.sessions, sized.limit) == (512, 512, Limit.MAX_NUM_SEQS)
 
@@ -122,46 +123,61 @@ def test_buckets(seqs: int, bucket: int) -> None:
     assert capture_sizes(bucket)[-1] == bucket
 
 
-def test_capture_sizes_have_the_shape_of_vllms_own() -> None:
+def test_capture_sizes_have_the_spacing_of_the_vllm_default() -> None:
     assert capture_sizes(512) == (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
     assert capture_sizes(24) == (1, 2, 4, 8, 16, 24)
 
 
-def test_fp8_weights_on_a100_are_memory_only() -> None:
+def test_fp8_weights_on_a100_only_save_memory() -> None:
     assert (
-        size_engine(VOXTRAL, A100, load=SHORT, quantization=Quantization.FP8)
+        size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, quantization=Quantization.FP8)
         .reasons["quantization"]
         .startswith("memory only")
     )
-    assert "arithmetic" in size_engine(VOXTRAL, H100, load=SHORT, quantization=Quantization.FP8).reasons["quantization"]
+    assert (
+        "arithmetic"
+        in size_engine(VOXTRAL, H100, load=SHORT_SESSIONS, quantization=Quantization.FP8).reasons["quantization"]
+    )
 
 
 def test_fp8_kv_doubles_the_tokens_where_the_gpu_has_fp8() -> None:
-    plain, fp8 = (size_engine(VOXTRAL, H100, load=SHORT, kv_cache_type=kind) for kind in KvCacheType)
+    plain, fp8 = (size_engine(VOXTRAL, H100, load=SHORT_SESSIONS, kv_cache_type=kind) for kind in KvCacheType)
     assert fp8.kv_cache_tokens == pytest.approx(2 * plain.kv_cache_tokens, rel=1e-5)
 
 
 @pytest.mark.parametrize("gpu", [A100, A10, A4500], ids=lambda gpu: gpu.name)
-def test_fp8_kv_is_refused_before_ada(gpu: Gpu) -> None:
+def test_fp8_kv_is_refused_on_gpus_older_than_ada(gpu: Gpu) -> None:
     with pytest.raises(DoesNotFitError, match=r"needs compute capability 8\.9.*FlashInfer"):
-        size_engine(QWEN, gpu, load=CHAT, kv_cache_type=KvCacheType.FP8)
+        size_engine(QWEN, gpu, load=CHAT_SESSIONS, kv_cache_type=KvCacheType.FP8)
 
 
 @pytest.mark.parametrize(
     ("model", "gpu", "tensor_parallel", "load", "message"),
     [
-        (VOXTRAL, A10, 1, SHORT, r"0\.92 x 22 GiB of A10 - 45\.3 GiB weights - 4 GiB activations\) = -29\.1 GiB"),
-        (VOXTRAL, A4500, 1, SHORT, "does not fit"),
-        (VOXTRAL, A4500, 2, SHORT, r"45\.3 GiB weights / TP 2"),
-        (QWEN, A10, 1, CHAT, r"16384 tokens takes 2,415,919,104 bytes, more than .*\(7,136 tokens of 147,456 bytes\)"),
-        (VOXTRAL, A100, 1, FULL.model_copy(update={"context_tokens": 40000}), "more than the 32768"),
-        (QWEN, A100, 1, CHAT.model_copy(update={"session_tokens": 20000}), "more than context_tokens 16384"),
-        (VOXTRAL, A100, 3, SHORT, "32 attention heads and 8 KV heads .* do not divide over TP 3"),
+        (
+            VOXTRAL,
+            A10,
+            1,
+            SHORT_SESSIONS,
+            r"0\.92 x 22 GiB of A10 - 45\.3 GiB weights - 4 GiB activations\) = -29\.1 GiB",
+        ),
+        (VOXTRAL, A4500, 1, SHORT_SESSIONS, "does not fit"),
+        (VOXTRAL, A4500, 2, SHORT_SESSIONS, r"45\.3 GiB weights / TP 2"),
+        (
+            QWEN,
+            A10,
+            1,
+            CHAT_SESSIONS,
+            r"16384 tokens takes 2,415,919,104 bytes, more than .*\(7,136 tokens of 147,456 bytes\)",
+        ),
+        (VOXTRAL, A100, 1, FULL_CONTEXT_SESSIONS.model_copy(update={"context_tokens": 40000}), "more than the 32768"),
+        (QWEN, A100, 1, CHAT_SESSIONS.model_copy(update={"session_tokens": 20000}), "more than context_tokens 16384"),
+        (VOXTRAL, A100, 3, SHORT_SESSIONS, "32 attention heads and 8 KV heads .* do not divide over TP 3"),
         (WHISPER, H100, 8, CLIP, "20 attention heads"),
         (TTS, H200, 1, CLIP, "served by vllm-omni"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_arithmetic(
+def test_configurations_that_do_not_fit_are_refused_with_the_calculation(
     model: ModelCard, gpu: Gpu, tensor_parallel: int, load: Load, message: str
 ) -> None:
     with pytest.raises(DoesNotFitError, match=message):
@@ -170,13 +186,13 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(
 
 def test_a_refusal_has_a_remedy() -> None:
     with pytest.raises(DoesNotFitError) as refusal:
-        size_engine(VOXTRAL, A10, load=SHORT)
-    assert "tensor_parallel" in refusal.value.remedy
+        size_engine(VOXTRAL, A10, load=SHORT_SESSIONS)
+    assert "more or larger GPUs" in refusal.value.remedy
     assert str(refusal.value) == f"{refusal.value.arithmetic}; {refusal.value.remedy}"
 
 
-def test_the_ab_pair_differs_in_the_claimed_knobs_and_nothing_else() -> None:
-    control, treatment = batching_pair(size_engine(QWEN, A100, load=CHAT))
+def test_the_ab_pair_differs_only_in_the_documented_settings() -> None:
+    control, treatment = batching_pair(size_engine(QWEN, A100, load=CHAT_SESSIONS))
     differing = {
         field.name for field in fields(control) if getattr(control, field.name) != getattr(treatment, field.name)
     }

@@ -1,15 +1,15 @@
-"""Memory of nodes, and text to speech from published figures."""
+"""Memory of nodes and sizing of text to speech match published figures."""
 
 import pytest
 
-from blueprint.catalog.inference import Gpu
-from blueprint.engines.sizing.host import kube_reserved_gib, size_host
-from blueprint.engines.sizing.result import DoesNotFitError, Limit
-from blueprint.engines.sizing.tts import PUBLISHED_POINTS, size_tts
 from tests.blueprint.sizing.cases import A10, A100, H100, H200, NC48, NC96, QWEN, TTS
+from voice_blueprint.catalog.inference import Gpu
+from voice_blueprint.engines.sizing.host import kube_reserved_gib, size_host
+from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS, size_tts
 
 
-def test_the_kubelet_keeps_five_gigabytes_of_a_large_node_and_a_quarter_of_a_small_one() -> None:
+def test_the_kubelet_reserves_five_gigabytes_of_a_large_node_and_a_quarter_of_a_small_one() -> None:
     assert kube_reserved_gib(880) == pytest.approx(5.05e9 / 2**30)
     assert kube_reserved_gib(16) == 4
 
@@ -40,21 +40,21 @@ def test_speech_is_sized_from_one_published_row() -> None:
     assert "552 ms" in sized.arithmetic
 
 
-def test_no_published_row_has_the_best_of_all() -> None:
+def test_published_rows_are_not_combined_into_a_better_one() -> None:
     assert not any(point.first_audio_ms == 70 and point.chars_per_s > 1000 for point in PUBLISHED_POINTS)
     assert all(point.real_time_factor < 1 for point in PUBLISHED_POINTS)
 
 
 @pytest.mark.parametrize("gpu", [A100, H100, A10], ids=lambda gpu: gpu.name)
-def test_speech_on_other_gpus_is_refused_rather_than_guessed(gpu: Gpu) -> None:
+def test_speech_on_gpus_without_a_published_row_is_refused(gpu: Gpu) -> None:
     with pytest.raises(DoesNotFitError, match=f"no figure is published for voxtral-4b-tts on {gpu.name}"):
         size_tts(TTS, gpu)
 
 
-def test_a_chat_model_does_not_speak() -> None:
+def test_a_chat_model_is_refused_as_a_speech_model() -> None:
     with pytest.raises(DoesNotFitError, match="makes no speech"):
         size_tts(QWEN, H200)
 
 
-def test_eager_speech_says_that_its_sessions_are_not_proved() -> None:
+def test_eager_speech_warns_that_its_session_limit_is_unmeasured() -> None:
     assert "not proved" in size_tts(TTS, H200, cuda_graphs=False).reasons["cuda_graphs"]

@@ -1,30 +1,30 @@
-"""Live calls: tokens every second, and the least of what memory, arithmetic and bandwidth allow."""
+"""Streaming calls generate tokens continuously, and are limited by memory, compute or bandwidth."""
 
 import pytest
 
-from blueprint import catalog
-from blueprint.engines.sizing.engine import size_engine
-from blueprint.engines.sizing.live import call_tokens, live_bounds
-from blueprint.engines.sizing.memory import session_bytes
-from blueprint.engines.sizing.result import DoesNotFitError, Limit
-from blueprint.file.model.serving import Load, Profile
 from tests.blueprint.sizing.cases import A10, H100, QWEN, REALTIME
+from voice_blueprint import catalog
+from voice_blueprint.engines.sizing.engine import size_engine
+from voice_blueprint.engines.sizing.live import call_tokens, live_bounds
+from voice_blueprint.engines.sizing.memory import session_bytes
+from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.file.model.serving import Load, Profile
 
-TEN_MINUTES = Load(sessions=1, session_tokens=7500, context_tokens=7500, longest_call_s=600)
-SHORT = Load(sessions=1, session_tokens=448, context_tokens=448)
+TEN_MINUTE_CALLS = Load(sessions=1, session_tokens=7500, context_tokens=7500, longest_call_s=600)
+SHORT_CALLS = Load(sessions=1, session_tokens=448, context_tokens=448)
 
 
-def test_ten_minutes_on_an_h100_are_65_calls_and_not_265() -> None:
-    """The figures of the model's own shape: 7500 tokens of 106,496 bytes and its encoder's state, of 60.5 GiB."""
+def test_an_h100_supports_65_calls_of_ten_minutes_rather_than_265() -> None:
+    """Computed from the model: 7500 tokens of 106,496 bytes plus its encoder's state, in 60.5 GiB."""
     assert call_tokens(REALTIME, 600) == 7500
     assert session_bytes(REALTIME, 7500) == 7500 * 106_496 + 196_608_000
-    live = size_engine(REALTIME, H100, load=TEN_MINUTES, profile=Profile.TUNED)
+    live = size_engine(REALTIME, H100, load=TEN_MINUTE_CALLS, profile=Profile.TUNED)
     assert (live.sessions, live.limit) == (65, Limit.KV_MEMORY)
-    assert size_engine(REALTIME, H100, load=SHORT).sessions > 3 * live.sessions
+    assert size_engine(REALTIME, H100, load=SHORT_CALLS).sessions > 3 * live.sessions
 
 
-def test_arithmetic_and_bandwidth_bound_calls_too() -> None:
-    """By hand for an A10: 0.3 x 125 TFLOP/s over 2 x 4.43 G x 12.5 x 4, and 0.6 x 600 GB/s / 12.5 less the weights."""
+def test_compute_and_bandwidth_also_limit_calls() -> None:
+    """For an A10: 0.3 x 125 TFLOP/s over 2 x 4.43 G x 12.5 x 4, and 0.6 x 600 GB/s / 12.5 - weights."""
     per_session = session_bytes(REALTIME, 448)
     bounds = live_bounds(REALTIME, A10, tensor_parallel=1, weights_gib=REALTIME.weights_gib, session_bytes=per_session)
     parameters = 8.26 * 2**30 / 2
@@ -32,7 +32,7 @@ def test_arithmetic_and_bandwidth_bound_calls_too() -> None:
     assert bounds[Limit.BANDWIDTH] == int((0.6 * 600e9 / 12.5 - 8.26 * 2**30) / per_session)
     assert not live_bounds(QWEN, A10, tensor_parallel=1, weights_gib=8, session_bytes=per_session)
     for gpu in catalog.gpus().values():
-        sized = size_engine(REALTIME, gpu, load=SHORT)
+        sized = size_engine(REALTIME, gpu, load=SHORT_CALLS)
         ours = live_bounds(
             REALTIME, gpu, tensor_parallel=1, weights_gib=REALTIME.weights_gib, session_bytes=per_session
         )
@@ -41,6 +41,6 @@ def test_arithmetic_and_bandwidth_bound_calls_too() -> None:
 
 
 def test_a_session_shorter_than_its_call_is_refused() -> None:
-    load = SHORT.model_copy(update={"longest_call_s": 600})
+    load = SHORT_CALLS.model_copy(update={"longest_call_s": 600})
     with pytest.raises(DoesNotFitError, match=r"a call of 600 s takes 7500 tokens.*hold 6% of it"):
         size_engine(REALTIME, H100, load=load)

@@ -1,9 +1,10 @@
-"""Worked numbers: KV bytes, weights and budgets, against figures computed by hand."""
+"""KV bytes, weights and memory budgets match manual calculations."""
 
 import pytest
 
-from blueprint import catalog
-from blueprint.engines.sizing.memory import (
+from tests.blueprint.sizing.cases import A100, A4500, QWEN, QWEN_7B, REALTIME, TURBO, VOXTRAL, WHISPER
+from voice_blueprint import catalog
+from voice_blueprint.engines.sizing.memory import (
     GIB,
     cross_attention_bytes,
     kv_bytes_per_token,
@@ -12,8 +13,7 @@ from blueprint.engines.sizing.memory import (
     session_bytes,
     weights_gib,
 )
-from blueprint.file.model.serving import KvCacheType, Quantization
-from tests.blueprint.sizing.cases import A100, A4500, QWEN, QWEN_7B, REALTIME, TURBO, VOXTRAL, WHISPER
+from voice_blueprint.file.model.serving import KvCacheType, Quantization
 
 
 @pytest.mark.parametrize(
@@ -27,18 +27,18 @@ from tests.blueprint.sizing.cases import A100, A4500, QWEN, QWEN_7B, REALTIME, T
         ("whisper-large-v3-turbo", 20_480),
     ],
 )
-def test_bytes_of_a_token(model: str, per_token: int) -> None:
+def test_bytes_per_token(model: str, per_token: int) -> None:
     assert kv_bytes_per_token(catalog.models()[model]) == per_token
     assert kv_bytes_per_token(catalog.models()[model], KvCacheType.FP8) * 2 == per_token
 
 
-def test_bytes_of_a_token_agree_with_what_vllm_logged_once() -> None:
+def test_bytes_per_token_match_a_vllm_log() -> None:
     # vLLM's page on quantized KV caches: Qwen3-4B, of the same KV shape as Qwen3-8B, has 83,488 tokens in 11.47 GiB.
     logged = 11.47 * GIB / 83_488
     assert kv_bytes_per_token(QWEN) == pytest.approx(logged, rel=0.001)
 
 
-def test_cross_attention_is_kept_for_every_sequence() -> None:
+def test_cross_attention_is_stored_for_every_sequence() -> None:
     assert cross_attention_bytes(WHISPER) / 1e6 == pytest.approx(246, abs=0.5)
     assert cross_attention_bytes(TURBO) / 1e6 == pytest.approx(31, abs=0.5)
     assert cross_attention_bytes(VOXTRAL) == 0
@@ -51,7 +51,7 @@ def test_a_minute_of_voxtral_audio_with_its_prompt_is_139_mb() -> None:
     assert session_bytes(VOXTRAL, 850) / 1e6 == pytest.approx(139, abs=0.5)
 
 
-def test_a_sliding_window_keeps_the_window_and_the_encoder() -> None:
+def test_a_sliding_window_model_stores_its_window_and_encoder() -> None:
     short, long, longer = (session_bytes(REALTIME, tokens) for tokens in (1_000, 8_192, 100_000))
     assert short < long == longer
     assert session_bytes(REALTIME, 0) == REALTIME.encoder_state_bytes == 2 * 32 * 32 * 64 * 2 * 750
@@ -62,7 +62,7 @@ def test_fp8_halves_the_linear_weights_only() -> None:
     assert weights_gib(VOXTRAL, Quantization.FP8) == pytest.approx(2.5 + 42.8 / 2)
 
 
-def test_fp8_weights_agree_with_the_published_file() -> None:
+def test_fp8_weights_match_the_published_file() -> None:
     # RedHatAI/whisper-large-v3-FP8-dynamic is 1.69 GB; its convolutions and positions stay bfloat16 too.
     assert weights_gib(WHISPER, Quantization.FP8) * GIB / 1e9 == pytest.approx(1.69, rel=0.06)
 
@@ -83,17 +83,17 @@ def test_kv_tokens_of_voxtral_on_a100(
     assert memory.bytes // kv_bytes_per_token(VOXTRAL) == pytest.approx(tokens, rel=tolerance)
 
 
-def test_weights_that_do_not_fit_leave_nothing() -> None:
+def test_no_kv_cache_remains_if_the_weights_do_not_fit() -> None:
     memory = kv_memory(VOXTRAL, A4500)
     assert memory.per_gpu_gib < 0
     assert memory.bytes == 0
 
 
-def test_kv_heads_are_copied_when_there_are_more_gpus() -> None:
+def test_kv_heads_are_replicated_across_more_gpus() -> None:
     assert [replication(QWEN_7B, width) for width in (1, 2, 4, 8)] == [1, 1, 1, 2]
 
 
-def test_the_sum_is_shown() -> None:
+def test_the_calculation_is_shown() -> None:
     shown = kv_memory(VOXTRAL, A100, tensor_parallel=2).arithmetic()
     assert shown == (
         "2 x (0.92 x 79.1 GiB of A100-80 - 45.3 GiB weights / TP 2 - 4 GiB activations) = 92.2 GiB for the KV cache"

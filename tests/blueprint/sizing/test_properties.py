@@ -1,24 +1,24 @@
-"""What holds for every model, GPU and load."""
+"""Properties of sizing that are true for every model, GPU and load."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueprint import catalog
-from blueprint.catalog.inference import Gpu, ModelCard
-from blueprint.engines.sizing.engine import size_engine
-from blueprint.engines.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
-from blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
-from blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
+from voice_blueprint import catalog
+from voice_blueprint.catalog.inference import Gpu, ModelCard
+from voice_blueprint.engines.sizing.engine import size_engine
+from voice_blueprint.engines.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 MODELS = st.sampled_from([model for model in catalog.models().values() if model.served_by == "vllm"])
 GPUS = st.sampled_from(list(catalog.gpus().values()))
-WIDTHS = st.sampled_from([1, 2, 4])
+TENSOR_PARALLEL_SIZES = st.sampled_from([1, 2, 4])
 QUANTIZATIONS = st.sampled_from(Quantization)
 LENGTHS = st.integers(min_value=1, max_value=32768)
 
 
-def sized(
+def size_model(
     model: ModelCard,
     gpu: Gpu,
     tokens: int,
@@ -27,7 +27,7 @@ def sized(
     quantization: Quantization = Quantization.NONE,
     profile: Profile = Profile.TUNED,
 ) -> EngineSizing | None:
-    """Size an engine for sessions of a length, cut to the model's context; nothing where it does not fit."""
+    """Size an engine for sessions of a length, limited to the model's context; None if it does not fit."""
     tokens = min(tokens, model.max_context_tokens)
     load = Load(sessions=1, session_tokens=tokens, context_tokens=tokens)
     try:
@@ -43,7 +43,7 @@ def sessions(engine: EngineSizing | None) -> int:
 @given(
     model=MODELS,
     gpu=GPUS,
-    width=WIDTHS,
+    width=TENSOR_PARALLEL_SIZES,
     quantization=QUANTIZATIONS,
     tokens=LENGTHS,
     profile=st.sampled_from(Profile),
@@ -51,7 +51,7 @@ def sessions(engine: EngineSizing | None) -> int:
 def test_memory_is_never_exceeded(
     *, model: ModelCard, gpu: Gpu, width: int, quantization: Quantization, tokens: int, profile: Profile
 ) -> None:
-    engine = sized(model, gpu, tokens, width=width, quantization=quantization, profile=profile)
+    engine = size_model(model, gpu, tokens, width=width, quantization=quantization, profile=profile)
     if engine is None:
         return
     cache = engine.sessions * session_bytes(model, engine.max_model_len)
@@ -60,27 +60,29 @@ def test_memory_is_never_exceeded(
     assert engine.sessions >= 1
 
 
-@given(MODELS, GPUS, WIDTHS, LENGTHS, LENGTHS)
-def test_longer_sessions_are_never_more(model: ModelCard, gpu: Gpu, width: int, one: int, other: int) -> None:
+@given(MODELS, GPUS, TENSOR_PARALLEL_SIZES, LENGTHS, LENGTHS)
+def test_longer_sessions_never_increase_their_number(
+    model: ModelCard, gpu: Gpu, width: int, one: int, other: int
+) -> None:
     short, long = sorted((one, other))
-    assert sessions(sized(model, gpu, short, width=width)) >= sessions(sized(model, gpu, long, width=width))
+    assert sessions(size_model(model, gpu, short, width=width)) >= sessions(size_model(model, gpu, long, width=width))
 
 
 @given(MODELS, GPUS, LENGTHS, st.floats(min_value=0, max_value=100))
-def test_a_larger_gpu_never_carries_fewer(model: ModelCard, gpu: Gpu, tokens: int, more: float) -> None:
+def test_a_larger_gpu_never_supports_fewer_sessions(model: ModelCard, gpu: Gpu, tokens: int, more: float) -> None:
     larger = gpu.model_copy(update={"memory_gib": gpu.memory_gib + more})
-    assert sessions(sized(model, larger, tokens)) >= sessions(sized(model, gpu, tokens))
+    assert sessions(size_model(model, larger, tokens)) >= sessions(size_model(model, gpu, tokens))
 
 
-@given(MODELS, GPUS, WIDTHS, LENGTHS)
-def test_fp8_weights_never_carry_fewer(model: ModelCard, gpu: Gpu, width: int, tokens: int) -> None:
-    fp8 = sized(model, gpu, tokens, width=width, quantization=Quantization.FP8)
-    assert sessions(fp8) >= sessions(sized(model, gpu, tokens, width=width))
+@given(MODELS, GPUS, TENSOR_PARALLEL_SIZES, LENGTHS)
+def test_fp8_weights_never_reduce_sessions(model: ModelCard, gpu: Gpu, width: int, tokens: int) -> None:
+    fp8 = size_model(model, gpu, tokens, width=width, quantization=Quantization.FP8)
+    assert sessions(fp8) >= sessions(size_model(model, gpu, tokens, width=width))
 
 
-@given(MODELS, GPUS, WIDTHS, LENGTHS)
+@given(MODELS, GPUS, TENSOR_PARALLEL_SIZES, LENGTHS)
 def test_graphs_are_sorted_unique_and_end_at_the_batch(model: ModelCard, gpu: Gpu, width: int, tokens: int) -> None:
-    engine = sized(model, gpu, tokens, width=width)
+    engine = size_model(model, gpu, tokens, width=width)
     if engine is None:
         return
     sizes = engine.cudagraph_capture_sizes

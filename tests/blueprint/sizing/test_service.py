@@ -1,56 +1,58 @@
-"""Services and fleets of deployment files: all shipped ones fit, and what does not says why."""
+"""Sizing of services and fleets: all shipped files fit, and the reason of a misfit is reported."""
 
 from pathlib import Path
 
 import pytest
 
-import blueprint
-from blueprint.engines.sizing.result import DoesNotFitError, Limit
-from blueprint.engines.sizing.service import ServiceSizing, size_fleet, size_service, size_services
-from blueprint.file.model.aws import AsrFleet
-from blueprint.file.model.azure import (
+import voice_blueprint
+from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.engines.sizing.service import ServiceSizing, size_fleet, size_service, size_services
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.azure import (
     AggregatedService,
     Azure,
     ChatService,
-    LmcachePool,
+    PeerPool,
     PoolReplicas,
     PrefillDecodeCell,
     TtsService,
 )
-from blueprint.file.model.base import HostCount
-from blueprint.file.model.serving import Load
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.file.model.serving import Load
 
-DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
-AZURE = blueprint.load(DEPLOYMENTS / "cells.yaml").azure
-SEED = {fleet.name: fleet for fleet in blueprint.load(DEPLOYMENTS / "seed.yaml").aws.asr}
+DEPLOYMENTS = Path(__file__).parents[3] / "tests/deployments"
+AZURE = voice_blueprint.load(DEPLOYMENTS / "cells.yaml").azure
+SEED_FLEETS = {fleet.name: fleet for fleet in voice_blueprint.load(DEPLOYMENTS / "seed.yaml").aws.asr}
 LOAD = Load(sessions=100, session_tokens=1500, context_tokens=16384)
 REPLICAS = HostCount(min=1, max=4)
 
 
-def sized(name: str) -> ServiceSizing:
+def service_sizing(name: str) -> ServiceSizing:
     return size_service(AZURE, next(service for service in AZURE.services if service.name == name))
 
 
-def aggregated(*, model: str = "qwen3-8b", pool: str = "h100", lmcache: LmcachePool | None = None) -> AggregatedService:
+def aggregated_service(
+    *, model: str = "qwen3-8b", pool: str = "h100", lmcache: PeerPool | None = None
+) -> AggregatedService:
     return AggregatedService(
         kind="aggregated", name="asr", model=model, pool=pool, replicas=REPLICAS, load=LOAD, lmcache=lmcache
     )
 
 
 @pytest.mark.parametrize("file", sorted(DEPLOYMENTS.glob("*.yaml")), ids=lambda file: file.stem)
-def test_shipped_deployments_fit(file: Path) -> None:
-    deployment = blueprint.load(file)
-    for sizing in size_services(deployment.azure_half).values() if deployment.azure_half else ():
+def test_shipped_deployments_fit_their_hardware(file: Path) -> None:
+    deployment = voice_blueprint.load(file)
+    for sizing in size_services(deployment.azure_section).values() if deployment.azure_section else ():
         assert isinstance(sizing, ServiceSizing), sizing
         assert sizing.enough, sizing.verdict
-    if file.stem == "seed":  # there to be refused; see the test below
+    if file.stem == "seed":  # refused by design; see the test below
         return
-    for fleet in deployment.aws_half.asr if deployment.aws_half else ():
+    for fleet in deployment.aws_section.asr if deployment.aws_section else ():
         size_fleet(fleet)
 
 
-def test_cells() -> None:
-    cells = sized("voxtral-cells")
+def test_cells_are_sized() -> None:
+    cells = service_sizing("voxtral-cells")
     (pool,) = cells.pools
     assert (pool.engine.sessions, pool.engine.limit) == (403, Limit.KV_MEMORY)
     assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.most_replicas) == (1, 2, 2, 4)
@@ -59,51 +61,51 @@ def test_cells() -> None:
     assert len(cells.alternatives) == 3
 
 
-def test_aggregated_pairs() -> None:
-    (pool,) = sized("voxtral").pools
+def test_aggregated_pairs_are_sized() -> None:
+    (pool,) = service_sizing("voxtral").pools
     assert (pool.gpus_per_replica, pool.replicas_per_node, pool.replicas, pool.nodes) == (2, 1, 2, 2)
 
 
-def test_speech() -> None:
-    speech = sized("speech")
+def test_speech_is_sized() -> None:
+    speech = service_sizing("speech")
     (pool,) = speech.pools
     assert (pool.engine.sessions, pool.replicas_per_node, pool.replicas, pool.nodes) == (32, 8, 8, 1)
     assert speech.alternatives == ()
 
 
 def test_chat_fills_its_pools_in_the_order_of_the_file() -> None:
-    a100, h100 = sized("qwen").pools
+    a100, h100 = service_sizing("qwen").pools
     assert (a100.pool, a100.engine.gpu, a100.replicas) == ("a100", "A100-80", 2)
     assert (h100.pool, h100.engine.gpu, h100.replicas) == ("h100spot", "H100-NVL", 0)
-    assert a100.engine.max_num_seqs != h100.engine.max_num_seqs  # an engine class of its own
+    assert a100.engine.max_num_seqs != h100.engine.max_num_seqs  # separate engine classes
     service = next(service for service in AZURE.services if isinstance(service, ChatService))
     more = service.model_copy(update={"load": service.load.model_copy(update={"sessions": a100.sessions + 40})})
     first, second = size_service(AZURE, more).pools
     assert (first.replicas, second.replicas) == (first.most_replicas, 1)
-    # What KEDA keeps without any load is what runs.
+    # Without load KEDA runs the minimum number of replicas.
     kept = service.model_copy(update={"pool_replicas": (PoolReplicas(pool="h100spot", min=1, max=4),)})
     assert [pool.replicas for pool in size_service(AZURE, kept).pools] == [2, 1]
 
 
-def test_too_few_replicas_are_an_answer_and_no_error() -> None:
+def test_too_few_replicas_are_reported_without_an_exception() -> None:
     service = next(service for service in AZURE.services if isinstance(service, TtsService))
     short = size_service(AZURE, service.model_copy(update={"sessions": 257}))
     assert not short.enough
     assert short.verdict == "8 x 32 on h200 (replicas.max 8) = 256 sessions, which does not carry 257"
 
 
-def test_nodes_of_the_pool_bound_the_replicas() -> None:
-    service = aggregated().model_copy(update={"replicas": HostCount(min=1, max=50)})
+def test_nodes_of_the_pool_limit_the_replicas() -> None:
+    service = aggregated_service().model_copy(update={"replicas": HostCount(min=1, max=50)})
     (pool,) = size_service(AZURE, service).pools
     assert (pool.most_replicas, pool.bottleneck) == (8, "4 nodes of 2")
 
 
 def test_whisper_has_no_lmcache_and_no_cell() -> None:
     load = Load(sessions=10, session_tokens=448, context_tokens=448)
-    whisper = aggregated(model="whisper-large-v3").model_copy(update={"load": load})
+    whisper = aggregated_service(model="whisper-large-v3").model_copy(update={"load": load})
     assert size_service(AZURE, whisper).enough
     with pytest.raises(DoesNotFitError, match="KV connector"):
-        size_service(AZURE, whisper.model_copy(update={"lmcache": LmcachePool()}))
+        size_service(AZURE, whisper.model_copy(update={"lmcache": PeerPool()}))
     cell = PrefillDecodeCell(
         kind="prefill-decode-cell", name="asr", model="whisper-large-v3", pool="cells", replicas=REPLICAS, load=load
     )
@@ -111,34 +113,34 @@ def test_whisper_has_no_lmcache_and_no_cell() -> None:
         size_service(AZURE, cell)
 
 
-def test_pools_of_host_memory_count_for_every_replica_of_a_node() -> None:
+def test_every_replica_on_a_node_needs_its_host_memory_pool() -> None:
     with pytest.raises(DoesNotFitError, match="800 LMCache"):
-        size_service(AZURE, aggregated(lmcache=LmcachePool(l1_gib=400)))
+        size_service(AZURE, aggregated_service(lmcache=PeerPool(l1_gib=400)))
 
 
-def test_a_refusal_takes_no_other_service_with_it() -> None:
+def test_a_refused_service_does_not_affect_others() -> None:
     small = AZURE.pools[0].model_copy(update={"name": "small", "vm_size": "Standard_NV36ads_A10_v5"})
-    services = (*AZURE.services, aggregated(model="voxtral-small-24b", pool="small"))
+    services = (*AZURE.services, aggregated_service(model="voxtral-small-24b", pool="small"))
     azure = AZURE.model_copy(update={"pools": (*AZURE.pools, small), "services": services})
     answers = size_services(azure)
     assert isinstance(answers["asr"], DoesNotFitError)
     assert all(isinstance(answers[service.name], ServiceSizing) for service in AZURE.services)
 
 
-def test_an_unknown_pool_is_named() -> None:
+def test_an_unknown_pool_is_reported() -> None:
     with pytest.raises(LookupError, match="no pool is named nowhere"):
-        size_service(AZURE, aggregated(pool="nowhere"))
+        size_service(AZURE, aggregated_service(pool="nowhere"))
 
 
-def test_a_pool_without_gpus_is_named() -> None:
+def test_a_pool_without_gpus_is_reported() -> None:
     pools = tuple(pool.model_copy(update={"vm_size": "Standard_D8ds_v5"}) for pool in AZURE.pools)
     azure: Azure = AZURE.model_copy(update={"pools": pools})
     with pytest.raises(LookupError, match="has no GPU"):
-        size_service(azure, aggregated())
+        size_service(azure, aggregated_service())
 
 
-def test_whisper_on_p5_takes_one_gpu() -> None:
-    sizing = size_fleet(SEED["p5"])
+def test_whisper_on_p5_uses_one_gpu() -> None:
+    sizing = size_fleet(SEED_FLEETS["p5"])
     assert sizing is not None
     assert (sizing.gpu, sizing.tensor_parallel) == ("H100", 1)
     assert sizing.sessions >= 32
@@ -147,23 +149,23 @@ def test_whisper_on_p5_takes_one_gpu() -> None:
 @pytest.mark.parametrize("name", ["inf2", "trn1"])
 def test_vllm_on_neuron_is_not_sized(name: str) -> None:
     with pytest.raises(DoesNotFitError, match="which is no GPU"):
-        size_fleet(SEED[name])
+        size_fleet(SEED_FLEETS[name])
 
 
-def test_a_fleet_of_our_engine_has_no_vllm_to_size() -> None:
-    fleets = blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml").aws.asr
+def test_a_whisper_engine_fleet_has_no_vllm_sizing() -> None:
+    fleets = voice_blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml").aws.asr
     assert [size_fleet(fleet) for fleet in fleets] == [None] * len(fleets)
 
 
 def fleet(instance_type: str, sessions: int) -> AsrFleet:
-    p5 = SEED["p5"]
+    p5 = SEED_FLEETS["p5"]
     assert p5.vllm is not None
     load = Load(sessions=sessions, session_tokens=1500, context_tokens=32768)
     vllm = p5.vllm.model_copy(update={"model": "voxtral-small-24b", "load": load})
     return p5.model_copy(update={"instance_type": instance_type, "vllm": vllm})
 
 
-def test_a_fleet_takes_the_gpus_that_its_load_needs() -> None:
+def test_a_fleet_uses_as_many_gpus_as_its_load_requires() -> None:
     few, more = (size_fleet(fleet("p5.48xlarge", sessions)) for sessions in (100, 300))
     assert few is not None
     assert more is not None

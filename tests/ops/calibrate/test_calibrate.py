@@ -1,4 +1,4 @@
-"""`voice calibrate`: the search, the file's text, and our own engine with tiny.en on this machine."""
+"""`voice calibrate`: the search, the file's text, and a local engine with tiny.en."""
 
 import json
 import wave
@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import blueprint
-from blueprint.capacity import capacities
-from ops.calibrate.command import own_engine
-from ops.calibrate.edit import with_value
-from ops.calibrate.search import most_sustained
-from ops.cli import app
-from ops.demo.command import SAMPLE
+import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
+from voice_blueprint.capacity.tiers import capacities
+from voice_ops.calibrate.command import own_engine
+from voice_ops.calibrate.edit import with_value
+from voice_ops.calibrate.search import highest_sustained
+from voice_ops.cli import app
+from voice_ops.demo.command import SAMPLE
 
-VALUE: dict[str, object] = {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}
-WRITTEN = 'measured: {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}'
+MEASUREMENT: dict[str, object] = {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}
+MEASUREMENT_YAML = 'measured: {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}'
 
 
 def calibrate(*arguments: object) -> Result:
@@ -25,36 +25,36 @@ def calibrate(*arguments: object) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("carries", "most", "found"),
+    ("carries", "max_calls", "result"),
     [(0, 64, (0, True)), (1, 64, (1, True)), (13, 64, (13, True)), (64, 64, (64, False)), (900, 50, (50, False))],
 )
-def test_the_limit_is_found_to_the_call_and_never_exceeded(carries: int, most: int, found: tuple[int, bool]) -> None:
+def test_the_exact_limit_is_found_without_exceeding_it(carries: int, max_calls: int, result: tuple[int, bool]) -> None:
     tried: list[int] = []
 
     def sustains(calls: int) -> bool:
         tried.append(calls)
         return calls <= carries
 
-    assert most_sustained(sustains, most) == found
-    assert max(tried) <= most
+    assert highest_sustained(sustains, max_calls) == result
+    assert max(tried) <= max_calls
     assert len(set(tried)) == len(tried)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("a:\n  - name: x  # one\n    b: 2\n", f"a:\n  - name: x  # one\n    {WRITTEN}\n    b: 2\n"),
-        ("a:\n  - {name: x, b: 2}  # one\n", f"a:\n  - {{name: x, {WRITTEN}, b: 2}}  # one\n"),
+        ("a:\n  - name: x  # one\n    b: 2\n", f"a:\n  - name: x  # one\n    {MEASUREMENT_YAML}\n    b: 2\n"),
+        ("a:\n  - {name: x, b: 2}  # one\n", f"a:\n  - {{name: x, {MEASUREMENT_YAML}, b: 2}}  # one\n"),
         (
             "a:\n  - b: 2\n    measured:  # old\n      calls: 3\n      date: today  # that day\n    # more\n    c: 1\n",
-            f"a:\n  - b: 2\n    {WRITTEN}  # that day\n    # more\n    c: 1\n",
+            f"a:\n  - b: 2\n    {MEASUREMENT_YAML}  # that day\n    # more\n    c: 1\n",
         ),
-        ("a:\n  - {b: 2}  # one\n", f"a:\n  - {{{WRITTEN}, b: 2}}  # one\n"),
-        ("a:\n  - measured: {calls: 3}  # old\n", f"a:\n  - {WRITTEN}  # old\n"),
+        ("a:\n  - {b: 2}  # one\n", f"a:\n  - {{{MEASUREMENT_YAML}, b: 2}}  # one\n"),
+        ("a:\n  - measured: {calls: 3}  # old\n", f"a:\n  - {MEASUREMENT_YAML}  # old\n"),
     ],
 )
-def test_a_figure_is_written_and_nothing_else_changes(before: str, after: str) -> None:
-    assert with_value(before, ("a", 0), "measured", VALUE) == after
+def test_only_the_measured_figure_is_written_to_the_file(before: str, after: str) -> None:
+    assert with_value(before, ("a", 0), "measured", MEASUREMENT) == after
 
 
 @pytest.fixture
@@ -73,26 +73,26 @@ def speech(tmp_path: Path) -> Path:
     return speech
 
 
-def test_a_deployment_is_measured_by_its_api_and_the_figure_is_that_of_one_task(file: Path, speech: Path) -> None:
+def test_a_deployment_is_measured_through_its_api_per_task(file: Path, speech: Path) -> None:
     with own_engine(None) as (url, _):
         found = calibrate(
-            file, "gateway", "--url", url, "--hosts", 2, "--audio", speech, "--most", 2, "--final-ms", 60_000
+            file, "gateway", "--url", url, "--hosts", 2, "--audio", speech, "--max-calls", 2, "--final-ms", 60_000
         )
     assert found.exit_code == 0, found.output
-    gateway, *_ = capacities(blueprint.load(file).aws)
+    gateway, *_ = capacities(voice_blueprint.load(file).aws)
     assert (gateway.calls, gateway.binding.kind) == (1, "measured")
     assert f"2 hosts behind {url}" in gateway.binding.source
 
 
-def test_our_engine_on_this_machine_is_measured_and_written(file: Path, speech: Path) -> None:
+def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Path) -> None:
     before = file.read_text(encoding="utf-8")
-    result = calibrate(file, "cpu", "--audio", speech, "--most", 1, "--final-ms", 60_000, "--json")
+    result = calibrate(file, "cpu", "--audio", speech, "--max-calls", 1, "--final-ms", 60_000, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)["measured"]
     assert told["calls"] == 1
     assert "our engine with tiny.en" in told["conditions"]
     assert "more not tried" in told["conditions"]
-    (cpu,) = [each for each in capacities(blueprint.load(file).aws) if each.name == "cpu"]
+    (cpu,) = [each for each in capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
     assert (cpu.calls, cpu.binding.kind) == (1, "measured")
     added = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in before.splitlines()]
     assert [line.strip().partition(":")[0] for line in added] == ["measured"]
@@ -100,7 +100,7 @@ def test_our_engine_on_this_machine_is_measured_and_written(file: Path, speech: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "message"),
     [
         (("gpu",), 2, "gpu is no fleet of small; there are gateway, vad, cpu"),
         (("vad",), 2, "our engine alone is measured: vad needs --url"),
@@ -110,11 +110,11 @@ def test_our_engine_on_this_machine_is_measured_and_written(file: Path, speech: 
         (("cpu", "--url", "http://127.0.0.1:9", "--audio", "none.wav"), 2, "none.wav"),
     ],
 )
-def test_what_cannot_be_measured_leaves_the_file_alone(
-    file: Path, arguments: tuple[str, ...], code: int, says: str
+def test_failed_measurements_do_not_change_the_file(
+    file: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     before = file.read_bytes()
     result = calibrate(file, *arguments)
     assert result.exit_code == code
-    assert says in result.stderr
+    assert message in result.stderr
     assert file.read_bytes() == before

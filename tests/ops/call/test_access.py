@@ -1,4 +1,4 @@
-"""`voice call` and `voice loadtest` show who they are, to a server that checks it as API Gateway does."""
+"""`voice call` and `voice loadtest` authenticate to a server that checks credentials like API Gateway."""
 
 import json
 import re
@@ -14,17 +14,17 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from typer.testing import CliRunner
 
-from ops.call.access import AccessError, Auth, access
-from ops.cli import app
-from ops.exits import FAILED, REFUSED
+from voice_ops.call.access import AccessError, Auth, access
+from voice_ops.cli import app
+from voice_ops.exits import FAILED, REFUSED
 
 KEY_ID, SECRET = "AKIDEXAMPLE", "not-a-secret"
-LET_IN = 418
-"""What the server answers to whom it knows; neither command has a use for it."""
+ADMITTED_STATUS = 418
+"""Response to authenticated clients; neither command uses it otherwise."""
 
 
 class Gate(BaseHTTPRequestHandler):
-    """Knows one signer, one API key and one token."""
+    """Server that accepts one signer, one API key and one token."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -34,7 +34,7 @@ class Gate(BaseHTTPRequestHandler):
             or self._is_signed(body)
         )
         answer = json.dumps({"error": "known" if known else "unknown caller"}).encode()
-        self.send_response(LET_IN if known else 403)
+        self.send_response(ADMITTED_STATUS if known else 403)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -54,7 +54,7 @@ class Gate(BaseHTTPRequestHandler):
         return judge.signature(judge.string_to_sign(request, judge.canonical_request(request)), request) == said[4]
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -84,43 +84,43 @@ def caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "the-token")
 
 
-WAYS = [
-    (["--auth", "iam"], LET_IN),
-    (["--auth", "api-key", "--api-key-env", "HELD"], LET_IN),
-    (["--api-key-env", "HELD"], LET_IN),
-    (["--auth", "jwt", "--api-key-env", "TOKEN"], LET_IN),
+AUTHENTICATIONS = [
+    (["--auth", "iam"], ADMITTED_STATUS),
+    (["--auth", "api-key", "--api-key-env", "HELD"], ADMITTED_STATUS),
+    (["--api-key-env", "HELD"], ADMITTED_STATUS),
+    (["--auth", "jwt", "--api-key-env", "TOKEN"], ADMITTED_STATUS),
     (["--auth", "jwt", "--api-key-env", "HELD"], 403),
     ([], 403),
 ]
 
 
-@pytest.mark.parametrize(("way", "status"), WAYS, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("options", "status"), AUTHENTICATIONS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 @pytest.mark.parametrize("command", ["call", "loadtest"])
-def test_callers_show_who_they_are(server: str, recording: Path, command: str, way: list[str], status: int) -> None:
+def test_callers_authenticate(server: str, recording: Path, command: str, options: list[str], status: int) -> None:
     asked = {
         "call": ["call", str(recording), "--server", server],
         "loadtest": ["loadtest", server, "--api", "session", "--audio", str(recording)],
     }
-    done = CliRunner().invoke(app, [*asked[command], *way])
+    done = CliRunner().invoke(app, [*asked[command], *options])
     assert done.exit_code == FAILED
     assert str(status) in done.stderr
 
 
 @pytest.mark.parametrize("command", ["call", "loadtest"])
-def test_a_wrong_secret_is_not_let_in(
-    server: str, recording: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_secret_is_refused(server: str, recording: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    test_callers_show_who_they_are(server, recording, command, ["--auth", "iam"], 403)
+    test_callers_authenticate(server, recording, command, ["--auth", "iam"], 403)
 
 
-def test_region_is_the_servers_where_its_name_tells_it() -> None:
+def test_region_is_derived_from_the_server_name() -> None:
     server = "https://abc.execute-api.eu-west-1.amazonaws.com/prod"
     headers = access(Auth.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
     assert "/eu-west-1/execute-api/" in headers["Authorization"]
 
 
-def test_what_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for auth, secret, said in (
         (Auth.JWT, None, "needs a secret"),
         (Auth.API_KEY, None, "needs a secret"),
@@ -136,7 +136,7 @@ def test_what_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         access(Auth.IAM, None, "http://localhost")
 
 
-def test_bench_of_another_api_takes_a_bearer_key_alone(server: str) -> None:
+def test_load_test_of_another_api_only_accepts_a_bearer_key(server: str) -> None:
     done = CliRunner().invoke(app, ["loadtest", server, "--api", "chat", "--model", "m", "--auth", "iam"])
     assert done.exit_code == REFUSED
     assert "--auth is for session" in done.stderr

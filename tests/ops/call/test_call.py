@@ -1,4 +1,4 @@
-"""`voice call` against a real gateway, a real store, and a UDP port that decrypts as the VAD tier does."""
+"""`voice call` with a real gateway, a real store, and a UDP port that decrypts like the VAD tier."""
 
 import asyncio
 import base64
@@ -14,21 +14,22 @@ import pylibsrtp
 import pytest
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from images.conftest import StoreServer, free_port
-from images.gateway.tests.running import BYE, GatewayProcess, Hosts, VadHost, free_rtp_port, holds
-from ops.exits import FAILED, REFUSED
+from images.conftest import StoreServer
+from images.gateway.tests.running import BYE, GatewayProcess, Hosts, VadHost, holds
+from voice_blueprint.contract.network import Tier
+from voice_ops.exits import FAILED, REFUSED
 from voice_runtime import state
 from voice_runtime.replies import text
 from voice_runtime.store import connect
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_sandbox.loopback import free_port
 
 SECONDS = 2
 
 
 @dataclass
 class Scene:
-    """What a call meets."""
+    """The environment of a call."""
 
     store: Redis
     gateway: GatewayProcess
@@ -45,7 +46,7 @@ class Scene:
             await asyncio.sleep(0.05)
 
     async def transcribe(self, ssrc: int) -> None:
-        """Say what an engine would."""
+        """Write a transcript like an engine."""
         transcripts = Transcripts(self.store)
         for number, (kind, words) in enumerate([(EventKind.PARTIAL, "good"), (EventKind.FINAL, "good [morning]")], 1):
             said = Transcript(kind=kind, utterance=0, text=words, start_ms=0, end_ms=1500)
@@ -59,7 +60,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     hosts = Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
-    gateway = await GatewayProcess(server, free_rtp_port()).start().ready()
+    gateway = await GatewayProcess(server, free_port(socket.SOCK_DGRAM)).start().ready()
     audio = np.random.default_rng(7).integers(-9000, 9000, SECONDS * 16_000).astype("<i2")
     recording = tmp_path / "speech.wav"
     with wave.open(str(recording), "wb") as file:
@@ -75,31 +76,32 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 async def voice_call(*arguments: object) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from ops.cli import main; main()", "call", *map(str, arguments)),
+        *(sys.executable, "-c", "from voice_ops.main import main; main()", "call", *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
 
 
-async def ended(call: asyncio.subprocess.Process) -> tuple[int | None, list[str], str]:
+async def wait_for_exit(call: asyncio.subprocess.Process) -> tuple[int | None, list[str], str]:
     out, err = await asyncio.wait_for(call.communicate(), 120)
     return call.returncode, out.decode().splitlines(), err.decode()
 
 
-def printed(lines: list[str]) -> list[tuple[str, str]]:
+def parse_lines(lines: list[str]) -> list[tuple[str, str]]:
     """Return kind and text of each line."""
     return [(line.split()[2], line.split("s  ")[-1].strip()) for line in lines]
 
 
-async def test_recording_is_spoken_encrypted_and_its_transcript_printed(scene: Scene) -> None:
+async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Scene) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         receiver.bind(("127.0.0.1", scene.gateway.rtp_port))
         call = await voice_call(scene.recording, "--server", scene.gateway.url)
         ssrc = await scene.session()
         await asyncio.sleep(1)
+        key = base64.b64decode(await scene.store.get(state.srtp_key(ssrc)) or b"")
         await scene.transcribe(ssrc)
-        code, lines, _ = await ended(call)
+        code, lines, _ = await wait_for_exit(call)
         packets = []
         receiver.setblocking(False)
         while True:
@@ -107,7 +109,7 @@ async def test_recording_is_spoken_encrypted_and_its_transcript_printed(scene: S
                 packets.append(receiver.recv(2048))
             except BlockingIOError:
                 break
-    key = base64.b64decode(await scene.store.hget(state.session(ssrc), "srtp_key") or b"")
+    assert not await scene.store.exists(state.srtp_key(ssrc)), "it is deleted with the session"
     policy = pylibsrtp.Policy(key=key, ssrc_type=pylibsrtp.Policy.SSRC_SPECIFIC, ssrc_value=ssrc)
     srtp = pylibsrtp.Session(policy)
     *sent, goodbye = packets
@@ -118,50 +120,52 @@ async def test_recording_is_spoken_encrypted_and_its_transcript_printed(scene: S
     assert srtp.unprotect_rtcp(goodbye)[9:10] == BYE
     assert await scene.store.hget(state.session(ssrc), "state") == b"closed"
     assert code == 0
-    assert printed(lines) == [("partial", "good"), ("final", "good [morning]")]
+    assert parse_lines(lines) == [("partial", "good"), ("final", "good [morning]")]
     assert "0.00-1.50 s" in lines[1]
 
 
-async def test_recording_goes_over_a_websocket_too(scene: Scene) -> None:
+async def test_recording_is_sent_over_a_websocket(scene: Scene) -> None:
     vad = VadHost(scene.gateway.rtp_port)
     try:
         call = await voice_call(scene.recording, "--server", scene.gateway.url, "--websocket")
         ssrc = await scene.session()
         await holds("audio", lambda: len(vad.of(ssrc)) > 10)
         await scene.transcribe(ssrc)
-        code, lines, _ = await ended(call)
+        code, lines, _ = await wait_for_exit(call)
         np.testing.assert_array_equal(vad.audio(ssrc)[: scene.audio.size], scene.audio)
     finally:
         vad.stop()
     assert code == 0
-    assert printed(lines) == [("partial", "good"), ("final", "good [morning]")]
+    assert parse_lines(lines) == [("partial", "good"), ("final", "good [morning]")]
 
 
-@pytest.mark.parametrize(("api", "words"), [("openai", []), ("deepgram", [("partial", "good")])])
-async def test_recording_goes_by_the_protocols_of_others(scene: Scene, api: str, words: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("api", "printed_lines"), [("openai", []), ("deepgram", [("partial", "good")])])
+async def test_recording_is_sent_with_other_protocols(
+    scene: Scene, api: str, printed_lines: list[tuple[str, str]]
+) -> None:
     vad = VadHost(scene.gateway.rtp_port)
     try:
         call = await voice_call(scene.recording, "--server", scene.gateway.url, "--api", api)
         ssrc = await scene.session()
         await holds("audio", lambda: len(vad.of(ssrc)) > 10)
         await scene.transcribe(ssrc)
-        code, lines, _ = await ended(call)
+        code, lines, _ = await wait_for_exit(call)
         np.testing.assert_array_equal(vad.audio(ssrc)[: scene.audio.size], scene.audio)
     finally:
         vad.stop()
     assert code == 0
-    assert printed(lines) == [*words, ("final", "good [morning]")]
+    assert parse_lines(lines) == [*printed_lines, ("final", "good [morning]")]
 
 
-async def test_what_the_server_refuses_is_said_in_a_line(scene: Scene) -> None:
+async def test_server_refusals_are_reported_in_one_line(scene: Scene) -> None:
     call = await voice_call(scene.recording, "--server", f"{scene.gateway.url}/nowhere")
-    code, lines, said = await ended(call)
+    code, lines, said = await wait_for_exit(call)
     assert (code, lines) == (FAILED, [])
     assert "answers 404: unknown path" in said
     assert len(said.splitlines()) == 1
 
 
-async def test_server_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
+async def test_missing_server_is_reported_in_one_line(tmp_path: Path) -> None:
     recording = tmp_path / "a.wav"
     with wave.open(str(recording), "wb") as file:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
@@ -172,7 +176,7 @@ async def test_server_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> Non
         ((tmp_path / "gone.wav",), REFUSED, "No such file"),
         ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),
     ):
-        found, lines, said = await ended(await voice_call(*arguments))
+        found, lines, said = await wait_for_exit(await voice_call(*arguments))
         assert (found, lines) == (code, [])
         assert message in said
         assert len(said.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Recordings of any kind become the samples that they sound like."""
+"""Recordings in any supported format are decoded to the same audio."""
 
 import wave
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.call.recording import FRAME_SAMPLES, RATE, RecordingError, read
+from voice_ops.call.recording import FRAME_SAMPLES, RATE, RecordingError, read
 
 TONE_HZ, AMPLITUDE = 440, 0.5
 
@@ -26,7 +26,7 @@ def write(file: Path, *, rate: int = RATE, channels: int = 1, width: int = 2, se
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000])
 @pytest.mark.parametrize(("channels", "width"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 4)])
-def test_every_kind_sounds_the_same(tmp_path: Path, rate: int, channels: int, width: int) -> None:
+def test_every_format_decodes_to_the_same_audio(tmp_path: Path, rate: int, channels: int, width: int) -> None:
     heard = read(write(tmp_path / "a.wav", rate=rate, channels=channels, width=width))
     assert heard.dtype == np.int16
     assert heard.size == RATE
@@ -36,13 +36,13 @@ def test_every_kind_sounds_the_same(tmp_path: Path, rate: int, channels: int, wi
     assert np.abs(middle).max() == pytest.approx(AMPLITUDE * 2**15, rel=0.02)
 
 
-def test_last_frame_is_filled_up(tmp_path: Path) -> None:
+def test_last_frame_is_padded(tmp_path: Path) -> None:
     heard = read(write(tmp_path / "a.wav", seconds=0.03))
     assert heard.size == 2 * FRAME_SAMPLES
     assert not heard[480:].any()
 
 
-def test_what_cannot_be_spoken_is_refused(tmp_path: Path) -> None:
+def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
     text, empty, short = tmp_path / "a.txt", tmp_path / "b.wav", tmp_path / "c.wav"
     text.write_text("no sound")
     write(empty, seconds=0)
@@ -58,6 +58,6 @@ def test_what_cannot_be_spoken_is_refused(tmp_path: Path) -> None:
             read(file)
 
 
-def test_longer_than_an_hour_is_refused_unread(tmp_path: Path) -> None:
+def test_recordings_longer_than_an_hour_are_refused_before_reading(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="at most 3600 s"):
         read(write(tmp_path / "a.wav", rate=1, seconds=4000))

@@ -1,4 +1,4 @@
-"""The two price APIs on this machine: documented shapes, filters and pages, with prices of our own."""
+"""Fakes of the two price APIs with the documented formats, filters and pages, and made-up prices."""
 
 import json
 import re
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def offer(service: str, usage: str, *rates: tuple[str, str], **attributes: str) -> Row:
-    """Return a product of the AWS Price List; a rate is where its tier begins, and USD."""
+    """Return a product of the AWS Price List; a rate is the start of its tier, and USD."""
     dimensions = {
         f"tier-{number}": {"beginRange": begin, "unit": "Hrs", "pricePerUnit": {"USD": usd}}
         for number, (begin, usd) in enumerate(rates)
@@ -34,7 +34,7 @@ def meter(name: str, usd: float, measure: str, **fields: Any) -> Row:  # noqa: A
 
 @contextmanager
 def price_apis(offers: list[Row], meters: list[Row]) -> Iterator[str]:
-    """Serve both APIs, one row to a page; yield their address."""
+    """Serve both APIs, one row per page; yield their address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -56,10 +56,10 @@ def price_apis(offers: list[Row], meters: list[Row]) -> Iterator[str]:
             wanted = dict(re.findall(r"(\w+) eq '([^']*)'", query["$filter"][0]))
             found = [row for row in meters if all(row.get(name) == value for name, value in wanted.items())]
             at = int(query.get("$skip", ["0"])[0])
-            more = f"{self._here()}{self.path.split('&$skip')[0]}&$skip={at + 1}" if at + 1 < len(found) else None
+            more = f"{self._own_url()}{self.path.split('&$skip')[0]}&$skip={at + 1}" if at + 1 < len(found) else None
             self._answer({"Items": found[at : at + 1], "NextPageLink": more, "Count": 1})
 
-        def _here(self) -> str:
+        def _own_url(self) -> str:
             return f"http://{self.headers['Host']}"
 
         def _answer(self, body: Row) -> None:

@@ -1,16 +1,16 @@
-"""Fetched prices: the right rate among its neighbours, first tiers, pages, and answers when an API is away."""
+"""Fetched prices: selection among similar rates, first tiers, pagination, and unavailable APIs."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from blueprint import catalog
-from ops.cost.meters import aws_meter
-from ops.cost.offers import read_offer
-from ops.cost.prices import Price, PriceBook, load_fetched, price_book, save_fetched
-from ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 from tests.ops.cost.price_apis import Row, meter, offer, price_apis
+from voice_blueprint import catalog
+from voice_ops.cost.meters import aws_meter
+from voice_ops.cost.offers import read_offer
+from voice_ops.cost.prices import Price, PriceBook, load_fetched, price_book, save_fetched
+from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 
 LINUX = {
     "regionCode": "us-east-1",
@@ -79,11 +79,11 @@ def test_azure_prices_are_those_of_linux_on_demand_in_the_unit_we_count_in() -> 
         ("azure-nat-gateway-hour", "global"): 0.046,
         ("private-dns-zone", "global"): 0.5,
     }
-    # A registry sold by the month would be 30 times too dear.
+    # A registry priced per month would be 30 times too expensive.
     assert set(found.unknown) == {"registry-premium-day", "premium-files"}
 
 
-def test_fetched_prices_come_before_the_catalogue_and_stay(tmp_path: Path) -> None:
+def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_path: Path) -> None:
     file = tmp_path / ".voice/prices.json"
     first = Price("nlb-hour", 0.03, "NLB-hour", "us-east-1", "2026-11-20", "test")
     second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-3", "2026-11-21", "test")
@@ -98,7 +98,7 @@ def test_fetched_prices_come_before_the_catalogue_and_stay(tmp_path: Path) -> No
     assert untouched.usd == 1.91424
 
 
-def test_a_broken_file_of_prices_is_refused(tmp_path: Path) -> None:
+def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text('[{"item": "x"}]')
     with pytest.raises(ValueError, match=r"delete it and fetch them again"):
@@ -106,7 +106,7 @@ def test_a_broken_file_of_prices_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_api_that_is_away_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_is_unavailable_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(PricesUnreachableError, match="pricing:GetProducts"):
         refresh_aws(["nlb-hour"], "us-east-1")
@@ -114,7 +114,7 @@ def test_an_api_that_is_away_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch
         refresh_azure(["aks-standard-hour"], "westeurope", "http://127.0.0.1:9/prices")
 
 
-def test_a_usage_type_has_a_region_before_it_and_nothing_else() -> None:
+def test_a_usage_type_may_only_have_a_region_prefix() -> None:
     meter = aws_meter("ecr-storage")
     assert meter is not None
     assert meter.matches("TimedStorage-ByteHrs")
@@ -124,7 +124,7 @@ def test_a_usage_type_has_a_region_before_it_and_nothing_else() -> None:
 
 
 def offer_file(folder: Path, code: str, *rows: Row) -> Path:
-    """Write rows as AWS's bulk price list has them: products first, then terms by SKU; reserved ones too."""
+    """Write rows in the format of AWS's bulk price list: products first, then terms by SKU, including reserved ones."""
     products = {f"SKU{n}": {"sku": f"SKU{n}", "productFamily": "x", **row["product"]} for n, row in enumerate(rows)}
     for sku, product in products.items():
         product["sku"] = sku
@@ -146,7 +146,7 @@ def offer_file(folder: Path, code: str, *rows: Row) -> Path:
     return file
 
 
-def test_an_offer_file_gives_the_prices_of_all_of_its_regions(tmp_path: Path) -> None:
+def test_an_offer_file_contains_the_prices_of_all_its_regions(tmp_path: Path) -> None:
     ireland, nat = {**LINUX, "regionCode": "eu-west-1"}, {"regionCode": "eu-west-1", "productFamily": "NAT Gateway"}
     file = offer_file(
         tmp_path,
@@ -168,7 +168,7 @@ def test_an_offer_file_gives_the_prices_of_all_of_its_regions(tmp_path: Path) ->
     assert found["nat-gateway-hour", "eu-west-1"].source == "AWS price list, AmazonEC2 offer of 2026-11-21, SKU SKU4"
 
 
-def test_traffic_is_priced_by_where_it_comes_from(tmp_path: Path) -> None:
+def test_traffic_is_priced_by_its_source(tmp_path: Path) -> None:
     from_here = {"fromRegionCode": "eu-west-1"}
     file = offer_file(
         tmp_path,
@@ -184,7 +184,7 @@ def test_traffic_is_priced_by_where_it_comes_from(tmp_path: Path) -> None:
     }
 
 
-# Rows as AWS writes them: five lines about the file, then names of columns, then a line for each rate of each product.
+# Rows in AWS's format: five lines about the file, column names, then a line for each rate of each product.
 CSV_HEAD = """\
 "FormatVersion","v1.0"
 "Disclaimer","This pricing list is for informational purposes only."
@@ -207,7 +207,7 @@ def csv_line(sku: str, term: str, usd: str, instance: str, usage: str, **other: 
     return ",".join(f'"{value}"' for value in row) + "\n"
 
 
-def test_the_csv_of_an_offer_gives_the_same_prices(tmp_path: Path) -> None:
+def test_the_csv_offer_file_has_the_same_prices(tmp_path: Path) -> None:
     rows = (
         csv_line("AAA", "Reserved", "0.1", "c8gn.2xlarge", "EU-BoxUsage:c8gn.2xlarge"),
         csv_line("AAA", "OnDemand", "0.5354", "c8gn.2xlarge", "EU-BoxUsage:c8gn.2xlarge"),
@@ -231,7 +231,7 @@ def test_the_csv_of_an_offer_gives_the_same_prices(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["index.json", "index.csv"])
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"offerCode": "AmazonEC2"}', "SKU\nAAA\n"])
-def test_what_is_no_offer_file_is_said(name: str, text: str, tmp_path: Path) -> None:
+def test_invalid_offer_files_are_reported(name: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(ValueError, match=r"is no offer file of AWS's price list"):
@@ -241,7 +241,7 @@ def test_what_is_no_offer_file_is_said(name: str, text: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("item", [*catalog.instance_types(), *catalog.cache_node_types(), *catalog.vm_sizes()])
-def test_whatever_a_file_may_rent_has_a_dated_price_in_some_region(item: str) -> None:
+def test_every_rentable_resource_has_a_dated_price(item: str) -> None:
     nearest = price_book().nearest(item, "ap-south-2")
     assert nearest
     for each in nearest:
@@ -250,7 +250,7 @@ def test_whatever_a_file_may_rent_has_a_dated_price_in_some_region(item: str) ->
         assert each.source
 
 
-def test_a_region_without_a_price_looks_to_its_nearest() -> None:
+def test_a_region_without_a_price_uses_the_nearest_region() -> None:
     def price(region: str, usd: float) -> Price:
         return Price("g6.xlarge", usd, "instance-hour", region, "2026-11-20", "test")
 

@@ -1,4 +1,4 @@
-"""An account in moto that has a fleet of the sandbox deployment, and a clock that only waiting moves."""
+"""An account in moto with a fleet of the sandbox deployment, and a clock that only advances when a test sleeps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from moto.autoscaling.models import AutoScalingBackend, TerminateInstanceActivit
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from typer.testing import CliRunner, Result
 
-from ops.cli import app
 from tests.synthesized import ROOT
+from voice_ops.cli import app
 
 if TYPE_CHECKING:
     from moto.ec2.models.instances import Instance
@@ -27,11 +27,11 @@ GROUP = "sandbox-vad-a"
 
 @dataclass
 class Account:
-    """The fleet's group with two hosts and the hook that holds their termination.
+    """The fleet's group with two hosts and a termination hook.
 
     Attributes:
-        drains_for_s: How long a host that is asked to go keeps its hook waiting; ``None``: for ever.
-        asked: Hosts that were asked to go, and whether the group wants one less from then on.
+        drains_for_s: Time until a terminating host completes its hook; ``None`` if it never does.
+        asked: Hosts that were terminated, and whether the group's desired capacity was reduced.
     """
 
     hosts: list[str]
@@ -46,12 +46,12 @@ class Account:
         return boto3.client("autoscaling", region_name=REGION)
 
     @property
-    def desired(self) -> int:
+    def desired_capacity(self) -> int:
         group = self.client.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])["AutoScalingGroups"][0]
         return int(group["DesiredCapacity"])
 
-    def begin(self, host: str, *, fewer: bool) -> Instance:
-        """Hold a host at its hook, which moto does not do, and return the instance."""
+    def hold_at_hook(self, host: str, *, fewer: bool) -> Instance:
+        """Let a host wait for its termination hook, which moto does not simulate, and return the instance."""
         self.asked.append((host, fewer))
         backend = autoscaling_backends[DEFAULT_ACCOUNT_ID][REGION]
         (state,) = [each for each in backend.autoscaling_groups[GROUP].instance_states if each.instance.id == host]
@@ -65,7 +65,7 @@ class Account:
         return instance
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += seconds
         for host, leaves_at in list(self._leaves_at.items()):
             if self.now >= leaves_at:
@@ -87,7 +87,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.setattr(time, "monotonic", lambda: account.now)
 
         def terminate(_: AutoScalingBackend, instance: str, fewer: bool) -> TerminateInstanceActivity:
-            return TerminateInstanceActivity(account.begin(instance, fewer=fewer), 2)
+            return TerminateInstanceActivity(account.hold_at_hook(instance, fewer=fewer), 2)
 
         monkeypatch.setattr(AutoScalingBackend, "terminate_instance", terminate)
         yield account
@@ -121,11 +121,11 @@ def _group(name: str, *, hooked: bool) -> list[str]:
 
 @pytest.fixture
 def other_group(account: Account) -> str:
-    """A host of somebody else's group."""
+    """Create a host in a group outside the deployment."""
     del account
     return _group("theirs", hooked=False)[0]
 
 
 def drain(host: str, *options: str, deployment: str = "sandbox") -> Result:
     """Run the command."""
-    return CliRunner().invoke(app, ["drain", str(ROOT / f"deployments/{deployment}.yaml"), host, *options])
+    return CliRunner().invoke(app, ["drain", str(ROOT / f"tests/deployments/{deployment}.yaml"), host, *options])

@@ -1,4 +1,4 @@
-"""`voice drain` of a node or pod of AKS: the commands are printed, for whoever has kubectl."""
+"""`voice drain` of a node or pod of AKS: prints the commands for kubectl."""
 
 import json
 import shlex
@@ -33,19 +33,19 @@ def test_a_pod_is_evicted_not_deleted() -> None:
     assert f"--for=delete pod/{POD}" in wait
 
 
-def test_without_print_it_says_that_nothing_was_done() -> None:
+def test_without_print_it_reports_that_nothing_was_done() -> None:
     result = drain(NODE, deployment="production-azure")
     assert result.exit_code == 1
     assert "nothing was done" in result.stderr
 
 
-def test_json_has_the_commands() -> None:
+def test_json_contains_the_commands() -> None:
     told = json.loads(drain(NODE, "--print", "--json", deployment="production-azure").stdout)
     assert told["host"] == NODE
     assert len(told["commands"]) == 3
 
 
-def test_an_instance_is_no_host_of_azure() -> None:
+def test_an_instance_id_is_refused_on_azure() -> None:
     result = drain("i-0123456789abcdef0", deployment="production-azure")
     assert result.exit_code == 2
     assert "which is on Azure" in result.stderr

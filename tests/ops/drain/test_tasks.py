@@ -33,7 +33,7 @@ EDGE = {
 
 @pytest.fixture
 def task(account: object) -> str:
-    """The ARN of a task of the deployed gateway."""
+    """Return the ARN of a task of the deployed gateway."""
     del account
     boto3.client("cloudformation", region_name=REGION).create_stack(
         StackName="sandbox-edge", TemplateBody=json.dumps(EDGE)
@@ -59,14 +59,14 @@ def test_a_task_is_stopped_and_followed(task: str) -> None:
     assert (found["lastStatus"], found["stoppedReason"]) == ("STOPPED", "voice drain")
 
 
-def test_an_arn_will_do_and_a_dry_run_stops_nothing(task: str) -> None:
+def test_an_arn_is_accepted_and_a_dry_run_stops_nothing(task: str) -> None:
     told = json.loads(drain(task, "--dry-run", "--json").stdout)
     assert told["host"]["fleet"] == "gateway"
     assert told["host"]["state"] != "STOPPED"
 
 
 @pytest.mark.usefixtures("task")
-def test_a_task_of_others_is_refused() -> None:
+def test_a_task_outside_the_deployment_is_refused() -> None:
     result = drain("0" * 32)
     assert result.exit_code == 2
     assert "is no task of sandbox's gateway" in result.stderr

@@ -1,4 +1,4 @@
-"""Small wheels, written by hand."""
+"""Small wheels for tests of the table generator."""
 
 import textwrap
 import zipfile
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.engine_tables.source import Tree
-from ops.engine_tables.values import Reader
+from tools.engine_tables.source import Tree
+from tools.engine_tables.values import Reader
 
 Wheel = Callable[[dict[str, str]], Reader]
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Wheel:
-    """Return a function that puts files into a wheel and returns a reader of it."""
+    """Return a function that puts files into a wheel and returns its reader."""
 
     def write(files: dict[str, str]) -> Reader:
         path = tmp_path / "thing-1.0-py3-none-any.whl"

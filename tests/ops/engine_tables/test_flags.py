@@ -1,11 +1,11 @@
-"""Flags come out of every way in which the engines write them."""
+"""Flags are extracted from every form in which the engines define them."""
 
 import pytest
 
-from blueprint.engines.published.release import Command, Setting
-from ops.engine_tables.flags import FlagReader
-from ops.engine_tables.names import MovedError
 from tests.ops.engine_tables.conftest import Wheel
+from tools.engine_tables.flags import FlagReader
+from tools.engine_tables.names import MovedError
+from voice_blueprint.engines.published.release import Command, Setting
 
 CONFIGS = """
     from __future__ import annotations
@@ -210,19 +210,19 @@ TOOL = {
         ("--more", {"type": "float", "default": 0.5}),
     ],
 )
-def test_flag_written_out(wheel: Wheel, name: str, expected: dict[str, object]) -> None:
+def test_explicitly_declared_flag(wheel: Wheel, name: str, expected: dict[str, object]) -> None:
     found = flags(FlagReader(wheel(TOOL)).read("tool.args.add"))[name].model_dump(exclude_defaults=True)
     assert found == {"name": name} | expected
 
 
-def test_what_cannot_be_followed_is_said(wheel: Wheel) -> None:
+def test_unfollowable_definitions_are_reported(wheel: Wheel) -> None:
     command = FlagReader(wheel(TOOL)).read("tool.args.add")
     assert command.not_followed == ("outside.add",)
     assert command.read_from == ("tool/args.py", "tool/more.py")
     assert "--version" not in flags(command)
 
 
-def test_class_whose_every_field_is_a_flag(wheel: Wheel) -> None:
+def test_class_with_a_flag_for_each_field(wheel: Wheel) -> None:
     reader = wheel(
         {
             "app/args.py": """
@@ -279,6 +279,6 @@ def test_vllm_pairs_enable_with_disable(wheel: Wheel) -> None:
     assert flags(FlagReader(reader).read("vllm.args.add"))["--enable-x"].off == "--disable-x"
 
 
-def test_function_that_moved_is_named(wheel: Wheel) -> None:
-    with pytest.raises(MovedError, match=r"no tool\.args\.gone; say in ops/engine_tables/recipes\.yaml"):
+def test_a_moved_function_is_reported(wheel: Wheel) -> None:
+    with pytest.raises(MovedError, match=r"no tool\.args\.gone; say in tools/engine_tables/recipes\.yaml"):
         FlagReader(wheel(TOOL)).read("tool.args.gone")

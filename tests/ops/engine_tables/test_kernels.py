@@ -1,11 +1,11 @@
-"""Attention kernels come out of the source, with what each takes on which GPUs."""
+"""Attention kernels are extracted from the source, with their supported inputs by GPU."""
 
 import pytest
 
-from blueprint.engines.published.release import Kernel
-from ops.engine_tables.kernels import kernels
-from ops.engine_tables.names import MovedError
 from tests.ops.engine_tables.conftest import Wheel
+from tools.engine_tables.kernels import kernels
+from tools.engine_tables.names import MovedError
+from voice_blueprint.engines.published.release import Kernel
 
 PLATFORM = """
     from typing import TYPE_CHECKING
@@ -93,8 +93,8 @@ KERNELS = """
 FILES = {"p/__init__.py": "", "p/platform.py": PLATFORM, "p/registry.py": REGISTRY, "p/kernels.py": KERNELS}
 
 
-def test_kernels_say_what_they_take_on_which_gpus(wheel: Wheel) -> None:
-    """What only the running release knows may be: ``runs`` is another distribution's; what stands behind a log too."""
+def test_kv_types_of_kernels_are_read_per_gpu(wheel: Wheel) -> None:
+    """Conditions that are only known at run time are assumed to be true."""
     every = (8, 9, 10, 12)
     takes = {"auto": every, "small": (8, 9, 10), "small_newer": (10,), "asked": every, "never": (), "half": every}
     assert kernels(wheel(FILES), "p.platform.choose") == (
@@ -103,6 +103,6 @@ def test_kernels_say_what_they_take_on_which_gpus(wheel: Wheel) -> None:
     )
 
 
-def test_a_chooser_that_moved_is_named(wheel: Wheel) -> None:
+def test_a_moved_selection_function_is_reported(wheel: Wheel) -> None:
     with pytest.raises(MovedError, match=r"has no p\.platform\.chosen"):
         kernels(wheel(FILES), "p.platform.chosen")

@@ -1,14 +1,14 @@
-"""Connectors, metrics, endpoints and environment variables come out of the source."""
+"""Connectors, metrics, endpoints and environment variables are extracted from the source."""
 
 import pytest
 
-from blueprint.engines.published.release import Endpoint
-from ops.engine_tables import offered
-from ops.engine_tables.names import MovedError
 from tests.ops.engine_tables.conftest import Wheel
+from tools.engine_tables import offered
+from tools.engine_tables.names import MovedError
+from voice_blueprint.engines.published.release import Endpoint
 
 
-def test_connectors_are_what_is_registered(wheel: Wheel) -> None:
+def test_registered_connectors_are_read(wheel: Wheel) -> None:
     reader = wheel(
         {
             "a.py": 'Factory.register("One", "m", "C")\nFactory.register(NAME, "m", "C")\nNAME = "Two"\n',

@@ -1,6 +1,5 @@
-"""`python -m ops.engine_tables`: tables from wheels, stable text, errors that say what to do."""
+"""`python -m tools.engine_tables`: tables from wheels, stable text, errors with remedies."""
 
-import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -8,16 +7,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from blueprint import catalog
-from blueprint.catalog import EngineVersion
-from blueprint.engines.published.release import Origin, read
-from ops.engine_tables import __main__ as command
-from ops.engine_tables import wheels
-from ops.engine_tables.recipes import Recipe
-from ops.engine_tables.repositories import RepositoryFile
-from ops.engine_tables.source import Tree
-from ops.engine_tables.tables import render, table
-from ops.engine_tables.wheels import UnavailableError
+from tools.engine_tables import __main__ as command
+from tools.engine_tables import wheels
+from tools.engine_tables.recipes import Recipe
+from tools.engine_tables.source import Tree
+from tools.engine_tables.tables import render, table
+from tools.engine_tables.wheels import UnavailableError
+from voice_blueprint import catalog
+from voice_blueprint.catalog import EngineVersion
+from voice_blueprint.engines.published.release import Origin, read
 
 SOURCE = """
 from dataclasses import dataclass, field
@@ -41,10 +39,9 @@ def add(parser):
 """
 RECIPE = Recipe(commands={"": "tool.add"}, configs=("tool.Root",), not_configs=frozenset({"Internal"}), extends="other")
 ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" * 64)
-UNREACHABLE = RepositoryFile("owner/tool", "0" * 40, "tool.py", "tool.py")
 
 
-def test_table_has_one_line_for_each_flag_and_reads_back() -> None:
+def test_table_has_one_line_per_flag_and_can_be_read() -> None:
     made = table(Tree.of_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
     text = render(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
@@ -60,12 +57,11 @@ def test_table_has_one_line_for_each_flag_and_reads_back() -> None:
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An engine ``tool`` in the catalogue, its wheel in a cache, and an empty folder of tables, which is returned."""
+    """Return an empty folder of tables for an engine ``tool`` in the catalogue, whose wheel is in a cache."""
     tables = tmp_path / "tables"
     engine = EngineVersion(name="tool", version="1.0", package="tool", source="here")
     monkeypatch.setattr(command, "TABLES", tables)
     monkeypatch.setattr(command, "RECIPES", {"tool": RECIPE})
-    monkeypatch.setattr(command, "FILES", {})
     monkeypatch.setattr(catalog, "engines", lambda: {"tool": engine})
     monkeypatch.setattr(wheels, "_pip", lambda: str(tmp_path / "no-pip"))
     monkeypatch.setattr(wheels, "CACHE", tmp_path)
@@ -79,7 +75,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_table_is_written_and_the_same_again(tool: Path) -> None:
+def test_writing_the_table_is_reproducible(tool: Path) -> None:
     assert run()[0] == 0
     written = (tool / "tool.json").read_text()
     assert '{"name": "--b", "type": "int"}' in written
@@ -94,7 +90,7 @@ def test_unknown_engine_is_refused(tool: Path) -> None:
     assert not tool.exists()
 
 
-def test_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tool-1.0-py3-none-any.whl").write_bytes(b"changed")
     pip = tmp_path / "pip"
     pip.write_text("#!/bin/sh\necho 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2\nexit 1\n")
@@ -105,7 +101,7 @@ def test_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pytest
         wheels.wheel("tool", "1.0", "0" * 64)
 
 
-def test_downloaded_wheel_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_downloaded_wheel_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = tmp_path / "pip"
     pip.write_text(
         "#!/bin/sh\n"
@@ -119,30 +115,3 @@ def test_downloaded_wheel_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file = wheels.wheel("tool", "1.0")
     assert file == cache / "tool-1.0-py3-none-any.whl"
     assert list(cache.iterdir()) == [file]
-
-
-@pytest.mark.parametrize(("committed", "code"), [(True, 0), (False, 1)])
-def test_table_from_a_repository_stays_when_it_cannot_be_reached(
-    tool: Path, monkeypatch: pytest.MonkeyPatch, *, committed: bool, code: int
-) -> None:
-    def unreachable(_: RepositoryFile) -> str:
-        raise UnavailableError("no network")
-
-    monkeypatch.setattr(command, "FILES", {"tool": UNREACHABLE})
-    monkeypatch.setattr(RepositoryFile, "fetch", unreachable)
-    if committed:
-        tool.mkdir()
-        (tool / "tool.json").write_text("as it was")
-    result, output = run()
-    assert result == code
-    assert ("its table stays as it is" in output) is committed
-    assert not committed or (tool / "tool.json").read_text() == "as it was"
-
-
-def test_table_from_a_repository_says_where_it_belongs(tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "FILES", {"tool": UNREACHABLE})
-    monkeypatch.setattr(RepositoryFile, "fetch", lambda _: SOURCE)
-    assert run()[0] == 0
-    origin = read((tool / "tool.json").read_text()).origin
-    assert (origin.repository, origin.commit, origin.file) == ("owner/tool", "0" * 40, "tool.py")
-    assert origin.sha256 == hashlib.sha256(SOURCE.encode()).hexdigest()

@@ -1,34 +1,38 @@
-"""What `voice gameday` plays, prints and refuses."""
+"""Drills, output and refusals of `voice gameday`."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-import blueprint
-from ops.cli import app
-from ops.gameday import command
-from ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
-from ops.gameday.simulated import CALL_S, Effect, play
-from ops.simulate.capacity import PEAK_SHARE, RECOGNISES, fleet_plans
-from tests.blueprint.documents import DEPLOYMENTS, edited, load_text
+import voice_blueprint
+from tests.blueprint.documents import DEPLOYMENTS, edit_document, load_text
 from tests.contract.sources import deployment
+from tests.excerpts import recorded, render_screen
+from tests.nonempty import nonempty
 from tests.synthesized import ROOT
+from voice_ops.cli import app
+from voice_ops.gameday import command
+from voice_ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
+from voice_ops.gameday.simulated import CALL_S, Effect, play
+from voice_ops.simulate import run
+from voice_ops.simulate.capacity import PEAK_SHARE, RECOGNISES, fleet_plans
 
-SHIPPED = sorted(file.stem for file in DEPLOYMENTS.glob("*.yaml"))
+SHIPPED_DEPLOYMENTS = sorted(file.stem for file in DEPLOYMENTS.glob("*.yaml"))
 
 
 def gameday(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["gameday", *arguments])
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_scenario_of_a_shipped_file_has_a_runbook_that_is_written(name: str) -> None:
-    of = blueprint.load(DEPLOYMENTS / f"{name}.yaml")
+@pytest.mark.parametrize("name", SHIPPED_DEPLOYMENTS)
+def test_every_scenario_of_a_shipped_file_has_an_existing_runbook(name: str) -> None:
+    of = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     for scenario in SCENARIOS:
-        for page in runbooks(of, scenario):
+        for page in nonempty(runbooks(of, scenario)):
             assert (ROOT / "docs/runbooks" / page).exists(), page
 
 
@@ -39,25 +43,29 @@ def test_losses_cost_calls_and_the_fleets_recover() -> None:
     assert isinstance(outage, Effect)
     assert isinstance(quota, Effect)
     assert outage.lost > 0
-    assert outage.recovers_s
-    # A zone is back after an hour; without a quota for more hosts the crowd is refused until it has gone.
+    assert "gateway-unhealthy" in outage.fired
+    assert "asr-slots-exhausted" in quota.fired
+    # A zone returns after an hour; without a quota for more hosts, excess calls are refused until the load drops. Calls
+    # move to
+    # the hosts of the other zones; if fewer are cut than calls vary by, the recovery takes 0 s.
+    assert outage.recovers_s is not None
     assert outage.recovers_s < 3_600
     assert quota.lost > 1_000
 
 
-def test_what_cannot_happen_to_a_file_says_why() -> None:
+def test_an_inapplicable_scenario_reports_the_reason() -> None:
     assert play(deployment("small"))["spot wave"] == "no fleet of the file is bought as spot"
 
 
-def in_two(name: str, folder: Path) -> blueprint.Deployment:
+def in_two_regions(name: str, folder: Path) -> voice_blueprint.Deployment:
     west = {"region": "us-west-2", "availability_zones": ["us-west-2a", "us-west-2b"]}
     text = (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8")
-    return load_text(edited({"aws.other_regions": [west]}, text), folder).in_regions()[1]
+    return load_text(edit_document({"aws.other_regions": [west]}, text), folder).in_regions()[1]
 
 
-def test_a_lost_region_costs_its_calls_and_those_that_come_before_its_name_leads_away(tmp_path: Path) -> None:
-    """Half of all calls are there, and new ones come for 30 s of checks and half of the 60 s of a resolver."""
-    small = in_two("small", tmp_path)
+def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
+    """Half of all calls are in the region; new ones arrive until health checks and DNS caches (30 s each) expire."""
+    small = in_two_regions("small", tmp_path)
     assert small.load is not None
     places = sum(plan.max_hosts * plan.places for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
     found = play(small)["region loss"]
@@ -70,25 +78,33 @@ def test_a_lost_region_costs_its_calls_and_those_that_come_before_its_name_leads
     assert play(deployment("small"))["region loss"] == "the file has one region"
 
 
-def none_rehearsed(_: object) -> Iterator[Row]:
+def no_drills(_: object) -> Iterator[Row]:
     return iter(())
 
 
-def test_a_scenario_without_a_runbook_is_named_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearsed", none_rehearsed)
+def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_rehearsed", no_drills)
     monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "zone loss: no alert of this file leads to a runbook for it" in result.stdout
 
 
-def test_a_drill_that_goes_wrong_is_named_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> Iterator[Row]:
+def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_rehearsed", no_drills)
+    monkeypatch.setattr(run, "watched", lambda *_: ())
+    result = gameday("deployments/small.yaml")
+    assert result.exit_code == 1
+    assert "quota refusal: no alert fires that leads to asr-slots-exhausted.md" in " ".join(result.stdout.split())
+
+
+def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing_drill(_: object) -> Iterator[Row]:
         yield Row(
             "bad image", None, None, 3.0, "the local AWS", ("procedures/rollback.md",), ("hosts run what they ran",)
         )
 
-    monkeypatch.setattr(command, "_rehearsed", broken)
+    monkeypatch.setattr(command, "_rehearsed", failing_drill)
     result = gameday("deployments/small.yaml", "--json")
     assert result.exit_code == 1
     *simulated, drilled = json.loads(result.stdout)["scenarios"]
@@ -98,9 +114,23 @@ def test_a_drill_that_goes_wrong_is_named_and_fails(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.nightly
 @pytest.mark.sandbox
-def test_a_file_lives_through_its_bad_day() -> None:
-    result = gameday("deployments/sandbox.yaml")
-    assert result.exit_code == 0, result.output
+def test_a_deployment_recovers_from_every_scenario() -> None:
+    """On every change `test_screens.py` only compares the simulated losses with this screen."""
+
+    def printed() -> str:
+        result = gameday("deployments/sandbox.yaml")
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    screen = render_screen(printed)
     for scenario in SCENARIOS:
-        assert scenario in result.stdout
-    assert "✗" not in result.stdout
+        assert scenario in screen
+    assert "✗" not in screen
+    assert without_durations(screen) == without_durations(
+        recorded("voice gameday deployments/sandbox.yaml").partition("── stderr")[0]
+    )
+
+
+def without_durations(screen: str) -> str:
+    """Return a screen without the durations of drills on the local AWS."""
+    return re.sub(r"\d+ s +✓(?=\n +by: the local AWS)", "N s ✓", screen).rstrip()

@@ -26,8 +26,8 @@ class Server:
     def stall(self, after_s: float, for_s: float) -> None:
         self._ask("POST", "/stall", json={"after_s": after_s, "for_s": for_s})
 
-    def take(self) -> dict[str, Any]:
-        """What it wrote down since the last time, warm-up included."""
+    def take_records(self) -> dict[str, Any]:
+        """Return and clear the server's record, which includes warm-up requests."""
         found: dict[str, Any] = self._ask("DELETE", "/records").json()
         return found
 
@@ -56,7 +56,7 @@ def shared_server() -> Iterator[Server]:
 
 @pytest.fixture
 def server(shared_server: Server) -> Server:
-    shared_server.take()
+    shared_server.take_records()
     return shared_server
 
 
@@ -68,7 +68,7 @@ def shared_slower_server() -> Iterator[Server]:
 
 @pytest.fixture
 def slower_server(shared_slower_server: Server) -> Server:
-    shared_slower_server.take()
+    shared_slower_server.take_records()
     return shared_slower_server
 
 
@@ -80,7 +80,7 @@ def locked_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def wav(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seconds of a tone, 16 kHz."""
+    """Write two seconds of a tone at 16 kHz."""
     file = tmp_path_factory.mktemp("audio") / "tone.wav"
     write_wav(file, 2.0)
     return file

@@ -1,8 +1,8 @@
-"""A server that speaks the four APIs with the timing that each request asks for, and writes down when it did what.
+"""Implements the four APIs with the timing that each request specifies, and records its actions.
 
-Run as a process of its own, so that it does not share an interpreter with the client that it judges:
-``python -m tests.ops.loadtest.reference_server [--api-key KEY] [--slower SECONDS]``. It prints its port. Its clock is
-the client's: CLOCK_MONOTONIC is one for the machine.
+Runs as a separate process, so that it does not share an interpreter with the tested client: ``python -m
+tests.ops.loadtest.reference_server [--api-key KEY] [--slower SECONDS]``. It prints its port. Its clock is the client's:
+CLOCK_MONOTONIC is common to the machine.
 """
 
 import argparse
@@ -28,31 +28,31 @@ SAMPLE_RATE_HZ = 24_000
 
 
 class Timing(BaseModel):
-    """What a request asks for."""
+    """Timing and faults that a request specifies."""
 
     first_s: float = 0.3
-    """From the request to the first piece."""
+    """Time from the request to the first chunk."""
     gap_s: float = 0.2
-    """Between pieces."""
+    """Interval between chunks."""
     pieces: int = 4
     audio_s: float = 0.4
-    """In each piece of speech."""
+    """Duration of audio in each chunk."""
     final_s: float = 0.3
-    """From the end of a live feed to its final transcript."""
+    """Time from the end of a streamed upload to its final transcript."""
     slow_every: int = 0
-    """Every so many requests ``first_s`` is ``slow_s``."""
+    """Number of requests after which one uses ``slow_s`` instead of ``first_s``."""
     slow_s: float = 1.0
     starve_every: int = 0
-    """Every so many requests, the third piece is late by ``starve_s``."""
+    """Number of requests after which the third chunk of one is late by ``starve_s``."""
     starve_s: float = 1.0
     fail_every: int = 0
-    """Every so many requests get 503."""
+    """Number of requests after which one is rejected with 503."""
     break_every: int = 0
-    """Every so many streams break off after the first piece."""
+    """Number of streams after which one ends after the first chunk."""
     garbage: bool = False
-    """The first event is no JSON."""
+    """Whether the first event is invalid JSON."""
     whole: bool = False
-    """A transcription answers in one piece of JSON, as endpoints without streaming do."""
+    """Whether a transcription is returned as one JSON document instead of a stream."""
 
 
 class Reference:

@@ -1,42 +1,42 @@
-"""The harness's arithmetic on written traces: no clock, no network."""
+"""Statistics of the load test, computed from given traces."""
 
 import numpy as np
 import pytest
 
-from ops.loadtest.compare import Round, differences
-from ops.loadtest.inputs import PASSAGE, rotated
-from ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
-from ops.loadtest.price import PriceError, usd_per_hour
-from ops.loadtest.report import Result
-from ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
-from ops.loadtest.summary import summarize
-from ops.loadtest.trace import Trace
+from voice_ops.loadtest.compare import Round, differences
+from voice_ops.loadtest.inputs import PASSAGE, rotated
+from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
+from voice_ops.loadtest.price import PriceError, usd_per_hour
+from voice_ops.loadtest.report import Result
+from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
+from voice_ops.loadtest.summary import summarize
+from voice_ops.loadtest.trace import Trace
 
 
 def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | None = None) -> Trace:
-    """A stream of speech whose pieces (arrival, seconds of audio) are given; it ends with the last."""
+    """Return a speech stream of chunks, each with its arrival time and seconds of audio."""
     arrivals, audio = [at for at, _ in pieces], [seconds for _, seconds in pieces]
     return Trace("x", intended_s, intended_s, arrivals[-1], arrivals, audio, input_chars=100, error=error)
 
 
 @pytest.mark.parametrize(
-    ("pieces", "starved_s"),
+    ("chunks", "starved_s"),
     [
         ([(1.0, 0.5), (1.4, 0.5), (1.9, 0.5)], 0.0),
         ([(1.0, 0.5), (1.5, 0.5)], 0.0),
         ([(1.0, 0.5), (1.75, 0.5)], 0.25),
-        # Twice: 0.25 s, then playback goes on from 1.75 and is dry at 2.25, 0.75 s before the next piece.
+        # Two underruns: 0.25 s, and 0.75 s (playback resumes at 1.75 s and the buffer is empty at 2.25 s).
         ([(1.0, 0.5), (1.75, 0.5), (3.0, 0.5)], 1.0),
-        # What was received ahead carries over a gap.
+        # Buffered audio covers a gap.
         ([(1.0, 2.0), (2.9, 0.5)], 0.0),
         ([(9.0, 0.1)], 0.0),
     ],
 )
-def test_playback_starves_when_its_buffer_runs_dry(pieces: list[tuple[float, float]], starved_s: float) -> None:
-    assert spoken(*pieces).starved_s == pytest.approx(starved_s)
+def test_playback_underruns_when_its_buffer_is_empty(chunks: list[tuple[float, float]], starved_s: float) -> None:
+    assert spoken(*chunks).starved_s == pytest.approx(starved_s)
 
 
-def test_figures_of_a_known_run() -> None:
+def test_figures_of_a_reference_run() -> None:
     traces = [
         spoken((1.0, 4.0), (2.0, 4.0)),
         spoken((1.5, 1.0), (4.0, 3.0), intended_s=1.0),
@@ -52,21 +52,21 @@ def test_figures_of_a_known_run() -> None:
     assert found.wait_rate == 0.5
     assert found.chars_per_s_per_gpu == pytest.approx(200 / 4 / 4)
     assert found.audio_s_per_s == 3.0
-    # 12 USD buy an hour, in which 3 hours of audio are made.
+    # 12 USD buy an hour, in which 3 hours of audio are generated.
     assert found.usd_per_audio_hour == 4.0
-    # One is late, one failed: a third of what was asked is good.
+    # One request is late and one failed, so a third is good.
     assert found.goodput_share == pytest.approx(1 / 3)
     assert found.goodput_per_s == 0.25
     assert found.harness.cpu_share == 0.25
 
 
-def test_percentiles_are_those_of_the_sample() -> None:
+def test_percentiles_are_computed_from_the_sample() -> None:
     traces = [Trace("x", 0.0, 0.0, float(at), [float(at)]) for at in range(1, 101)]
     first = summarize(Run(ClosedLoop(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
     assert (first.p50, first.p95, first.p99) == pytest.approx((50_500, 95_050, 99_010))
 
 
-def test_a_metric_that_is_missing_meets_no_limit() -> None:
+def test_a_missing_metric_fails_its_limit() -> None:
     silent = Trace("x", 0.0, 0.0, 1.0)
     assert (
         summarize(Run(ClosedLoop(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None).goodput_share == 0
@@ -82,7 +82,7 @@ def test_a_metric_that_is_missing_meets_no_limit() -> None:
         (0.001, 0.5, 0.09, "live feeds fell behind speech by up to 90 ms"),
     ],
 )
-def test_a_client_that_distorts_its_figures_says_so(
+def test_a_client_that_distorts_its_figures_reports_it(
     lag_s: float, cpu_s: float, pacing_s: float, doubt: str | None
 ) -> None:
     trace = Trace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
@@ -104,7 +104,10 @@ def test_arrivals_are_poisson_and_the_same_for_the_same_seed() -> None:
 
 
 def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
-    """Six rounds of 20 requests to each side; the measured one is slower by ``shift_s``, each round by ``drift_s``."""
+    """Return six rounds of 20 requests to each side.
+
+    The measured side is slower by ``shift_s``, and each round is slower by ``drift_s``.
+    """
     random = np.random.default_rng(seed)
 
     def run(at_s: float) -> Run:
@@ -115,7 +118,7 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
     return [(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
 
 
-def test_a_difference_is_found_with_its_interval_in_spite_of_drift() -> None:
+def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
     found = {(d.metric, d.statistic): d for d in differences(rounds(-0.2, seed=3, drift_s=0.1), seed=0)}
     first = found["first", "p50"]
     assert first.shown
@@ -124,26 +127,26 @@ def test_a_difference_is_found_with_its_interval_in_spite_of_drift() -> None:
     assert found["requests/s", "mean"].difference > 0
 
 
-def test_no_difference_is_rarely_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.loadtest.compare.RESAMPLES", 100)
+def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voice_ops.loadtest.compare.RESAMPLES", 100)
     shown = [differences(rounds(0.0, seed), seed)[0].shown for seed in range(40)]
-    # Nominally 5 % of 40; six rounds are few and the bootstrap is a little narrow.
+    # The expected number is 5 % of 40; with six rounds bootstrap intervals are slightly too narrow.
     assert sum(shown) <= 6
 
 
-def test_pooled_runs_keep_every_request() -> None:
+def test_pooled_runs_contain_every_request() -> None:
     one, two = Run(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5), Run(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0)
     both = pooled([one, two])
     assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
 
 
-def test_passages_are_as_long_as_the_published_ones_and_begin_differently() -> None:
+def test_prompts_have_the_published_length_and_distinct_beginnings() -> None:
     texts = [rotated(PASSAGE, index) for index in range(40)]
     assert {len(text) for text in texts} == {TEXT_CHARS}
     assert len({text[:30] for text in texts}) == 40
 
 
-def test_published_figures_agree_with_each_other() -> None:
+def test_published_figures_are_consistent() -> None:
     """Table 7's CUDA-graph row is table 8's first, and each row's char/s follows from concurrency, RTF and speech."""
     table_7, table_8 = SCENARIOS["table-7"].published, SCENARIOS["table-8"].published["cuda-graph"]
     assert table_7["cuda-graph"][1] == {key: table_8[1][key] for key in ("first", "rtf")}
@@ -152,7 +155,7 @@ def test_published_figures_agree_with_each_other() -> None:
         assert 36 < seconds_of_speech < 42
 
 
-def test_an_endpoint_pays_for_its_share_of_an_instance() -> None:
+def test_an_endpoint_costs_its_share_of_an_instance() -> None:
     whole, _ = usd_per_hour("p5.48xlarge", "us-east-1", 8)
     part, how = usd_per_hour("p5.48xlarge", None, 2)
     assert part == whole / 4
@@ -169,6 +172,6 @@ def test_an_endpoint_pays_for_its_share_of_an_instance() -> None:
         ("p5.4xlarge", "us-east-1", 2, "has 1 accelerators, not the 2 of --gpus"),
     ],
 )
-def test_a_price_that_is_not_known(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
+def test_an_unknown_price_is_reported(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
     with pytest.raises(PriceError, match=problem):
         usd_per_hour(instance_type, region, gpus)

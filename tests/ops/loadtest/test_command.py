@@ -1,4 +1,4 @@
-"""`voice loadtest` as a user meets it."""
+"""The command line of `voice loadtest`."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner, Result
 
-from ops.cli import app
-from ops.exits import FAILED, REFUSED
 from tests.ops.loadtest.conftest import Server, write_wav
+from voice_ops.cli import app
+from voice_ops.exits import FAILED, REFUSED
 
 FAST = '{"first_s": 0.05, "gap_s": 0.02}'
 NOWHERE = "http://127.0.0.1:9"
@@ -38,7 +38,7 @@ def test_every_api_is_reported(api: str, server: Server, tmp_path: Path) -> None
     assert picture.std() > 0.05
 
 
-def test_a_table_shows_the_published_figures_beside_ours(server: Server, wav: Path) -> None:
+def test_a_table_compares_published_figures_with_ours(server: Server, wav: Path) -> None:
     write_wav(wav.parent / "voice.wav", 10.0)
     voice = wav.parent / "voice.wav"
     result = loadtest(server.url, "--scenario", "table-8", "--requests", 32, "--body", FAST, "--reference", voice)
@@ -67,7 +67,7 @@ def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Serve
         if (found["metric"], found["statistic"]) == ("first", "p50")
     )
     assert first["shown"]
-    ours, theirs = (one.take()["records"][2:] for one in (server, slower_server))
+    ours, theirs = (one.take_records()["records"][2:] for one in (server, slower_server))
     firsts = [[record["sent_s"][0] - record["received_s"] for record in side] for side in (ours, theirs)]
     planted = 1000 * (sorted(firsts[0])[8] - sorted(firsts[1])[8])
     late = sum(found["harness"]["loop_lag_ms"]["max"] for found in report["results"])
@@ -78,13 +78,13 @@ def test_two_endpoints_are_compared_in_turn(server: Server, slower_server: Serve
     assert all(found["usd_per_audio_hour"] > 0 for found in report["results"])
 
 
-def test_failures_are_reported_and_do_not_stop_the_load(server: Server) -> None:
+def test_failed_requests_are_reported_and_do_not_stop_the_load(server: Server) -> None:
     result = loadtest(server.url, "--api", "chat", "--requests", 9, "--body", '{"first_s": 0.05, "fail_every": 3}')
     assert result.exit_code == 0
     assert "3 of 9 failed: HTTP 503: overloaded" in result.stderr
 
 
-def test_a_load_without_an_answer_fails(server: Server) -> None:
+def test_a_load_without_a_response_fails(server: Server) -> None:
     body = '{"first_s": 0.05, "gap_s": 0.01, "fail_every": 2}'
     result = loadtest(server.url, "--api", "chat", "--requests", 1, "--warmup", 1, "--body", body)
     assert result.exit_code == FAILED

@@ -1,4 +1,4 @@
-"""`voice loadtest` of the voice path on this machine: store, gateway, VAD stage, Whisper engine with tiny.en."""
+"""`voice loadtest` of the local voice path: store, gateway, VAD stage, Whisper engine with tiny.en."""
 
 import json
 import urllib.request
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from ops.demo.command import SAMPLE, weights
-from ops.demo.services import VoicePath
-from ops.exits import FAILED
 from tests.ops.loadtest.test_command import NOWHERE, loadtest
+from voice_ops.demo.command import SAMPLE, weights
+from voice_ops.demo.services import VoicePath
+from voice_ops.exits import FAILED
 
 SPOKEN_S = 4
 
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Iterator[VoicePath]:
 
 @pytest.fixture
 def speech(tmp_path: Path) -> Path:
-    """The beginning of the demo's sample: "Good morning. The whole system ..."."""
+    """Return the beginning of the demo's sample: "Good morning. The whole system ..."."""
     file = tmp_path / "speech.wav"
     with wave.open(str(SAMPLE), "rb") as source, wave.open(str(file), "wb") as out:
         out.setparams(source.getparams())
@@ -51,7 +51,7 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     (found,) = json.loads(result.stdout)["results"]
     assert (found["requests"], found["failures"], found["goodput_share"]) == (4, {}, 1.0)
     metrics = found["metrics"]
-    # No partial before there was something to hear, and none after the session.
+    # No partial arrives before speech or after the session.
     assert 300 < metrics["first"]["p50"] < metrics["total"]["p50"]
     assert metrics["total"]["p50"] == pytest.approx(1000 * SPOKEN_S + metrics["final"]["p50"], rel=0.1)
     assert metrics["gap"]["count"] > 0
@@ -59,20 +59,20 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     port = engine.environment["VOICE_HEALTH_PORT"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics.json") as answer:
         counters = json.load(answer)["counters"]
-    assert counters["finals"] >= 5  # one a session at least, the warm-up's included
+    assert counters["finals"] >= 5  # one per session at least, including the warm-up
     assert counters["lost_chunks"] == 0
     report = (output / "report.md").read_text(encoding="utf-8")
     assert "end of session after last frame, ms" in report
     assert imread(output / "results.png").std() > 0.05
 
 
-def test_a_gateway_that_is_not_there_is_one_answer(speech: Path) -> None:
+def test_an_unreachable_gateway_is_reported_once(speech: Path) -> None:
     result = loadtest(NOWHERE, "--api", "session", "--audio", speech)
     assert result.exit_code == FAILED
     assert "cannot connect: Connection refused" in result.stderr
 
 
-def test_a_session_has_no_model(speech: Path) -> None:
+def test_a_session_load_test_rejects_a_model(speech: Path) -> None:
     result = loadtest(NOWHERE, "--api", "session", "--audio", speech, "--model", "tiny.en")
     assert result.exit_code == 2
     assert "--model is not for session" in result.stderr

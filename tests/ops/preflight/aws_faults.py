@@ -1,4 +1,4 @@
-"""Faults that moto does not play: answers of a service put below botocore's retries and parsers, above the network."""
+"""Faults that moto does not simulate: injected below botocore's retries and parsers, above the network."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from moto.core.botocore_stubber import MockRawResponse
 def fail(
     monkeypatch: pytest.MonkeyPatch, service: str, code: str, *, status: int = 400, xml: bool = False
 ) -> list[str]:
-    """Let every call of a service end in an error code; return a list that counts the calls.
+    """Fail every call of a service with an error code; return a list with an entry for each call.
 
     Args:
-        service: As botocore's events spell it, such as ``service-quotas``.
+        service: Name of the service in botocore, such as ``service-quotas``.
         xml: Whether the service speaks the query protocol.
     """
     body = json.dumps({"__type": code, "message": "planted"})

@@ -1,8 +1,7 @@
-"""A local HTTP server in the place of Azure Resource Manager, for the real management SDKs.
+"""Local HTTP server that replaces Azure Resource Manager for the real management SDKs.
 
-Nothing here is a recording: no subscription was at hand. Every payload is serialised from the SDKs' own models, so
-that its fields are named and typed as Microsoft publishes them; what values Azure itself would put there, and which
-errors it would send, follows its documentation only.
+Nothing here is a recording, because no subscription was available. Every payload is serialised from the SDKs' own
+models, so its fields have Microsoft's names and types; values and errors follow its documentation.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from azure.mgmt.quota import models as quota
 from azure.mgmt.resource.features import models as features
 from azure.mgmt.resource.resources import models as resources
 
-from blueprint import catalog
-from blueprint.file.model.azure import Azure, JumpHost
+from voice_blueprint import catalog
+from voice_blueprint.file.model.azure import Azure, JumpHost
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 ARM, GRAPH = "https://management.azure.com", "https://graph.microsoft.com"
 GROUPS = "/v1.0/groups/"
-"""Of Microsoft Graph: https://learn.microsoft.com/graph/api/group-get"""
+"""Path of Microsoft Graph: https://learn.microsoft.com/graph/api/group-get"""
 OWNER = "/subscriptions/x/providers/Microsoft.Authorization/roleDefinitions/owner"
 PROVIDERS = [
     *("Microsoft.AlertsManagement", "Microsoft.Consumption"),
@@ -44,29 +43,29 @@ PROVIDERS = [
     *("Microsoft.ManagedIdentity", "Microsoft.Monitor", "Microsoft.Network", "Microsoft.OperationalInsights"),
     *("Microsoft.Quota", "Microsoft.Resources", "microsoft.storage"),
 ]
-"""Azure spells some in lower case."""
+"""Azure returns some names in lower case."""
 SIGNING_KEY = "a key of this test that nobody verifies tokens with"
 
 
 @dataclass
 class Subscription:
-    """What the stub answers: tests change it before they ask.
+    """Responses of the stub: tests change them before they send requests.
 
     Attributes:
         usage: Limit and use of Microsoft.Compute's quotas, by name.
-        network: The same of Microsoft.Network's.
+        network: Likewise for Microsoft.Network.
         roles: Actions and exclusions of the caller's roles, by role definition.
         skus: VM sizes that the location sells.
         nodes: Scale sets of the deployment; absent before the first deploy.
         requests: Requests for increases, open and closed.
-        filed: Limits that were requested, by quota.
+        filed: Requested limits, by quota.
         conditions: Conditions of roles, by role definition.
         unregistered: Resource providers that the subscription is not registered for.
         groups: Groups of the tenant.
         encryption: State of the feature EncryptionAtHost.
-        vaults: Ends of the paths of vaults and of their secrets.
-        faults: Status, code and message for paths that hold a text.
-        asked: How often each such fault was met.
+        vaults: Suffixes of the paths of vaults and of their secrets.
+        faults: Status, code and message for paths that contain a text.
+        asked: Number of requests that met each fault.
     """
 
     usage: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -84,10 +83,10 @@ class Subscription:
     faults: dict[str, tuple[int, str, str]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
-    def answer(  # noqa: C901, PLR0911  a return for each route
+    def answer(  # noqa: C901, PLR0911  one return per route
         self, method: str, path: str, body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        """Answer one request."""
+        """Return the response to a request."""
         for part, (status, code, message) in self.faults.items():
             if part in path:
                 self.asked[part] += 1
@@ -95,7 +94,8 @@ class Subscription:
         if method == "PUT":
             return self._request(path, body)
         if path.startswith(GROUPS):
-            return HTTPStatus.OK if path.removeprefix(GROUPS) in self.groups else HTTPStatus.NOT_FOUND, {}
+            group = path.removeprefix(GROUPS)
+            return (HTTPStatus.OK, {"id": group}) if group in self.groups else (HTTPStatus.NOT_FOUND, {})
         if "/Microsoft.KeyVault/vaults/" in path:
             known = path.partition("/vaults/")[2] in self.vaults
             return (200, {"id": path}) if known else (404, {"error": {"code": "ResourceNotFound", "message": "none"}})
@@ -144,13 +144,13 @@ class Subscription:
 
 
 def open_request(name: str, limit: int, state: str = "InProgress") -> quota.QuotaRequestDetails:
-    """A request for an increase in the shape of the SDK's model."""
+    """Return a request for an increase in the format of the SDK's model."""
     part = quota.SubRequest({"name": {"value": name}, "limit": quota.LimitObject(value=limit).as_dict()})
     return quota.QuotaRequestDetails({"name": "request-1", "properties": {"provisioningState": state, "value": [part]}})
 
 
 def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) -> compute.ResourceSku:
-    """A VM size as the catalogue has it, sold without restrictions; ``changes`` are fields of the SDK's model."""
+    """Return a VM size from the catalogue, sold without restrictions; ``changes`` are fields of the SDK's model."""
     size = catalog.vm_sizes()[name]
     facts = {
         "vCPUs": str(size.vcpus),
@@ -171,7 +171,7 @@ def sku(name: str, zones: tuple[str, ...] = ("1", "2", "3"), **changes: object) 
 
 
 def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.VirtualMachineScaleSet:
-    """The nodes of a pool."""
+    """Return the scale set of a pool."""
     return compute.VirtualMachineScaleSet(
         location="westus3",
         sku=compute.Sku(name=vm_size, capacity=nodes),
@@ -181,8 +181,11 @@ def scale_set(vm_size: str, nodes: int, priority: str = "Regular") -> compute.Vi
     )
 
 
-def ample(azure: Azure) -> Subscription:
-    """A subscription that takes the deployment; its families are spelt as Azure's usage API likes to, in other case."""
+def ample_subscription(azure: Azure) -> Subscription:
+    """Return a subscription that accepts the deployment.
+
+    Names of VM families use the case of Azure's usage API, which differs.
+    """
     sizes = {pool.vm_size for pool in azure.pools} | {azure.system_pool.vm_size}
     if isinstance(azure.access, JumpHost):
         sizes.add(azure.access.vm_size)
@@ -197,7 +200,7 @@ def ample(azure: Azure) -> Subscription:
 
 
 class Operator:
-    """A credential whose tokens name their holder, as Microsoft Entra's do."""
+    """Credential whose tokens contain the user, like tokens of Microsoft Entra."""
 
     def __init__(self, error: str | None = None) -> None:
         self._error = error
@@ -209,8 +212,8 @@ class Operator:
         return AccessToken(jwt.encode(claims, SIGNING_KEY), int(time.time()) + 3600)
 
 
-class ToStub(RequestsTransport):  # type: ignore[misc]
-    """Sends what is meant for Azure Resource Manager to the stub: the SDKs insist on https for tokens."""
+class StubTransport(RequestsTransport):  # type: ignore[misc]
+    """Sends requests for Azure Resource Manager to the stub: the SDKs insist on https for tokens."""
 
     def __init__(self, stub: str) -> None:
         super().__init__()
@@ -222,12 +225,12 @@ class ToStub(RequestsTransport):  # type: ignore[misc]
         try:
             return super().send(request, **options)
         finally:
-            request.url = asked  # a retry goes through the policies again, which want https
+            request.url = asked  # a retry passes through the policies again, which require https
 
 
 @contextmanager
-def serve(subscription: Subscription) -> Iterator[ToStub]:
-    """Serve a subscription on a free port of this machine; yields the transport that reaches it."""
+def serve(subscription: Subscription) -> Iterator[StubTransport]:
+    """Serve a subscription on a free local port; yield the transport that reaches it."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
@@ -242,7 +245,7 @@ def serve(subscription: Subscription) -> Iterator[ToStub]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_PUT = _answer  # noqa: N815  names that http.server asks for
+        do_GET = do_PUT = do_POST = _answer  # noqa: N815  names that http.server asks for
 
         def log_message(self, *_: object) -> None:
             pass
@@ -250,7 +253,7 @@ def serve(subscription: Subscription) -> Iterator[ToStub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield ToStub(f"http://127.0.0.1:{server.server_port}")
+        yield StubTransport(f"http://127.0.0.1:{server.server_port}")
     finally:
         server.shutdown()
         server.server_close()

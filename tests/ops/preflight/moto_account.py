@@ -1,7 +1,7 @@
-"""What moto lacks of an account that a preflight asks: Service Quotas with its requests, and IAM's policy simulator.
+"""Extensions of moto: Service Quotas with increase requests, and IAM's policy simulator.
 
-The simulator evaluates the stored policies with moto's own evaluation. Quotas and requests are kept in a dictionary, in
-the shapes of botocore's service model, which every answer passes through.
+The simulator evaluates the stored policies with moto's own evaluation. Quotas and requests are stored in a dictionary;
+botocore's service model validates every response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moto.iam.responses import IamResponse
 from moto.servicequotas.responses import ServiceQuotasResponse
 
 CREATED = 1_790_000_000
-"""When requests were made, s since 1970: 2026-09-21."""
+"""Time of the requests, s since 1970: 2026-09-21."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Quotas:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Quotas:
-    """Teach moto the missing calls for as long as a test runs."""
+    """Add the missing calls to moto for the duration of a test."""
     quotas = Quotas()
 
     def quota(response: ServiceQuotasResponse) -> str:

@@ -1,4 +1,4 @@
-"""What a preflight says of an AWS account: real boto3 against moto, one thing spoilt at a time."""
+"""Preflight of an AWS account with the real boto3 and moto; each test breaks one precondition."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ import pytest
 from moto.core import set_initial_no_auth_action_count
 from moto.ec2.models.instance_types import InstanceTypeBackend
 
-from blueprint import Deployment, checks
-from blueprint.aws.machine_images import PUBLIC_PARAMETERS
-from blueprint.checks.capacity import quota_need
-from blueprint.hosts import artifacts_name
-from ops.aws.account import Account
-from ops.preflight.aws.quotas import family_of, vcpu_needs, vcpu_room
-from ops.preflight.report import Row, Status
 from tests.blueprint.documents import ABSENT, Edits
 from tests.ops.preflight.aws_faults import fail
-from tests.ops.preflight.conftest import AMPLE, AwsAccount, allow, bad, edited, execution_role, templates_of_sandbox
+from tests.ops.preflight.conftest import (
+    AMPLE_QUOTA,
+    AwsAccount,
+    allow,
+    execution_role,
+    load_edited,
+    problem_rows,
+    templates_of_sandbox,
+)
+from voice_blueprint import Deployment, checks
+from voice_blueprint.aws.machine_images import PUBLIC_PARAMETERS
+from voice_blueprint.checks.aws.capacity import quota_need
+from voice_blueprint.hosts import artifacts_name
+from voice_ops.aws.account import Account
+from voice_ops.needs import vcpu_needs
+from voice_ops.preflight.aws.quotas import quota_family, vcpu_room
+from voice_ops.preflight.report import Row, Status
 
 ALLOW_ALL: dict[str, Any] = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 STANDARD, INF = "L-1216C47A", "L-1945791B"
 
 
-def test_an_account_that_has_everything_blocks_nothing(account: AwsAccount, sandbox: Deployment) -> None:
+def test_a_complete_account_has_no_blocking_result(account: AwsAccount, sandbox: Deployment) -> None:
     rows = account.ask(sandbox)
     assert len(rows) > 25
-    (warning,) = bad(rows)
+    (warning,) = problem_rows(rows)
     # As in the real us-east-1, trn1.2xlarge is not sold in every zone.
     assert (warning.status, warning.asked) == (Status.WARNING, "zones of trn1.2xlarge for trn1")
     assert warning.remedy == "give fleet trn1 the availability_zones us-east-1c"
@@ -38,7 +47,7 @@ def test_an_account_that_has_everything_blocks_nothing(account: AwsAccount, sand
 # --- quotas ---------------------------------------------------------------------------------------------------
 
 
-def test_needs_are_those_of_the_check(sandbox: Deployment) -> None:
+def test_vcpu_needs_match_the_quota_check(sandbox: Deployment) -> None:
     said = [violation.message for violation in quota_need.examine(sandbox)]
     assert vcpu_needs(sandbox)["standard", False] == (144, 1440)
     # One to four hosts of 192 vCPUs in service, and one that boots for the warm pool.
@@ -61,9 +70,7 @@ def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     assert (row.increase is None) == (status is Status.FINE)
 
 
-def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
-    account: AwsAccount, sandbox: Deployment
-) -> None:
+def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, sandbox: Deployment) -> None:
     account.set_quota(INF, 1152)
     ec2 = account.session.client("ec2")
     launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 1, "MaxCount": 1}
@@ -82,13 +89,13 @@ def test_what_others_run_is_taken_from_the_quota_and_own_hosts_are_not(
 
 def test_spot_counts_against_its_own_quota(account: AwsAccount, tmp_path: Path) -> None:
     edits: Edits = {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.0.warm_pool": ABSENT}
-    row = account.answer(edited(edits, tmp_path), "Inf")
+    row = account.answer(load_edited(edits, tmp_path), "Inf")
     assert row.asked == "quota: All Inf Spot Instance Requests (L-B5D1601B)"
     assert row.needed == "192 at the minimum, 768 at the maximum"
 
 
-def test_p5_spot_counts_against_the_quota_that_the_account_knows(account: AwsAccount, tmp_path: Path) -> None:
-    deployment = edited({"aws.asr.2.purchase": {"option": "spot"}}, tmp_path)
+def test_p5_spot_counts_against_the_quota_that_exists_in_the_account(account: AwsAccount, tmp_path: Path) -> None:
+    deployment = load_edited({"aws.asr.2.purchase": {"option": "spot"}}, tmp_path)
     assert "L-7212CCBC" in account.answer(deployment, "All P").asked
     account.quotas.values["ec2", "L-C4BD4855"] = ("All P5 Spot Instance Requests", 0)
     row = account.answer(deployment, "All P")
@@ -109,23 +116,35 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
     assert account.answer(sandbox, "Network Load Balancers").needed == "3 at the minimum, 3 at the maximum"
 
 
-def test_the_room_for_a_rollout_is_what_all_running_hosts_leave(account: AwsAccount, sandbox: Deployment) -> None:
-    """The deployment's own hosts count too: while they roll, they run beside the new ones."""
+@pytest.mark.parametrize(
+    ("limit", "status"), [(1, Status.BLOCKS), (2, Status.WARNING), (43, Status.WARNING), (44, Status.FINE)]
+)
+def test_quotas_other_than_vcpu_are_read_from_the_account(
+    account: AwsAccount, sandbox: Deployment, limit: int, status: Status
+) -> None:
+    """A zone has a third of 1 to 100 gateway tasks, and 1 to 10 VAD hosts."""
+    account.set_quota("L-B211E961", limit, "elasticloadbalancing")
+    row = account.answer(sandbox, "L-B211E961")
+    assert (row.status, row.needed) == (status, "2 at the minimum, 44 at the maximum")
+
+
+def test_rollout_capacity_is_the_quota_minus_all_running_hosts(account: AwsAccount, sandbox: Deployment) -> None:
+    """Hosts of the deployment count too, since they run alongside the new ones during a rollout."""
     asked = Account(sandbox, templates_of_sandbox(), account.session)
     ec2 = account.session.client("ec2")
-    assert vcpu_room(asked, "inf", spot=False) == AMPLE
+    assert vcpu_room(asked, "inf", spot=False) == AMPLE_QUOTA
     launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 2, "MaxCount": 2}
     own = [host["InstanceId"] for host in ec2.run_instances(**launch)["Instances"]]
     ec2.create_tags(Resources=own, Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
     account.set_quota(INF, 500)
     assert vcpu_room(asked, "inf", spot=False) == 500 - 2 * 192
-    assert vcpu_room(asked, "standard", spot=False) == AMPLE
+    assert vcpu_room(asked, "standard", spot=False) == AMPLE_QUOTA
     del account.quotas.values["ec2", INF]
     assert vcpu_room(asked, "inf", spot=False) is None
 
 
 @pytest.mark.parametrize(("status", "is_open"), [("PENDING", True), ("CASE_OPENED", True), ("DENIED", False)])
-def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status: str, is_open: bool) -> None:
+def test_open_quota_requests_are_reported(account: AwsAccount, sandbox: Deployment, status: str, is_open: bool) -> None:
     account.set_quota(INF, 0)
     account.quotas.request("ec2", INF, 960, status)
     row = account.answer(sandbox, INF)
@@ -134,7 +153,7 @@ def test_open_requests_are_seen(account: AwsAccount, sandbox: Deployment, status
     assert ("960 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
 
 
-def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sandbox: Deployment) -> None:
+def test_an_open_request_that_is_too_small_is_reported(account: AwsAccount, sandbox: Deployment) -> None:
     account.set_quota(INF, 0)
     account.quotas.request("ec2", INF, 200)
     row = account.answer(sandbox, INF)
@@ -157,27 +176,27 @@ def test_an_open_request_that_is_too_small_is_said_to_be(account: AwsAccount, sa
         ("hpc7g.4xlarge", None),
     ],
 )
-def test_families_of_running_instances(instance_type: str, family: str | None) -> None:
-    assert family_of(instance_type) == family
+def test_running_instances_are_counted_by_family(instance_type: str, family: str | None) -> None:
+    assert quota_family(instance_type) == family
 
 
 # --- identity and permissions ---------------------------------------------------------------------------------
 
 
 def test_credentials_of_another_account_block(account: AwsAccount, tmp_path: Path) -> None:
-    row = account.answer(edited({"aws.account": "999999999999"}, tmp_path), "identity")
+    row = account.answer(load_edited({"aws.account": "999999999999"}, tmp_path), "identity")
     assert row.status is Status.BLOCKS
     assert row.remedy == "take credentials of 999999999999, or correct aws.account"
 
 
-def test_a_caller_who_may_not_take_on_the_roles_is_told(account: AwsAccount, sandbox: Deployment) -> None:
+def test_missing_permission_to_assume_roles_is_reported(account: AwsAccount, sandbox: Deployment) -> None:
     lookup = "arn:aws:iam::123456789012:role/cdk-hnb659fds-lookup-*"
     allow("operator", ALLOW_ALL, {"Effect": "Deny", "Action": "sts:AssumeRole", "Resource": lookup})
     row = account.answer(sandbox, "may the caller")
     assert (row.status, row.found) == (Status.BLOCKS, "denied for 1 of 3")
 
 
-def test_what_cloudformation_may_not_do_is_named(account: AwsAccount, sandbox: Deployment) -> None:
+def test_missing_cloudformation_permissions_are_reported(account: AwsAccount, sandbox: Deployment) -> None:
     denied = {"Effect": "Deny", "Action": ["wafv2:CreateWebACL", "ec2:CreateVpc"], "Resource": "*"}
     execution_role(ALLOW_ALL, denied)
     row = account.answer(sandbox, "may CloudFormation's role")
@@ -203,7 +222,7 @@ def test_a_session_is_simulated_as_its_role(
 
 def test_a_zone_without_a_vad_type_blocks(account: AwsAccount, tmp_path: Path) -> None:
     zones = ["us-east-1a", "us-east-1b", "us-east-1e"]
-    row = account.answer(edited({"aws.availability_zones": zones}, tmp_path), "for vad")
+    row = account.answer(load_edited({"aws.availability_zones": zones}, tmp_path), "for vad")
     assert row.status is Status.BLOCKS
     assert row.remedy == "take zones that sell c8g.12xlarge; us-east-1e does not"
 
@@ -211,24 +230,24 @@ def test_a_zone_without_a_vad_type_blocks(account: AwsAccount, tmp_path: Path) -
 def test_drift_of_the_catalogue_is_reported(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _retell(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
+    _set_network(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
     row = account.answer(sandbox, "p5.4xlarge as")
     assert (row.status, row.found) == (Status.WARNING, "the API says ENA Express no, EFA no")
-    assert row.remedy == "correct p5.4xlarge in blueprint/catalog/instance_types.yaml"
+    assert row.remedy == "correct p5.4xlarge in voice_blueprint/catalog/instance_types.yaml"
 
 
 def test_a_type_that_lost_ena_express_blocks_a_file_that_uses_it(
     account: AwsAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _retell(monkeypatch, "c8g.12xlarge", EnaSrdSupported=False)
+    _set_network(monkeypatch, "c8g.12xlarge", EnaSrdSupported=False)
     edits: Edits = {"aws.vad.ena_express": {"enabled": True}}
-    row = account.answer(edited(edits, tmp_path), "c8g.12xlarge as")
+    row = account.answer(load_edited(edits, tmp_path), "c8g.12xlarge as")
     assert row.status is Status.BLOCKS
     assert "ena_express" in row.remedy
 
 
-def _retell(monkeypatch: pytest.MonkeyPatch, instance_type: str, **network: bool) -> None:
-    """Let moto's EC2 say other things of a type's network."""
+def _set_network(monkeypatch: pytest.MonkeyPatch, instance_type: str, **network: bool) -> None:
+    """Change the network properties of a type in moto's EC2."""
     (row,) = [row for row in InstanceTypeBackend.instance_types if row["InstanceType"] == instance_type]
     monkeypatch.setitem(row, "NetworkInfo", {**row["NetworkInfo"], **network})
 
@@ -255,7 +274,7 @@ def _ask_with_authorization(account: AwsAccount, deployment: Deployment) -> list
     return account.ask(deployment)
 
 
-def test_a_denied_launch_blocks_and_denied_questions_are_unanswered(account: AwsAccount, sandbox: Deployment) -> None:
+def test_a_denied_launch_blocks_and_denied_queries_are_unanswered(account: AwsAccount, sandbox: Deployment) -> None:
     denied = {"Effect": "Deny", "Action": ["ec2:RunInstances", "servicequotas:*"], "Resource": "*"}
     allow("operator", ALLOW_ALL, denied)
     rows = {row.asked: row for row in _ask_with_authorization(account, sandbox)}
@@ -266,7 +285,7 @@ def test_a_denied_launch_blocks_and_denied_questions_are_unanswered(account: Aws
     assert rows["machine image amazon-linux-2023/gpu"].status is Status.FINE
 
 
-def test_an_account_without_a_subnet_has_nothing_to_try_in(account: AwsAccount, sandbox: Deployment) -> None:
+def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Deployment) -> None:
     ec2 = account.session.client("ec2")
     for subnet in ec2.describe_subnets()["Subnets"]:
         ec2.delete_subnet(SubnetId=subnet["SubnetId"])
@@ -278,14 +297,14 @@ def test_an_account_without_a_subnet_has_nothing_to_try_in(account: AwsAccount, 
 
 
 @pytest.mark.parametrize(("version", "status"), [("5", Status.BLOCKS), ("6", Status.FINE)])
-def test_an_old_bootstrap_blocks(account: AwsAccount, sandbox: Deployment, version: str, status: Status) -> None:
+def test_an_outdated_bootstrap_blocks(account: AwsAccount, sandbox: Deployment, version: str, status: Status) -> None:
     ssm = account.session.client("ssm")
     ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value=version, Type="String", Overwrite=True)
     row = account.answer(sandbox, "CDK bootstrap")
     assert (row.status, row.found, row.needed) == (status, f"version {version}", "version 6 or later")
 
 
-def test_no_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, sandbox: Deployment) -> None:
+def test_a_missing_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, sandbox: Deployment) -> None:
     account.session.client("ssm").delete_parameter(Name="/cdk-bootstrap/hnb659fds/version")
     iam, role = account.session.client("iam"), "cdk-hnb659fds-cfn-exec-role-123456789012-us-east-1"
     iam.delete_role_policy(RoleName=role, PolicyName="all")
@@ -296,42 +315,52 @@ def test_no_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, 
     assert account.answer(sandbox, "may CloudFormation's role").status is Status.NOT_ASKED
 
 
-def test_a_zone_of_somebody_else_blocks(account: AwsAccount, tmp_path: Path) -> None:
-    row = account.answer(edited({"aws.edge.domain.zone_id": "Z0000000000OTHER"}, tmp_path), "hosted zone")
+def test_a_hosted_zone_of_another_account_blocks(account: AwsAccount, tmp_path: Path) -> None:
+    row = account.answer(load_edited({"aws.edge.domain.zone_id": "Z0000000000OTHER"}, tmp_path), "hosted zone")
     assert (row.status, row.found) == (Status.BLOCKS, "not in this account")
 
 
-def test_a_zone_of_another_name_blocks(account: AwsAccount, tmp_path: Path) -> None:
+def test_a_hosted_zone_with_another_name_blocks(account: AwsAccount, tmp_path: Path) -> None:
     domain = {"name": "voice.example.org", "zone_id": "Z0123456789EXAMPLE", "zone_name": "example.org"}
-    row = account.answer(edited({"aws.edge.domain": domain}, tmp_path), "hosted zone")
+    row = account.answer(load_edited({"aws.edge.domain": domain}, tmp_path), "hosted zone")
     assert (row.status, row.found) == (Status.BLOCKS, "public zone example.com")
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
-def test_a_given_certificate_has_to_be_issued_and_near(account: AwsAccount, tmp_path: Path, region: str) -> None:
+def test_a_configured_certificate_must_be_issued_in_the_region(
+    account: AwsAccount, tmp_path: Path, region: str
+) -> None:
     arn = boto3.client("acm", region_name=region).request_certificate(DomainName="media.example.com")["CertificateArn"]
-    deployment = edited({"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": arn}, tmp_path)
+    deployment = load_edited({"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": arn}, tmp_path)
     row = account.answer(deployment, "certificate of the TLS listener")
     assert row.status is Status.BLOCKS
     assert row.found == ("PENDING_VALIDATION" if region == "us-east-1" else "it lies in eu-west-1")
 
 
 def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: Path) -> None:
-    deployment = edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
+    deployment = load_edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
     assert account.answer(deployment, "secret voice/webhook").status is Status.BLOCKS
     account.session.client("secretsmanager").create_secret(Name="voice/webhook", SecretString="https://x.invalid")
     assert account.answer(deployment, "secret voice/webhook").status is Status.FINE
 
 
-def test_what_agents_read_has_to_exist(account: AwsAccount, tmp_path: Path) -> None:
+def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) -> None:
     edits: Edits = {
         "aws.agents.prompt": ABSENT,
         "aws.agents.prompt_secret": "our-prompt",
         "aws.agents.chat.key_secret": "language-key",
         "aws.agents.speech.key_secret": "speech-key",
+        "aws.agents.tools_key_secret": "tools-key",
+        "aws.agents.twilio": {"account": f"AC{'0' * 32}", "token_secret": "twilio-token"},
     }
-    deployment = edited(edits, tmp_path)
-    for name, holds in (("our-prompt", "prompt"), ("language-key", "language model"), ("speech-key", "speaks")):
+    deployment = load_edited(edits, tmp_path)
+    for name, holds in (
+        ("our-prompt", "prompt"),
+        ("language-key", "language model"),
+        ("speech-key", "speaks"),
+        ("tools-key", "signed"),
+        ("twilio-token", "Twilio"),
+    ):
         row = account.answer(deployment, f"secret {name}")
         assert row.status is Status.BLOCKS
         assert holds in row.needed
@@ -354,7 +383,7 @@ def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: 
 # --- faults ---------------------------------------------------------------------------------------------------
 
 
-def test_throttling_is_retried_and_then_answered(
+def test_throttled_queries_are_retried(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = fail(monkeypatch, "service-quotas", "ThrottlingException")
@@ -365,22 +394,22 @@ def test_throttling_is_retried_and_then_answered(
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("ExpiredToken", "the credentials have expired (ExpiredToken)"),
         ("InvalidClientTokenId", "the credentials are not accepted (InvalidClientTokenId)"),
     ],
 )
-def test_refused_credentials_end_the_questions(
-    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+def test_rejected_credentials_end_the_queries(
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     fail(monkeypatch, "sts", code, status=403, xml=True)
     first, *others = account.ask(sandbox)
-    assert (first.asked, first.status, first.found) == ("identity", Status.UNANSWERED, said)
+    assert (first.asked, first.status, first.found) == ("identity", Status.UNANSWERED, message)
     assert {row.status for row in others} == {Status.NOT_ASKED}
 
 
-def test_credentials_may_expire_on_the_way(
+def test_credentials_may_expire_during_the_queries(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(monkeypatch, "service-quotas", "ExpiredTokenException")
@@ -390,7 +419,7 @@ def test_credentials_may_expire_on_the_way(
     assert rows["machine images"].status is Status.NOT_ASKED
 
 
-def test_a_profile_that_does_not_exist_is_one_answer(
+def test_a_nonexistent_profile_is_reported_once(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
@@ -399,13 +428,13 @@ def test_a_profile_that_does_not_exist_is_one_answer(
     assert rows[0].found == "The config profile (nobody) could not be found"
 
 
-def test_the_templates_are_of_a_file_that_passes(sandbox: Deployment) -> None:
+def test_the_templates_come_from_a_valid_file(sandbox: Deployment) -> None:
     assert not checks.refusals(sandbox)
     assert len(templates_of_sandbox()) == 12
 
 
-def test_artifacts_that_no_job_has_left_block(account: AwsAccount, tmp_path: Path) -> None:
-    deployment = edited({"aws.asr.0.artifacts": True}, tmp_path)
+def test_missing_artifacts_block(account: AwsAccount, tmp_path: Path) -> None:
+    deployment = load_edited({"aws.asr.0.artifacts": True}, tmp_path)
     about, name = "artifacts of inf2", artifacts_name(deployment, deployment.aws.asr[0])
     assert account.answer(deployment, about).status is Status.BLOCKS
     resources = templates_of_sandbox()["sandbox-registry"]["Resources"]

@@ -1,6 +1,6 @@
-"""What a preflight says of an Azure subscription: the real management SDKs against a local HTTP stub.
+"""Preflight of an Azure subscription with the real management SDKs and a local HTTP stub.
 
-The stub is no recording; its payloads are serialised from the SDKs' own models (see `azure_stub`).
+The payloads of the stub are not recorded, but serialized from the models of the SDKs (see `azure_stub`).
 """
 
 from __future__ import annotations
@@ -12,32 +12,33 @@ from pathlib import Path
 
 import pytest
 
-import blueprint
-from blueprint import Deployment
-from blueprint.azure.names import vault
-from blueprint.checks.azure_capacity import family_quota_need
-from blueprint.file.model.deployment import Environment
-from ops.preflight import azure
-from ops.preflight.azure.account import Account
-from ops.preflight.azure.permissions import allows
-from ops.preflight.azure.quotas import vcpu_needs
-from ops.preflight.azure.roles import administrator_rows
-from ops.preflight.azure.vaults import vault_rows
-from ops.preflight.report import IncreaseError, Row, Status
-from tests.blueprint.documents import ABSENT, DEPLOYMENTS, edited, load_text
+import voice_blueprint
+from tests.blueprint.documents import ABSENT, DEPLOYMENTS, edit_document, load_text
 from tests.ops.preflight.azure_stub import (
     OWNER,
     SUBSCRIPTION,
     Operator,
     Subscription,
-    ample,
+    ample_subscription,
     open_request,
     scale_set,
     serve,
     sku,
 )
-from tests.ops.preflight.conftest import bad
+from tests.ops.preflight.conftest import problem_rows
 from tests.stacks.azure.recorded import cluster
+from voice_blueprint import Deployment
+from voice_blueprint.azure.names import vault
+from voice_blueprint.checks.azure.capacity import family_quota_need
+from voice_blueprint.file.model.deployment import Environment
+from voice_ops.preflight import azure
+from voice_ops.preflight.azure.account import Account
+from voice_ops.preflight.azure.permissions import allows
+from voice_ops.preflight.azure.quotas import vcpu_needs
+from voice_ops.preflight.azure.roles import administrator_rows
+from voice_ops.preflight.azure.vaults import vault_rows
+from voice_ops.preflight.report import IncreaseError, Row, Status
+from voice_ops.timeouts import ATTEMPTS
 
 A100 = "StandardNCADSA100v4Family"
 A100_NEED = (2 * 96 + 24, 4 * 96 + 6 * 24)
@@ -51,12 +52,12 @@ GROUP = "11111111-2222-3333-4444-555555555555"
 @pytest.fixture(scope="module")
 def production(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     text = (DEPLOYMENTS / "cells.yaml").read_text(encoding="utf-8")
-    return load_text(edited({"azure.admin_groups": [GROUP]}, text), tmp_path_factory.mktemp("preflight"))
+    return load_text(edit_document({"azure.admin_groups": [GROUP]}, text), tmp_path_factory.mktemp("preflight"))
 
 
 @pytest.fixture
 def subscription(production: Deployment) -> Subscription:
-    return ample(production.azure)
+    return ample_subscription(production.azure)
 
 
 @cache
@@ -87,15 +88,15 @@ def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.
         yield asked
 
 
-def the(rows: list[Row], about: str) -> Row:
+def row_about(rows: list[Row], about: str) -> Row:
     (row,) = [row for row in rows if about in row.asked]
     return row
 
 
-def test_a_subscription_that_has_everything_blocks_nothing(ask: Ask) -> None:
+def test_a_complete_subscription_has_no_blocking_result(ask: Ask) -> None:
     rows = ask()
     assert len(rows) == 2 + 3 + 1 + 6 + 2 + 7 + 7
-    assert bad(rows) == []
+    assert problem_rows(rows) == []
     assert rows[0].found == "operator@example.com of tenant 7e4a"
 
 
@@ -107,7 +108,7 @@ def test_production_without_administrators_blocks() -> None:
         (row,) = administrator_rows(Account(deployment, Counter(), SUBSCRIPTION, Operator(), {}))
         return row
 
-    shipped = blueprint.load(DEPLOYMENTS / "cells.yaml")
+    shipped = voice_blueprint.load(DEPLOYMENTS / "cells.yaml")
     assert asked(shipped).status is Status.BLOCKS
     assert "00000000-0000-0000-0000-000000000000" in asked(shipped).found
     staging = shipped.model_copy(update={"environment": Environment.STAGING})
@@ -115,20 +116,20 @@ def test_production_without_administrators_blocks() -> None:
 
 
 def test_a_group_that_the_tenant_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
-    assert the(ask(), "administrators").status is Status.FINE
+    assert row_about(ask(), "administrators").status is Status.FINE
     subscription.groups.clear()
-    row = the(ask(), "administrators")
-    assert (row.status, row.found) == (Status.BLOCKS, f"{GROUP}, which is nobody")
+    row = row_about(ask(), "administrators")
+    assert (row.status, row.found) == (Status.BLOCKS, f"{GROUP}, which does not exist")
 
 
-def test_a_group_that_may_not_be_read_is_told(ask: Ask, subscription: Subscription) -> None:
+def test_an_unreadable_group_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["/v1.0/groups/"] = (403, "Authorization_RequestDenied", "Insufficient privileges")
-    row = the(ask(), "administrators")
+    row = row_about(ask(), "administrators")
     assert row.status is Status.WARNING
     assert f"az ad group show --group {GROUP}" in row.remedy
 
 
-def test_needs_are_those_of_the_check(production: Deployment) -> None:
+def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
     needs = vcpu_needs(production.azure)
     said = {
         f"{quota}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade"
@@ -149,42 +150,42 @@ def test_needs_are_those_of_the_check(production: Deployment) -> None:
         (A100_NEED[1], Status.FINE),
     ],
 )
-def test_a_family_is_compared_without_regard_to_case(
+def test_vm_families_are_compared_case_insensitively(
     ask: Ask, subscription: Subscription, limit: int, status: Status
 ) -> None:
     subscription.usage[A100.upper()] = (limit, 0)
-    row = the(ask(), A100)
+    row = row_about(ask(), A100)
     assert row.status is status
     assert row.needed == f"{A100_NEED[0]} at the minimum, {A100_NEED[1]} at the maximum"
 
 
-def test_own_nodes_are_not_others(ask: Ask, subscription: Subscription) -> None:
+def test_nodes_of_this_deployment_are_not_counted_as_others(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (1000, 292)
-    assert the(ask(), A100).found == "1000 vCPU, 292 used by others"
+    assert row_about(ask(), A100).found == "1000 vCPU, 292 used by others"
     subscription.nodes = [scale_set("Standard_NC96ads_A100_v4", 2), scale_set("Standard_NV36ads_A10_v5", 1, "Spot")]
     subscription.usage["lowPriorityCores"] = (1000, 36)
     rows = ask()
-    assert the(rows, A100).found == "1000 vCPU, 100 used by others"
-    assert the(rows, "lowPriorityCores").found == "1000 vCPU, 0 used by others"
-    assert the(rows, "VirtualNetworks").found == "1000 in the location, 2 used by others"
+    assert row_about(rows, A100).found == "1000 vCPU, 100 used by others"
+    assert row_about(rows, "lowPriorityCores").found == "1000 vCPU, 0 used by others"
+    assert row_about(rows, "VirtualNetworks").found == "1000 in the location, 2 used by others"
 
 
 def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
     del subscription.usage[A100.upper()]
-    assert the(ask(), A100).status is Status.BLOCKS
+    assert row_about(ask(), A100).status is Status.BLOCKS
 
 
-def test_public_addresses_run_out(ask: Ask, subscription: Subscription) -> None:
+def test_exhausted_public_addresses_block(ask: Ask, subscription: Subscription) -> None:
     subscription.network["StandardSkuPublicIpAddresses"] = (2, 2)
-    row = the(ask(), "StandardSkuPublicIpAddresses")
+    row = row_about(ask(), "StandardSkuPublicIpAddresses")
     assert (row.status, row.needed) == (Status.BLOCKS, "2 at the minimum, 2 at the maximum")
 
 
 @pytest.mark.parametrize(("state", "is_open"), [("InProgress", True), ("Accepted", True), ("Failed", False)])
-def test_open_requests_are_seen(ask: Ask, subscription: Subscription, state: str, is_open: bool) -> None:
+def test_open_quota_requests_are_reported(ask: Ask, subscription: Subscription, state: str, is_open: bool) -> None:
     subscription.usage[A100.upper()] = (0, 0)
     subscription.requests = [open_request(A100, A100_NEED[1], state)]
-    row = the(ask(), A100)
+    row = row_about(ask(), A100)
     assert row.status is Status.BLOCKS
     assert (row.increase is None) is is_open
     assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.found) is is_open
@@ -192,15 +193,15 @@ def test_open_requests_are_seen(ask: Ask, subscription: Subscription, state: str
 
 def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (0, 100)
-    increase = the(ask(), A100).increase
+    increase = row_about(ask(), A100).increase
     assert increase
     assert increase.file() == "the request is filed"
     assert subscription.filed == {A100.upper(): 100 + A100_NEED[1]}
 
 
-def test_a_refused_increase_is_an_answer(ask: Ask, subscription: Subscription) -> None:
+def test_a_rejected_increase_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (0, 0)
-    increase = the(ask(), A100).increase
+    increase = row_about(ask(), A100).increase
     assert increase
     subscription.faults["/quotas/"] = (
         403,
@@ -214,32 +215,32 @@ def test_a_refused_increase_is_an_answer(ask: Ask, subscription: Subscription) -
 # --- roles ----------------------------------------------------------------------------------------------------
 
 
-def test_a_contributor_may_not_assign_roles(ask: Ask, subscription: Subscription) -> None:
+def test_a_contributor_cannot_assign_roles(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: CONTRIBUTOR}
-    row = the(ask(), "permissions")
+    row = row_about(ask(), "permissions")
     assert row.status is Status.BLOCKS
     assert row.found == (
         "denied: Microsoft.Authorization/roleAssignments/delete, Microsoft.Authorization/roleAssignments/write"
     )
 
 
-def test_a_right_to_assign_roles_under_a_condition_is_told(ask: Ask, subscription: Subscription) -> None:
+def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.conditions = {OWNER: "((!(ActionMatches{'Microsoft.Authorization/roleAssignments/write'})))"}
-    row = the(ask(), "right to assign roles")
+    row = row_about(ask(), "right to assign roles")
     assert row.status is Status.WARNING
     assert "under the condition ((!(ActionMatches" in row.found
     assert "Acr Pull" in row.remedy
 
 
-def test_a_right_without_a_condition_is_enough_beside_one_with(ask: Ask, subscription: Subscription) -> None:
+def test_an_unconditional_role_assignment_is_sufficient(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
     subscription.conditions = {OWNER: "some"}
-    assert the(ask(), "right to assign roles").status is Status.FINE
+    assert row_about(ask(), "right to assign roles").status is Status.FINE
 
 
-def test_nobody_without_the_right_deploys(ask: Ask, subscription: Subscription) -> None:
+def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: CONTRIBUTOR}
-    assert the(ask(), "right to assign roles").status is Status.BLOCKS
+    assert row_about(ask(), "right to assign roles").status is Status.BLOCKS
 
 
 # --- registrations --------------------------------------------------------------------------------------------
@@ -247,32 +248,32 @@ def test_nobody_without_the_right_deploys(ask: Ask, subscription: Subscription) 
 
 def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.unregistered = {"Microsoft.Dashboard", "microsoft.storage"}
-    row = the(ask(), "resource providers")
+    row = row_about(ask(), "resource providers")
     assert (row.status, row.found) == (Status.BLOCKS, "not registered: Microsoft.Dashboard, Microsoft.Storage")
     assert "az provider register --namespace Microsoft.Dashboard --wait" in row.remedy
 
 
 @pytest.mark.parametrize("state", ["NotRegistered", "Registering", "Pending"])
-def test_encryption_at_host_has_to_be_registered(ask: Ask, subscription: Subscription, state: str) -> None:
+def test_encryption_at_host_must_be_registered(ask: Ask, subscription: Subscription, state: str) -> None:
     subscription.encryption = state
-    row = the(ask(), "encryption at host")
+    row = row_about(ask(), "encryption at host")
     assert (row.status, row.found, row.needed) == (Status.BLOCKS, state, "Registered")
     assert "az feature register --namespace Microsoft.Compute --name EncryptionAtHost" in row.remedy
 
 
-def test_a_size_whose_hosts_do_not_encrypt_blocks(ask: Ask, subscription: Subscription) -> None:
+def test_a_size_without_encryption_at_host_is_blocked(ask: Ask, subscription: Subscription) -> None:
     changed = sku("Standard_NC24ads_A100_v4")
     for capability in changed.capabilities or ():
         if capability.name == "EncryptionAtHostSupported":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert the(ask(), "NC24ads_A100_v4 for a100").found == "disks are not encrypted on its hosts"
+    assert row_about(ask(), "NC24ads_A100_v4 for a100").found == "disks are not encrypted on its hosts"
 
 
-def test_two_roles_may_together_suffice(ask: Ask, subscription: Subscription) -> None:
+def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscription) -> None:
     administrator: tuple[list[str], list[str]] = (["Microsoft.Authorization/roleAssignments/*", "*/read"], [])
     subscription.roles = {OWNER: CONTRIBUTOR, OWNER + "2": administrator}
-    assert the(ask(), "permissions").status is Status.FINE
+    assert row_about(ask(), "permissions").status is Status.FINE
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_two_roles_may_together_suffice(ask: Ask, subscription: Subscription) ->
         ("Microsoft.Network/natGateways/write", [], [], False),
     ],
 )
-def test_actions_match_as_azure_matches(
+def test_action_wildcards_match_like_azure(
     action: str, actions: list[str], not_actions: list[str], expected: bool
 ) -> None:
     assert allows(action, actions, not_actions) is expected
@@ -296,7 +297,7 @@ def test_actions_match_as_azure_matches(
 
 def test_a_size_that_is_not_sold_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.skus = [each for each in subscription.skus if each.name != "Standard_ND96isr_H200_v5"]
-    row = the(ask(), "for h200")
+    row = row_about(ask(), "for h200")
     assert (row.status, row.found) == (Status.BLOCKS, "not sold in westus3")
 
 
@@ -308,14 +309,14 @@ def _replace(subscription: Subscription, *changed: object) -> None:
 def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscription: Subscription) -> None:
     restriction = {"type": "Location", "values": ["westus3"], "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
-    row = the(ask(), "NC80adis_H100_v5 for h100")
+    row = row_about(ask(), "NC80adis_H100_v5 for h100")
     assert (row.status, row.found) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
 
 
-def test_a_restricted_zone_blocks_the_pool_that_wants_it(ask: Ask, subscription: Subscription) -> None:
+def test_a_restricted_zone_blocks_a_pool_that_requires_it(ask: Ask, subscription: Subscription) -> None:
     restriction = {"type": "Zone", "restrictionInfo": {"zones": ["1"]}, "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC96ads_A100_v4", restrictions=[restriction]))
-    row = the(ask(), "for cells")
+    row = row_about(ask(), "for cells")
     assert (row.status, row.found, row.needed) == (Status.BLOCKS, "2, 3", "1")
 
 
@@ -325,65 +326,65 @@ def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subsc
         if capability.name == "LowPriorityCapable":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert the(ask(), "NC40ads_H100_v5 for h100spot").found == "not sold as spot"
+    assert row_about(ask(), "NC40ads_H100_v5 for h100spot").found == "not sold as spot"
 
 
 def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:
     _replace(subscription, sku("Standard_NC24ads_A100_v4", family="standardNewFamily"))
-    row = the(ask(), "Standard_NC24ads_A100_v4 as the catalogue")
+    row = row_about(ask(), "Standard_NC24ads_A100_v4 as the catalogue")
     assert (row.status, row.found) == (Status.WARNING, "the API says quota family standardnewfamily")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------
 
 
-def test_throttling_is_retried_and_then_answered(ask: Ask, subscription: Subscription) -> None:
+def test_throttled_queries_are_retried(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["Microsoft.Compute/skus"] = (429, "TooManyRequests", "slow down")
-    row = the(ask(), "VM sizes")
-    assert subscription.asked["Microsoft.Compute/skus"] == 4
+    row = row_about(ask(), "VM sizes")
+    assert subscription.asked["Microsoft.Compute/skus"] == ATTEMPTS
     assert (row.status, row.found) == (Status.UNANSWERED, "throttled after its retries (TooManyRequests)")
 
 
-def test_a_denied_question_leaves_the_others_answered(ask: Ask, subscription: Subscription) -> None:
+def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["roleAssignments"] = (403, "AuthorizationFailed", "The client may not read role assignments.")
     rows = ask()
-    row = the(rows, "permissions")
+    row = row_about(rows, "permissions")
     assert row.status is Status.UNANSWERED
     assert "may not read role assignments" in row.found
-    assert {each.asked for each in bad(rows)} == {row.asked, "right to assign roles"}
+    assert {each.asked for each in problem_rows(rows)} == {row.asked, "right to assign roles"}
 
 
-def test_an_unregistered_quota_provider_leaves_compute_answered(ask: Ask, subscription: Subscription) -> None:
+def test_an_unregistered_quota_provider_does_not_affect_compute_queries(ask: Ask, subscription: Subscription) -> None:
     code = "MissingRegistrationForResourceProvider"
     subscription.faults["Microsoft.Quota"] = (409, code, "The subscription is not registered.")
     rows = ask()
-    assert the(rows, A100).status is Status.FINE
-    row = the(rows, "open requests of Microsoft.Compute")
+    assert row_about(rows, A100).status is Status.FINE
+    row = row_about(rows, "open requests of Microsoft.Compute")
     assert "az provider register --namespace Microsoft.Quota" in row.remedy
 
 
-def test_an_expired_token_ends_the_questions(ask: Ask, subscription: Subscription) -> None:
+def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["/subscriptions"] = (401, "ExpiredAuthenticationToken", "The access token has expired.")
     rows = ask()
-    refused = the(rows, "permissions")
+    refused = row_about(rows, "permissions")
     assert refused.found == "the credentials are refused (ExpiredAuthenticationToken)"
     assert {row.status for row in rows[2:]} == {Status.NOT_ASKED}
 
 
-def test_nobody_signed_in_is_one_answer(ask: Ask) -> None:
+def test_a_missing_sign_in_is_reported_once(ask: Ask) -> None:
     first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
     assert first.found == "no credentials: DefaultAzureCredential failed to retrieve a token."
     assert {row.status for row in others} == {Status.NOT_ASKED}
 
 
 @pytest.mark.parametrize("environment", [{}, {"ARM_SUBSCRIPTION_ID": ""}, {"ARM_SUBSCRIPTION_ID": "production"}])
-def test_without_a_subscription_nothing_is_asked(production: Deployment, environment: dict[str, str]) -> None:
+def test_without_a_subscription_no_request_is_made(production: Deployment, environment: dict[str, str]) -> None:
     rows = list(azure.examine(production, resources(), environment))
     assert {row.status for row in rows} == {Status.NOT_ASKED}
     assert "ARM_SUBSCRIPTION_ID" in rows[0].remedy
 
 
-def test_an_unreachable_azure_is_an_answer(
+def test_an_unreachable_azure_is_reported(
     production: Deployment, subscription: Subscription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve(subscription) as transport:
@@ -391,17 +392,15 @@ def test_an_unreachable_azure_is_an_answer(
     options = {"transport": transport, "retry_total": 0}
     monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
     rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
-    assert the(rows, "VM sizes").found.startswith("Azure was not reached: ")
+    assert row_about(rows, "VM sizes").found.startswith("Azure was not reached: ")
 
 
-def test_the_certificate_s_vault_and_what_agents_are_told_have_to_exist(
-    subscription: Subscription, tmp_path: Path
-) -> None:
+def test_the_certificate_vault_and_references_of_agents_must_exist(subscription: Subscription, tmp_path: Path) -> None:
     endpoint = {"kind": "endpoint", "url": "https://speech.callers.dev/v1", "model": "kokoro"}
     endpoint |= {"key_secret": "speech-key"}
     edits = {"azure.agents.speech": endpoint, "azure.agents.prompt": ABSENT, "azure.agents.prompt_secret": "our-prompt"}
     text = (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")
-    deployment = load_text(edited(edits, text), tmp_path)
+    deployment = load_text(edit_document(edits, text), tmp_path)
     own, secrets = vault(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
     with serve(subscription) as transport:
         account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {"transport": transport})
@@ -409,7 +408,7 @@ def test_the_certificate_s_vault_and_what_agents_are_told_have_to_exist(
         def statuses() -> dict[str, Status]:
             return {row.asked: row.status for row in vault_rows(account)}
 
-        # Before the first deploy only the certificate's vault can be there.
+        # Before the first deployment only the certificate's vault can exist.
         asked = {"vault of the certificate voice": Status.BLOCKS}
         assert statuses() == asked | {f"secret {name}": Status.NOT_ASKED for name in secrets}
         subscription.vaults |= {"certificates", own}

@@ -1,4 +1,4 @@
-"""The command: exit codes, JSON, filing increases once, and no tracebacks."""
+"""`voice preflight`: exit codes, JSON, requests for increases, and errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from blueprint import Deployment
-from ops.cli import app
-from ops.preflight import command
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.preflight.aws_faults import fail
 from tests.ops.preflight.conftest import AwsAccount, templates_of_sandbox
+from voice_blueprint import Deployment
+from voice_ops.cli import app
+from voice_ops.preflight import command
 
 SANDBOX = DEPLOYMENTS / "sandbox.yaml"
 INF = "L-1945791B"
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def _one_synth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sandbox's templates are the same in every test of this module."""
+    """Cache the sandbox's templates, which are the same in every test of this module."""
 
     def templates(_: Deployment) -> dict[str, dict[str, Any]]:
         return templates_of_sandbox()
@@ -39,7 +39,7 @@ def preflight(*arguments: str | Path, answer: str | None = None) -> Result:
 
 
 @pytest.mark.usefixtures("account")
-def test_a_sound_account_exits_with_0() -> None:
+def test_a_valid_account_exits_with_0() -> None:
     result = preflight(SANDBOX)
     assert result.exit_code == 0, result.output
     assert "Running On-Demand Inf" in result.stdout
@@ -76,7 +76,7 @@ def test_increases_are_filed_once(account: AwsAccount) -> None:
 
 
 @pytest.mark.parametrize(("answer", "filed"), [("y\n", 1), ("n\n", 0)])
-def test_people_are_asked_first(account: AwsAccount, answer: str, filed: int) -> None:
+def test_increases_require_confirmation(account: AwsAccount, answer: str, filed: int) -> None:
     account.set_quota(INF, 0)
     result = preflight(SANDBOX, "--request-increases", answer=answer)
     assert "file 1 increase(s)?" in result.stderr
@@ -84,22 +84,25 @@ def test_people_are_asked_first(account: AwsAccount, answer: str, filed: int) ->
 
 
 @pytest.mark.usefixtures("account")
-def test_json_without_yes_has_nobody_to_ask() -> None:
+def test_json_requires_yes() -> None:
     result = preflight(SANDBOX, "--json", "--request-increases")
     assert result.exit_code == 2
     assert "add --yes" in result.stderr
-    assert result.stdout == ""
+    assert json.loads(result.stdout) == {
+        "refused": True,
+        "problems": ["--json cannot prompt; add --yes to request the increases"],
+    }
 
 
 @pytest.mark.usefixtures("account")
-def test_a_refused_file_is_not_asked_about() -> None:
+def test_a_refused_file_is_not_queried() -> None:
     result = preflight(DEPLOYMENTS / "seed.yaml")
     assert result.exit_code == 2
     assert "huge-pages-fit-memory" in result.stderr
 
 
 @pytest.mark.usefixtures("account")
-def test_expired_credentials_are_lines_and_exit_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_credentials_are_reported_and_exit_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     fail(monkeypatch, "sts", "ExpiredToken", status=403, xml=True)
     result = preflight(SANDBOX)
     assert result.exit_code == 1
@@ -116,7 +119,7 @@ def test_permissions_are_printed_without_credentials() -> None:
     assert len(printed["aws"]["cloudformation_execution"]) == 3
 
 
-def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_credentials_the_skipped_queries_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -127,9 +130,9 @@ def test_without_credentials_it_says_what_was_not_asked(monkeypatch: pytest.Monk
     assert "no account was asked" in result.stderr
     answers = json.loads(result.stdout)["answers"]
     asked = {row["asked"]: row["status"] for row in answers}
-    assert asked["digests of the images"] == "fine"
+    assert asked["digests of the images in the file"] == "fine"
     assert asked["service quotas and open requests"] == "not asked"
-    assert len([status for status in asked.values() if status == "not asked"]) == 11
+    assert len([status for status in asked.values() if status == "not asked"]) == 14
     increases = preflight(SANDBOX, "--request-increases", "--yes")
     assert increases.exit_code == 1
     assert "whether increases are missing is not known: no answer about service quotas" in increases.stderr
@@ -143,7 +146,7 @@ def test_help_shows_an_example_and_the_exit_codes() -> None:
 
 @cache
 def _sdk_modules() -> str:
-    program = "import sys, ops.cli; print(*sorted(name for name in sys.modules if name.startswith('azure')))"
+    program = "import sys, voice_ops.cli; print(*sorted(name for name in sys.modules if name.startswith('azure')))"
     return subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.strip()

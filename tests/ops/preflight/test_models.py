@@ -1,4 +1,4 @@
-"""Licences and access to weights; Hugging Face is a local server that knows one token."""
+"""Licenses and access to weights; a local server replaces Hugging Face and accepts one token."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.preflight.models import access_rows, file_rows, licence_rows
-from ops.preflight.report import Status
 from tests.blueprint.documents import Edits
-from tests.ops.preflight.conftest import edited
+from tests.ops.preflight.conftest import load_edited
+from voice_ops.preflight.models import access_rows, file_rows, licence_rows
+from voice_ops.preflight.report import Status
 
 
 @pytest.fixture
 def hub() -> Iterator[str]:
-    """A hub where one repository is gated, one hidden and one broken."""
+    """Serve a hub with one gated, one hidden and one broken repository."""
     status = {"Voxtral-Small-24B-2507": 200, "Voxtral-4B-TTS-2603": 403, "Qwen3-8B": 500}
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,8 +38,8 @@ def hub() -> Iterator[str]:
     server.server_close()
 
 
-def test_access_is_asked_with_a_token(hub: str, tmp_path: Path) -> None:
-    deployment = edited({}, tmp_path, "production-azure")
+def test_access_is_queried_with_the_token(hub: str, tmp_path: Path) -> None:
+    deployment = load_edited({}, tmp_path, "production-azure")
     rows = {row.asked: row for row in access_rows(deployment, {"HF_TOKEN": "mine", "HF_ENDPOINT": hub})}
     found = {asked.removeprefix("weights of "): row for asked, row in rows.items() if asked.startswith("weights")}
     assert found["mistralai/Voxtral-Small-24B-2507"].status is Status.FINE
@@ -50,22 +50,22 @@ def test_access_is_asked_with_a_token(hub: str, tmp_path: Path) -> None:
 
 
 def test_a_wrong_token_blocks_and_is_not_shown(hub: str, tmp_path: Path) -> None:
-    deployment = edited({}, tmp_path, "production-azure")
+    deployment = load_edited({}, tmp_path, "production-azure")
     rows = list(access_rows(deployment, {"HF_TOKEN": "another", "HF_ENDPOINT": hub}))
     assert [row.status for row in rows if row.asked.startswith("weights")] == [Status.BLOCKS] * 3
     assert "another" not in str(rows)
 
 
-def test_an_unreachable_hub_is_an_answer(tmp_path: Path) -> None:
-    deployment = edited({}, tmp_path, "both")
+def test_an_unreachable_hub_is_reported(tmp_path: Path) -> None:
+    deployment = load_edited({}, tmp_path, "both")
     environment = {"HF_TOKEN": "mine", "HF_ENDPOINT": "http://127.0.0.1:9"}
     row = list(access_rows(deployment, environment))[-1]
     assert row.status is Status.UNANSWERED
     assert row.found.startswith("http://127.0.0.1:9 was not reached: ")
 
 
-def test_without_a_token_nothing_is_asked(tmp_path: Path) -> None:
-    rows = list(access_rows(edited({}, tmp_path, "both"), {}))
+def test_without_a_token_no_request_is_made(tmp_path: Path) -> None:
+    rows = list(access_rows(load_edited({}, tmp_path, "both"), {}))
     assert {row.status for row in rows if row.asked.startswith("weights")} == {Status.NOT_ASKED}
 
 
@@ -73,7 +73,7 @@ AGREEMENT = {"model": "voxtral-4b-tts", "reference": "contract 4711 of 2026-10-0
 
 
 @pytest.mark.parametrize(
-    ("edits", "status", "found"),
+    ("edits", "status", "message"),
     [
         ({}, Status.FINE, "CC-BY-NC-4.0"),
         ({"azure.commercial": True}, Status.BLOCKS, "CC-BY-NC-4.0"),
@@ -84,13 +84,13 @@ AGREEMENT = {"model": "voxtral-4b-tts", "reference": "contract 4711 of 2026-10-0
         ),
     ],
 )
-def test_a_licence_has_to_allow_the_use(edits: Edits, status: Status, found: str, tmp_path: Path) -> None:
-    rows = {row.asked: row for row in licence_rows(edited(edits, tmp_path, "production-azure"))}
+def test_a_license_must_allow_the_use(edits: Edits, status: Status, message: str, tmp_path: Path) -> None:
+    rows = {row.asked: row for row in licence_rows(load_edited(edits, tmp_path, "production-azure"))}
     row = rows["licence of voxtral-4b-tts"]
-    assert (row.status, row.found) == (status, found)
+    assert (row.status, row.found) == (status, message)
 
 
-def test_images_without_a_digest_are_named(tmp_path: Path) -> None:
-    assert [row.status for row in file_rows(edited({}, tmp_path))] == [Status.FINE]
-    (row,) = file_rows(edited({"images": {}}, tmp_path))
+def test_images_without_a_digest_are_listed(tmp_path: Path) -> None:
+    assert [row.status for row in file_rows(load_edited({}, tmp_path))] == [Status.FINE]
+    (row,) = file_rows(load_edited({"images": {}}, tmp_path))
     assert (row.status, "whisper-engine" in row.found) == (Status.WARNING, True)

@@ -1,4 +1,4 @@
-"""Calls one by one, each a process of its own: too slow to use, and what the bulk model is measured by."""
+"""Reference model that simulates each call as a separate process; tests compare the faster bulk model with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import TypeGuard
 import numpy as np
 import simpy
 
-from ops.simulate.calls import Calls
-from ops.simulate.fleet import Fleet, Host, Steps
-from ops.simulate.run import Simulation
-from ops.simulate.traces import Trace
+from voice_ops.simulate.calls import Calls
+from voice_ops.simulate.fleet import Fleet, Host, Steps
+from voice_ops.simulate.run import Simulation
+from voice_ops.simulate.traces import Trace
 
 
 @dataclass(eq=False)
 class Call:
-    """One call, and its places: an index of a host at each front, and a fleet with an index."""
+    """A call with its slots: a host index in each front tier, and a fleet with a host index."""
 
     fronts: list[int]
     asr: tuple[Fleet, int]
@@ -23,7 +23,7 @@ class Call:
 
 
 class StreamCalls(Calls):
-    """Calls as processes of simpy."""
+    """Calls simulated as processes of simpy."""
 
     def __init__(
         self,
@@ -41,18 +41,18 @@ class StreamCalls(Calls):
         self._alive: dict[Call, None] = {}
 
     def populate(self, count: int) -> None:
-        """Give callers who are there from the start their places."""
+        """Assign slots to callers who are present from the start."""
         for _ in range(count):
             self._env.process(self._call(0.0))
 
     def advance(self, now: float, tick_s: float) -> None:
-        """Send the callers of the tick on their way."""
+        """Route the callers of the tick."""
         del now
         for after in self.chance.uniform(0, tick_s, self.arrivals(self._env.now, tick_s)):
             self._env.process(self._call(float(after)))
 
     def vacate(self, host: Host, gap_s: float) -> None:
-        """Move the calls of a host that takes none any more."""
+        """Move the calls of a host that accepts no more."""
         fleet, index = host.group.fleet, host.index
         at = self.fronts.index(fleet) if fleet in self.fronts else None
         here = [
@@ -60,7 +60,7 @@ class StreamCalls(Calls):
         ]
         for call in here:
             fronts = [
-                self._host_of(front) if number == at else call.fronts[number]
+                self._select_vad_host(front) if number == at else call.fronts[number]
                 for number, front in enumerate(self.fronts)
             ]
             asr = self._asr_host() if at is None else call.asr
@@ -75,7 +75,7 @@ class StreamCalls(Calls):
 
     def _call(self, after: float) -> Steps:
         yield self._env.timeout(after)
-        fronts, asr = [self._host_of(front) for front in self.fronts], self._asr_host()
+        fronts, asr = [self._select_vad_host(front) for front in self.fronts], self._asr_host()
         if asr is None or not _complete(fronts):
             self.ledger.refused += 1
             return
@@ -99,7 +99,7 @@ class StreamCalls(Calls):
             front.calls[host] -= 1
         fleet.calls[index] -= 1
 
-    def _host_of(self, front: Fleet) -> int | None:
+    def _select_vad_host(self, front: Fleet) -> int | None:
         hosts = np.flatnonzero(front.open)
         if not hosts.size:
             return None

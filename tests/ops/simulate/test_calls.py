@@ -1,4 +1,4 @@
-"""Callers in bulk against callers one by one, and both against the theory of loss systems."""
+"""The bulk model matches the model of single calls, and both match the theory of loss systems."""
 
 import statistics
 from collections.abc import Callable
@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.simulate.calls import _level
-from ops.simulate.capacity import FleetPlan
-from ops.simulate.policies import own
-from ops.simulate.run import Result, Simulation
-from ops.simulate.traces import Trace
 from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, agents, asr, gateway, headroom, simulate, steady, steps_to, vad
+from voice_ops.simulate.calls import _level
+from voice_ops.simulate.capacity import FleetPlan
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Result, Simulation
+from voice_ops.simulate.traces import Trace
 
 SEEDS = range(12)
 SIGMAS = 4.0
-"""Two means of independent runs differ by more in one of 16,000 cases; seeds are fixed."""
+"""Tolerance in standard errors; independent runs exceed it in one of 16,000 cases, and seeds are fixed."""
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.data())
-def test_calls_go_one_by_one_to_the_host_with_the_most_free_places(free: list[int], data: st.DataObject) -> None:
+def test_calls_are_routed_to_the_host_with_the_most_free_slots(free: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, sum(free)))
     expected = list(free)
     for _ in range(count):
@@ -33,16 +33,18 @@ def test_calls_go_one_by_one_to_the_host_with_the_most_free_places(free: list[in
     assert all(after <= before for after, before in zip(left, free, strict=True))
 
 
-def erlang_b(load: float, places: int) -> float:
-    """Share of calls that a loss system refuses: https://en.wikipedia.org/wiki/Erlang_(unit)#Erlang_B_formula."""
+def erlang_b(load: float, slots: int) -> float:
+    """Return the fraction of calls that a loss system refuses:
+    https://en.wikipedia.org/wiki/Erlang_(unit)#Erlang_B_formula.
+    """
     blocked = 1.0
-    for servers in range(1, places + 1):
+    for servers in range(1, slots + 1):
         blocked = load * blocked / (servers + load * blocked)
     return blocked
 
 
 def runs(plans: tuple[FleetPlan, ...], trace: Trace, model: type[Simulation]) -> list[Result]:
-    # Other seeds than the other model's: the two samples are independent.
+    # The two models use different seeds, so that the samples are independent.
     seeds = [seed + 1_000 * (model is OneByOne) for seed in SEEDS]
     return [simulate(plans, trace, replace(SETTINGS, seed=seed), model) for seed in seeds]
 
@@ -52,8 +54,8 @@ def refused_share(result: Result) -> float:
 
 
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
-def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(model: type[Simulation]) -> None:
-    # Sixty call lengths, in which sixty calls on average want sixty places.
+def test_a_fixed_fleet_refuses_calls_by_the_erlang_formula(model: type[Simulation]) -> None:
+    # The simulated time is sixty call durations; on average sixty calls use sixty slots.
     plans = (vad(), asr(low=3, high=3, places=20))
     shares = [refused_share(run) for run in runs(plans, steady(60, 3_600), model)]
     error = statistics.stdev(shares) / len(shares) ** 0.5
@@ -61,8 +63,8 @@ def test_a_fleet_that_does_not_scale_refuses_as_erlang_says(model: type[Simulati
     assert error < 0.01
 
 
-def test_an_agent_refuses_conversations_as_erlang_says_and_no_other_call() -> None:
-    # A quarter of sixty calls wants one of twelve places.
+def test_an_agent_refuses_only_conversations_by_the_erlang_formula() -> None:
+    # A quarter of sixty calls needs one of twelve slots.
     plans = (vad(), asr(low=3, high=3, places=80), agents(1, 1, places=12))
     ledgers = [run.ledger for run in runs(plans, steady(60, 3_600), Simulation)]
     shares = [ledger.conversations_refused / ledger.conversations for ledger in ledgers]
@@ -70,12 +72,12 @@ def test_an_agent_refuses_conversations_as_erlang_says_and_no_other_call() -> No
     assert statistics.mean(shares) == pytest.approx(erlang_b(15, 12), abs=SIGMAS * error + 0.002)
     assert error < 0.01
     for ledger in ledgers:
-        # Those who come and go within a tick are counted as refused by chance, and never seen by an agent.
+        # Calls that start and end within a tick are refused with the estimated probability, without reaching an agent.
         assert ledger.conversations_refused <= ledger.refused < 1.05 * ledger.conversations_refused
         assert ledger.conversations / ledger.offered == pytest.approx(0.25, rel=0.1)
 
 
-def test_agents_hold_their_part_of_the_calls_and_grow_with_it() -> None:
+def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
     plans = (vad(), asr(6, 6, places=200), gateway(8, 30, places=100), agents(2, 40))
     simulation = Simulation(plans, own(plans), steps_to(60, 600), SETTINGS)
     simulation.begin()
@@ -93,18 +95,18 @@ def test_agents_hold_their_part_of_the_calls_and_grow_with_it() -> None:
     assert before == pytest.approx(15, abs=12)
     assert after == pytest.approx(150, abs=40)
     assert few <= 4
-    # More are asked for at 70 % of eight places in use: some come before the next look.
+    # Tasks are added when 70 % of eight slots are in use, some before the next evaluation.
     assert many >= after / (8 * 0.8)
 
 
-def test_an_agent_that_goes_hands_its_conversations_over() -> None:
+def test_a_terminating_agent_hands_over_its_conversations() -> None:
     plans = (vad(), asr(2, 2, places=200), agents(4, 4, places=50))
     simulation = Simulation(plans, own(plans), steady(100, 600), SETTINGS)
     simulation.begin()
     simulation.env.run(until=300.5)
     held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.carried
     group = simulation.fleets[-1].groups[0]
-    host = group.hosts[0]
+    host = next(iter(group.hosts))
     simulation.fleets[-1].open[host.index] = False
     simulation.calls.vacate(host, 5.0)
     assert int(simulation.fleets[-1].calls.sum()) == held
@@ -122,25 +124,25 @@ MEASURES: dict[str, Callable[[Result], float]] = {
 
 
 @pytest.fixture(scope="module")
-def grown() -> tuple[list[Result], list[Result]]:
-    """A fleet that grows under four times the calls: in bulk, and one by one."""
+def growing_fleet() -> tuple[list[Result], list[Result]]:
+    """Return the results of a fleet that grows under four times the calls, in bulk and one by one."""
     plans, trace = (vad(), asr(rules=(headroom(),))), steps_to(60, 240, seconds=1_500)
     return runs(plans, trace, Simulation), runs(plans, trace, OneByOne)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_bulk_agrees_with_calls_one_by_one_while_a_fleet_grows(
-    grown: tuple[list[Result], list[Result]], measure: str
+def test_bulk_assignment_matches_single_calls_while_a_fleet_grows(
+    growing_fleet: tuple[list[Result], list[Result]], measure: str
 ) -> None:
-    bulk, single = ([MEASURES[measure](result) for result in results] for results in grown)
+    bulk, single = ([MEASURES[measure](result) for result in results] for results in growing_fleet)
     error = ((statistics.variance(bulk) + statistics.variance(single)) / len(SEEDS)) ** 0.5
-    # Arrivals within a tick come at once in bulk: a little may differ beyond chance.
+    # Arrivals within a tick are simultaneous in bulk, which may cause a small difference.
     assert statistics.mean(bulk) == pytest.approx(statistics.mean(single), rel=0.01, abs=SIGMAS * error)
     assert error < 0.05 * statistics.mean(single)
 
 
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
-def test_every_call_has_one_place_in_each_tier(model: type[Simulation]) -> None:
+def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"), gateway(4, 30))
     simulation = model(plans, own(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
@@ -159,14 +161,14 @@ def test_neuron_is_filled_before_gpus() -> None:
     assert simulate(plans, steady(130)).ledger.gpu_s > 0
 
 
-def test_arrivals_do_not_depend_on_what_the_fleets_do() -> None:
+def test_arrivals_do_not_depend_on_the_fleets() -> None:
     small, large = (simulate((vad(), asr(low, low, places=10)), steady(60)) for low in (1, 6))
     assert small.ledger.offered == large.ledger.offered
     assert small.ledger.refused > large.ledger.refused
 
 
-def test_callers_spread_over_zones_or_over_hosts() -> None:
-    # Zone a has one host, zone b three: within zones half of the calls meet the one host, across them a quarter.
+def test_callers_are_distributed_over_zones_or_over_hosts() -> None:
+    # Zone a has one host, zone b three. Half of the calls reach zone a; across zones a quarter.
     lone, rest = vad(1, zones=("a",)), vad(3, zones=("b",))
     plans = (replace(lone, groups=(*lone.groups, *rest.groups)), asr(6, 6, places=200))
     for cross_zone, share in ((False, 0.5), (True, 0.25)):

@@ -1,4 +1,4 @@
-"""What `voice simulate` prints, writes and refuses."""
+"""Output, files and refusals of `voice simulate`."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import blueprint
-from ops.cli import app
-from ops.simulate.capacity import fleet_plans, usual_peak
-from ops.simulate.traces import BUILT_IN, Trace
+import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT
+from voice_ops.cli import app
+from voice_ops.simulate.capacity import fleet_plans, usual_peak
+from voice_ops.simulate.traces import BUILT_IN, Trace
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -21,20 +21,20 @@ def simulate(*arguments: str | Path) -> Result:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """Three times the calls, in ten minutes."""
+    """Write a trace of three times the calls in ten minutes."""
     file = tmp_path / "course.csv"
     file.write_text("second,calls\n0,1000\n60,1000\n120,3000\n600,3000\n")
     return file
 
 
-def test_a_fleet_that_rolls_has_to_be_one_of_the_file(course: Path) -> None:
+def test_rollout_fleet_must_exist_in_the_file(course: Path) -> None:
     result = simulate(PRODUCTION, "--load", course, "--rollout", "inf3")
     assert result.exit_code == 2
     assert "--rollout inf3: no such fleet; there are vad, inf2, trn1, p5, gateway" in result.stderr
 
 
-def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tmp_path: Path) -> None:
-    result = simulate(PRODUCTION, "--load", course, "--peers", "--output", tmp_path / "plots")
+def test_policies_are_compared_in_a_table_with_their_assumptions(course: Path, tmp_path: Path) -> None:
+    result = simulate(PRODUCTION, "--load", course, "--compare-autoscalers", "--output", tmp_path / "plots")
     assert result.exit_code == 0, result.output
     for policy in ("seed's table alone", "CPU target 50 %", "KEDA on the queue", "file, warm pool"):
         assert policy in result.stdout
@@ -46,7 +46,7 @@ def test_policies_are_compared_in_a_table_with_what_was_assumed(course: Path, tm
     assert "calls.png" in result.stderr
 
 
-def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> None:
+def test_json_contains_figures_assumptions_and_time_series(course: Path) -> None:
     result = simulate(
         PRODUCTION, "--load", course, "--boot", "inf2=200/40", "--quota", "inf=384", "--json",
         "--seed", "5",
@@ -65,38 +65,40 @@ def test_json_has_the_figures_their_assumptions_and_the_course(course: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["small", "production-us-east-1", "production-azure"])
-def test_a_spike_is_swept_by_how_busy_a_full_host_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spike_is_simulated_for_several_utilizations_of_a_full_host(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(BUILT_IN, "spike", lambda peak: Trace("spike", (0.0, 60.0), (peak / 10, peak)))
-    spike = simulate(ROOT / f"deployments/{name}.yaml", "--peak", "20")
+    spike = simulate(ROOT / f"tests/deployments/{name}.yaml", "--peak", "20")
     assert spike.exit_code == 0, spike.output
     assert "by how busy a full host is" in spike.stdout
     for busy in ("40% busy", "70% busy", "100% busy", "150% busy"):
         assert busy in spike.stdout
 
 
-def test_replicas_of_azure_are_simulated_as_keda_is_told(course: Path) -> None:
-    result = simulate(ROOT / "deployments/production-azure.yaml", "--load", course, "--json")
+def test_replicas_on_azure_are_simulated_with_kedas_settings(course: Path) -> None:
+    result = simulate(ROOT / "tests/deployments/production-azure.yaml", "--load", course, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     pairs, voxtral, *tiers = report["fleets"]
-    # docs/tuning.md has the arithmetic; a node of four GPUs carries two replicas.
+    # See docs/tuning.md; a node with four GPUs runs two replicas.
     assert (pairs["fleet"], pairs["places_per_host"]) == ("voxtral-pairs on pairs", 403)
     assert pairs["usd_per_host_hour"] == pytest.approx(14.692 / 2)
     assert sum(phase["cold_s"] for phase in voxtral["boot"]) == 300 + 993
-    # Those of `voice plan`: a core of the gateway, a polled core, sessions of the file.
+    # Limits of `voice plan`: a gateway core, a polled core, and the configured sessions.
     places = {each["fleet"]: each["places_per_host"] for each in tiers}
     assert places == {"gateway": 107, "vad": 500, "asr": 400, "agent": 8}
     assert all(each["usd_per_host_hour"] for each in tiers)
 
 
-def test_a_spike_on_azure_is_no_larger_than_its_least_tier_carries() -> None:
-    plans = fleet_plans(blueprint.load(ROOT / "deployments/production-azure.yaml"), {})
-    # Four pods of the data plane with 500 calls; the replicas have room for 3,551.
-    assert usual_peak(plans) == 0.8 * 2_000
+def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
+    plans = fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml"), {})
+    # Six ASR pods with 400 calls; five data-plane pods support 2,500, and the replicas 3,551.
+    assert usual_peak(plans) == 0.8 * 2_400
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (
             ["--load", "tide"],
@@ -111,14 +113,14 @@ def test_a_spike_on_azure_is_no_larger_than_its_least_tier_carries() -> None:
         (["--quota", "inff=60"], "--quota inff: no such family; there are standard, inf, trn, p, g-vt"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(options: list[str], says: str) -> None:
+def test_wrong_options_are_refused_in_one_line(options: list[str], message: str) -> None:
     result = simulate(PRODUCTION, *options)
     assert result.exit_code == 2
-    assert says in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_wrong_row_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_row_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "course.csv"
     file.write_text("second,calls\n0,1000\n60,lots\n")
     result = simulate(PRODUCTION, "--load", file)
@@ -127,14 +129,30 @@ def test_a_wrong_row_is_refused_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_file_with_an_error_is_refused() -> None:
-    seed = simulate(ROOT / "deployments/seed.yaml")
+    seed = simulate(ROOT / "tests/deployments/seed.yaml")
     assert seed.exit_code == 2
     assert "huge-pages-fit-memory" in seed.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_said(course: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(course: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     result = simulate(PRODUCTION, "--load", course, "--output", tmp_path / "taken")
     assert result.exit_code == 2
     assert "taken" in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--peak", "1e19", "at most 1e+19 calls; the simulator carries up to 100,000,000"),
+        ("--peak", "inf", "--peak inf: give a finite number"),
+        ("--peak", "nan", "Invalid value for '--peak'"),
+        ("--call-seconds", "nan", "Invalid value for '--call-seconds'"),
+        ("--spot-interruptions", "inf", "--spot-interruptions inf: give a finite number"),
+    ],
+)
+def test_numbers_that_cannot_be_simulated_are_refused(option: str, value: str, message: str) -> None:
+    result = simulate(PRODUCTION, option, value)
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.stderr.split())

@@ -1,23 +1,11 @@
-"""What hosts are taken to be, what they publish, and how policies answer."""
+"""Simulated hosts, their metrics, and the reactions of scaling policies."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import blueprint
-from blueprint.aws.autoscaling import GroupSize
-from blueprint.contract.metrics import METRICS
-from blueprint.engines.launch.coldstart import BUDGETS
-from blueprint.file.model.scaling import Statistic
-from ops.simulate.capacity import fleet_plans
-from ops.simulate.fleet import Fleet
-from ops.simulate.metrics import MODELS, STREAMS_PER_CORE_CEILING, Period, check_modelled, ring_percent
-from ops.simulate.policies import CPU, PEERS, QUEUE, SEED, own
-from ops.simulate.report import summarize
-from ops.simulate.run import Simulation
-from ops.simulate.scaling import queued, tracked
-from ops.simulate.traces import Trace
+import voice_blueprint
 from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import (
     PRODUCTION,
@@ -27,13 +15,25 @@ from tests.ops.simulate.worlds import (
     asr,
     gateway,
     headroom,
-    production,
+    production_plans,
     simulate,
     steady,
     steps_to,
     vad,
     without_artifacts,
 )
+from voice_blueprint.aws.autoscaling import GroupSize
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.engines.launch.coldstart import BUDGETS
+from voice_blueprint.file.model.scaling import Statistic
+from voice_ops.simulate.capacity import fleet_plans
+from voice_ops.simulate.fleet import Fleet
+from voice_ops.simulate.metrics import MODELS, STREAMS_PER_CORE_CEILING, Period, check_modelled, ring_percent
+from voice_ops.simulate.policies import CPU, PEERS, QUEUE, SEED, own
+from voice_ops.simulate.report import summarize
+from voice_ops.simulate.run import Simulation
+from voice_ops.simulate.scaling import queued, tracked
+from voice_ops.simulate.traces import Trace
 
 
 def ring_at(utilization: float) -> float:
@@ -44,7 +44,7 @@ def ring_at(utilization: float) -> float:
     return float(ring_percent(fleet)[0])
 
 
-def test_a_ring_fills_only_when_its_core_is_all_but_busy() -> None:
+def test_a_ring_only_fills_when_its_core_is_nearly_saturated() -> None:
     shares = [ring_at(utilization) for utilization in (0.0, 0.5, 0.8, 0.9, 0.96, 0.98, 1.0, 1.5)]
     assert shares == sorted(shares)
     assert shares[1] < 5
@@ -53,7 +53,7 @@ def test_a_ring_fills_only_when_its_core_is_all_but_busy() -> None:
 
 
 @pytest.mark.parametrize(("busy", "percent"), [(0.4, 40), (1.0, 100), (1.5, 100)])
-def test_how_busy_a_full_host_is_moves_utilisation_and_not_its_places(busy: float, percent: float) -> None:
+def test_busy_at_full_changes_utilization_but_not_slots(busy: float, percent: float) -> None:
     plans = (vad(1), asr(1, 1))
     fleet = Simulation(plans, own(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
     fleet.calls = np.array([fleet.plan.places])
@@ -62,7 +62,7 @@ def test_how_busy_a_full_host_is_moves_utilisation_and_not_its_places(busy: floa
     ]  # fmt: skip
 
 
-def test_every_metric_that_is_simulated_can_be_published() -> None:
+def test_every_simulated_metric_is_publishable() -> None:
     assert set(MODELS) <= set(METRICS)
 
 
@@ -76,7 +76,7 @@ def test_a_rule_on_another_metric_is_refused() -> None:
     ("statistic", "datapoint"),
     [(Statistic.AVERAGE, 2.5), (Statistic.MAXIMUM, 4), (Statistic.MINIMUM, 1), (Statistic.SUM, 10)],
 )
-def test_a_period_folds_samples_of_all_hosts(statistic: Statistic, datapoint: float) -> None:
+def test_a_period_aggregates_samples_of_all_hosts(statistic: Statistic, datapoint: float) -> None:
     period = Period(statistic)
     assert period.close() is None
     period.add(np.array([1.0, 3.0]))
@@ -86,47 +86,47 @@ def test_a_period_folds_samples_of_all_hosts(statistic: Statistic, datapoint: fl
     assert period.close() is None
 
 
-def test_places_and_prices_come_from_file_and_catalogue() -> None:
-    plans = {plan.name: plan for plan in production()}
+def test_slots_and_prices_come_from_file_and_catalogue() -> None:
+    plans = {plan.name: plan for plan in production_plans()}
     assert plans["vad"].places == 4 * 2_000
     assert plans["inf2"].places == 12 * plans["trn1"].places
-    assert plans["p5"].places == 221  # docs/tuning.md has the arithmetic
-    assert [plan.kind for plan in production()] == ["vad", "neuron", "neuron", "gpu", "gateway", "agent"]
+    assert plans["p5"].places == 221  # see docs/tuning.md
+    assert [plan.kind for plan in production_plans()] == ["vad", "neuron", "neuron", "gpu", "gateway", "agent"]
     assert plans["gateway"].usd_per_hour == pytest.approx(0.03238 + 2 * 0.00356)
     assert plans["inf2"].usd_per_hour == 12.98127
     assert plans["inf2"].warm_hosts == 6
     assert plans["trn1"].warm_hosts == 0
 
 
-def test_a_file_that_says_how_many_sessions_is_believed() -> None:
-    plans = fleet_plans(blueprint.load(ROOT / "deployments/seed.yaml"), {})
-    # vLLM does not run on the seed's Neuron hosts, so they carry nothing.
+def test_configured_sessions_are_used() -> None:
+    plans = fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/seed.yaml"), {})
+    # vLLM does not run on the seed's Neuron hosts, so they have no slots.
     assert [plan.places for plan in plans[1:-1]] == [0, 0, 32]
 
 
-def test_a_boot_is_the_cold_start_budget_and_no_shorter_than_the_file_says() -> None:
+def test_boot_time_is_the_larger_of_cold_start_budget_and_configured_time() -> None:
     inf2, p5 = without_artifacts()[1], without_artifacts()[3]
     (compiling,) = (row.seconds for rows in BUDGETS.values() for row in rows if row.seconds == 385)
     assert {phase.name: phase.cold_s for phase in inf2.boot.phases}["compile"] == compiling
-    # The engine of a host in the warm pool has not run yet: it pulls nothing, and compiles all the same.
+    # The engine of a warm pool host has not run yet: the host pulls no images, but compiles.
     assert inf2.boot.cold_s - inf2.boot.warm_s == 300 + 30
     assert inf2.boot.warm_s > compiling
-    assert p5.boot.cold_s == blueprint.load(PRODUCTION).aws.asr[2].warm_up_s
+    assert p5.boot.cold_s == voice_blueprint.load(PRODUCTION).aws.asr[2].warm_up_s
 
 
 def test_a_host_that_fetches_artifacts_compiles_nothing() -> None:
-    with_them, without = production()[1].boot, without_artifacts()[1].boot
+    with_them, without = production_plans()[1].boot, without_artifacts()[1].boot
     assert {phase.name: phase.cold_s for phase in with_them.phases}["compile"] == 60
     assert without.cold_s - with_them.cold_s == without.warm_s - with_them.warm_s == 385 - 60
 
 
-def test_an_operator_s_own_numbers_win() -> None:
-    plan = fleet_plans(blueprint.load(PRODUCTION), {"inf2": (50, 5)})[1]
+def test_boot_times_of_the_operator_take_precedence() -> None:
+    plan = fleet_plans(voice_blueprint.load(PRODUCTION), {"inf2": (50, 5)})[1]
     assert (plan.boot.cold_s, plan.boot.warm_s, plan.boot.prepare_s) == (50, 5, 45)
     with pytest.raises(
         ValueError, match="inf3 is not a fleet of production-us-east-1: vad, inf2, trn1, p5, gateway, agent"
     ):
-        fleet_plans(blueprint.load(PRODUCTION), {"inf3": (50, 5)})
+        fleet_plans(voice_blueprint.load(PRODUCTION), {"inf3": (50, 5)})
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,17 @@ def test_target_tracking_is_proportional(value: float, grows: bool, desired: int
     assert tracked(GroupSize(4, 1, 9, in_service=4), value, grows=grows) == desired
 
 
-def test_target_tracking_waits_for_warm_up_before_it_removes() -> None:
+def test_target_tracking_waits_for_warm_up_before_scaling_in() -> None:
     assert tracked(GroupSize(5, 1, 9, in_service=4, warming=1), 20, grows=False) == 5
     assert tracked(GroupSize(5, 1, 9, in_service=4, warming=1), 100, grows=True) == 8
 
 
-def test_target_tracking_counts_hosts_that_drain_until_they_have_gone() -> None:
-    # Four hosts at 25 % want two, and two of them drain already: no third goes.
+def test_target_tracking_counts_draining_hosts() -> None:
+    # Four hosts at 25 % require two, and two of them are draining already: no third is removed.
     assert tracked(GroupSize(2, 1, 9, in_service=2, terminating=2), 25, grows=False) == 2
 
 
-def test_the_seed_s_table_never_shrinks_and_has_no_warm_pool() -> None:
+def test_the_scaling_table_of_the_seed_never_scales_in_and_has_no_warm_pool() -> None:
     plans = (vad(), asr(2, 6, pool=2, rules=(headroom(),)))
     trace = steps_to(60, 240)
     result = Simulation(plans, SEED, replace(trace, calls=(60, 60, 240, 10)), SETTINGS).run()
@@ -156,47 +156,47 @@ def test_the_seed_s_table_never_shrinks_and_has_no_warm_pool() -> None:
     assert result.course.hosts["inf2"][-1] > 2
 
 
-def test_target_tracking_follows_the_load_both_ways() -> None:
+def test_target_tracking_scales_out_and_in() -> None:
     plans = (vad(), asr(2, 8))
     trace = replace(steps_to(80, 240, seconds=5_400), calls=(80, 80, 240, 20))
     settled = replace(SETTINGS, lead_in_s=1_800)
     hosts = Simulation(plans, CPU, trace, settled).run().course.hosts["inf2"]
     assert hosts.max() >= 6
     assert hosts[-1] < hosts.max()
-    # Its alarm wants three datapoints of a minute.
+    # Its alarm needs three datapoints of a minute.
     assert 300 + 170 <= int((np.diff(hosts) > 0).argmax()) <= 300 + 300
 
 
 @pytest.mark.parametrize(("hosts", "desired"), [(4.39, 4), (4.41, 5), (3.6, 4), (3.5, 4), (2.9, 3), (0.0, 0)], ids=str)
-def test_a_queue_asks_for_whole_hosts_and_lets_a_tenth_be(hosts: float, desired: int) -> None:
+def test_a_queue_adds_whole_hosts_and_tolerates_a_tenth(hosts: float, desired: int) -> None:
     assert queued(GroupSize(4, 0, 9, in_service=4), hosts) == desired
 
 
-def test_keda_on_the_queue_doubles_at_most_and_shrinks_after_five_minutes() -> None:
+def test_keda_at_most_doubles_replicas_and_scales_in_after_five_minutes() -> None:
     plans = (vad(), asr(1, 12))
     trace = Trace("up and down", (0.0, 300.0, 301.0, 900.0, 901.0, 2_000.0), (30, 30, 400, 400, 30, 30))
     hosts = Simulation(plans, QUEUE, trace, SETTINGS).run().course.hosts["inf2"]
     assert hosts[299] == 1
-    # 370 callers wait: four more within 15 s, then as many as 400 calls of 40 to a host ask for.
+    # 370 callers wait: four more hosts within 15 s, then as many as 400 calls at 40 per host require.
     assert (hosts[318], hosts[333]) == (5, 10)
     assert hosts[901:1_195].min() == 10
     assert hosts[-1] < 10
 
 
-def test_replicas_on_azure_grow_by_two_or_twice_a_minute_and_go_one_by_one() -> None:
+def test_azure_replicas_scale_out_by_two_or_double_and_scale_in_one_by_one() -> None:
     plans = (replace(asr(1, 12), by_queue=True),)
     trace = Trace("up and down", (0.0, 300.0, 301.0, 1_800.0, 1_801.0, 7_200.0), (30, 30, 400, 400, 30, 30))
     hosts = Simulation(plans, own(plans), trace, SETTINGS).run().course.hosts["inf2"]
     assert (hosts[299], hosts[350], hosts[380]) == (1, 3, 6)
     assert 10 <= hosts[440] <= 12
-    # Half an hour without need, then one in ten minutes; each drains for up to five.
+    # Half an hour without demand, then one host per ten minutes is removed; each drains for up to five minutes.
     assert hosts[1_900:3_590].min() >= 10
     assert set(np.diff(hosts[3_590:]).tolist()) == {-1, 0}
     assert 3 <= hosts[3_590] - hosts[6_000] <= 5
 
 
-def test_pods_on_azure_grow_by_what_they_hold_and_asr_pods_fill_up_alike() -> None:
-    """Three data-plane pods at a mean of 60 of 90 places refuse by chance; ASR pods only when all are full."""
+def test_pods_on_azure_scale_by_calls_and_asr_pods_fill_evenly() -> None:
+    """Data-plane pods at a mean of 60 of 90 calls refuse some randomly; ASR pods only if all are full."""
     front = replace(gateway(3, 3, places=90), by_queue=True)
     pods = [replace(front, name=kind, kind=kind) for kind in ("vad", "asr")]
     short = [replace(each, places=66) for each in pods]
@@ -206,27 +206,27 @@ def test_pods_on_azure_grow_by_what_they_hold_and_asr_pods_fill_up_alike() -> No
     grown = [simulate((replace(each, groups=gateway(3, 12).groups), room), steps_to(60, 400)) for each in pods]
     for result, name in zip(grown, ("vad", "asr"), strict=True):
         assert result.course.hosts[name][250] == 3
-        assert 6 <= result.course.hosts[name][-1] <= 8  # 400 calls, 70 % of 90 a pod
+        assert 6 <= result.course.hosts[name][-1] <= 8  # 400 calls, 70 % of 90 per pod
 
 
-def test_gateway_tasks_refuse_what_they_do_not_carry_and_follow_their_sockets() -> None:
+def test_gateway_tasks_refuse_calls_beyond_capacity_and_scale_on_sockets() -> None:
     plans = (vad(), asr(6, 6), gateway(2, 12, places=20))
     result = simulate(plans, steps_to(20, 120, seconds=3_600))
     tasks = result.course.hosts["gateway"]
     assert result.ledger.refused
-    assert tasks[300 + 180 - 60] == 2  # three minutes above the target, as ECS' alarm wants
-    assert 9 <= tasks[-1] <= 12  # 120 calls, 70 % of 20 a task
+    assert tasks[300 + 180 - 60] == 2  # three minutes above the target, as ECS' alarm requires
+    assert 9 <= tasks[-1] <= 12  # 120 calls, 70 % of 20 per task
     roomy = simulate((*plans[:2], gateway(12, 12, places=20)), steps_to(20, 120, seconds=3_600))
     assert roomy.ledger.refused < result.ledger.refused / 10
 
 
-def test_policies_are_named_for_what_the_file_has() -> None:
+def test_policy_names_match_the_scaling_of_the_file() -> None:
     assert [one.name for one in PEERS] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
     assert own((vad(), asr())).name == "file"
     assert own((vad(), asr(pool=1))).name == "file, warm pool"
 
 
-def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
+def test_results_depend_only_on_the_seed() -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1))
 
     def run(seed: int) -> dict[str, object]:
@@ -237,7 +237,7 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
     assert run(1) != run(2)
 
 
-def test_longer_ticks_of_a_day_change_little() -> None:
+def test_longer_simulation_steps_change_results_little() -> None:
     plans = (vad(), asr(2, 6, places=500, rules=(headroom(),)))
     fine, coarse = (
         Simulation(
@@ -249,25 +249,25 @@ def test_longer_ticks_of_a_day_change_little() -> None:
         for tick in (1, 10)
     )
     assert coarse.ledger.offered == pytest.approx(fine.ledger.offered, rel=0.02)
-    assert coarse.ledger.refused == pytest.approx(fine.ledger.refused, rel=0.1)  # an alarm sees a tick later
+    assert coarse.ledger.refused == pytest.approx(fine.ledger.refused, rel=0.1)  # an alarm reacts a tick later
     assert summarize(coarse).host_hours["inf2"] == pytest.approx(summarize(fine).host_hours["inf2"], rel=0.06)
 
 
-def test_a_summary_adds_up() -> None:
+def test_totals_of_a_summary_are_consistent() -> None:
     plans = (vad(), asr(2, 2))
     result = Simulation(plans, own(plans), steady(150, 3_600), SETTINGS).run()
     summary = summarize(result)
     assert summary.host_hours == pytest.approx({"vad": 6.0, "inf2": 2.0})
     assert summary.usd == pytest.approx(6 * 0.31904 + 2 * 12.98127)
     assert summary.refused_call_seconds == summary.refused_calls * 60
-    # Half as many calls again as there are places, throughout.
+    # The load is constantly 1.5 times the number of slots.
     assert (summary.short_of_places_s, summary.still_short) == (3_600, True)
     assert summary.refused_calls / summary.offered_calls == pytest.approx(1 / 3, abs=0.03)
     assert summary.overshoot_percent == 0
 
 
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
-def test_a_vad_host_refuses_what_it_does_not_carry(model: type[Simulation]) -> None:
+def test_a_vad_host_refuses_calls_beyond_its_capacity(model: type[Simulation]) -> None:
     plans = (vad(1, places=20), asr(6, 6))
     crowded = model(plans, own(plans), steady(120, 600), SETTINGS).run()
     roomy = model((vad(1, places=90), asr(6, 6)), own(plans), steady(120, 600), SETTINGS).run()

@@ -1,19 +1,21 @@
-"""Why calls were refused, as the simulation tells it; and how few a shipped production file refuses."""
+"""Reasons of refused calls in the simulation, and the limit on refusals of shipped production files."""
 
 import itertools
 from dataclasses import replace
 
 import pytest
 
-import blueprint
-from ops.simulate.capacity import fleet_plans, usual_peak
-from ops.simulate.command import SWEEP
-from ops.simulate.policies import own
-from ops.simulate.run import Settings, Simulation
-from ops.simulate.shortfall import reserve_for, shortfall, with_reserve
-from ops.simulate.traces import spike
+import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.simulate.worlds import asr, headroom, simulate, steps_to, vad
+from tools import measurements_doc
+from voice_ops.simulate.calls import REDIAL_SHARE
+from voice_ops.simulate.capacity import fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.command import SWEEP
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Settings, Simulation
+from voice_ops.simulate.shortfall import reserve_for, shortfall, with_reserve
+from voice_ops.simulate.traces import spike
 
 LOAD = steps_to(60, 300)
 PRICE = asr().usd_per_hour
@@ -29,14 +31,14 @@ def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
     assert found.help_s
     assert 100 <= found.help_s <= 100 + 3 * 10 + 10  # a boot, and an alarm of three periods
     assert PRICE
-    # 300 calls scatter by four roots: 370 places, 50 a host.
+    # 300 calls plus four standard deviations are 370 slots, at 50 per host.
     assert found.reserve == {"inf2": 8}
     assert found.hold_usd_per_hour == pytest.approx((8 - 2) * PRICE)
     assert "outgrew 100 places after 301 s" in str(found)
     assert "refusing none of 300 calls takes a reserve in service before, of inf2 8: " in str(found)
 
 
-def test_a_reserve_takes_the_cheapest_places_first_and_says_where_the_file_has_too_few() -> None:
+def test_a_reserve_uses_the_cheapest_slots_first_and_is_empty_if_the_file_has_too_few() -> None:
     inf2, p5 = asr(2, 4, places=50), asr(1, 3, places=20, kind="p5.4xlarge")
     assert inf2.usd_per_hour
     assert p5.usd_per_hour
@@ -46,14 +48,14 @@ def test_a_reserve_takes_the_cheapest_places_first_and_says_where_the_file_has_t
     assert reserve_for([p5, inf2], 300) == {}
 
 
-def test_without_scaling_no_host_comes() -> None:
+def test_without_scaling_no_host_is_added() -> None:
     found = shortfall(simulate((vad(), asr(low=2)), LOAD))
     assert found
     assert found.help_s is None
     assert "no new host came" in str(found)
 
 
-def test_places_for_the_peak_beforehand_refuse_none() -> None:
+def test_slots_for_the_peak_prevent_refusals() -> None:
     result = simulate((vad(), asr(low=8, high=8)), LOAD)
     assert result.ledger.refused == 0
     assert shortfall(result) is None
@@ -62,7 +64,7 @@ def test_places_for_the_peak_beforehand_refuse_none() -> None:
 PRODUCTION = sorted(file.stem for file in DEPLOYMENTS.glob("production-*.yaml"))
 
 
-# Each change with the least or the most of the sweep; what is left of it every night.
+# Cases at the ends of the sweep, which are tested on every change; the others are tested nightly.
 EACH_CHANGE = {("production-azure", max(SWEEP)), ("production-us-east-1", min(SWEEP))}
 
 
@@ -73,16 +75,28 @@ EACH_CHANGE = {("production-azure", max(SWEEP)), ("production-us-east-1", min(SW
         for case in itertools.product(PRODUCTION, SWEEP)
     ],
 )
-def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: str, busy: float) -> None:
-    deployment = blueprint.load(DEPLOYMENTS / f"{name}.yaml")
+def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) -> None:
+    deployment = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     plans = fleet_plans(deployment, {})
-    trace = spike(usual_peak(plans))
-    aws = deployment.aws_half
+    store = store_calls(deployment)
+    trace = spike(usual_peak(plans, store))
+    aws = deployment.aws_section
     zones, cross_zone = (aws or deployment.azure).availability_zones, aws is None or aws.edge.cross_zone
-    how = Settings(zones=zones, call_s=180, cross_zone=cross_zone, seed=1, busy_at_full=busy)
+    how = Settings(
+        zones=zones,
+        call_s=180,
+        cross_zone=cross_zone,
+        seed=1,
+        busy_at_full=busy,
+        store_calls=store,
+        redial_share=REDIAL_SHARE,
+    )
     result = Simulation(plans, own(plans), trace, how).run()
     assert result.ledger.refused <= 0.11 * result.ledger.offered
     assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
+    page = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
+    stale = "docs/measurements.md is stale: run `python -m tools.measurements_doc`"
+    assert measurements_doc.documented(page)[name, busy] == measurements_doc.refused(result), stale
     found = shortfall(result)
     assert found
     assert found.hold_usd_per_hour
@@ -90,3 +104,10 @@ def test_a_spike_of_ten_times_the_calls_is_carried_but_for_eleven_percent(name: 
     left = Simulation(held, own(held), trace, replace(how, tick_s=10)).run().ledger
     assert found.too_few == ()
     assert left.refused == 0
+
+
+@pytest.mark.nightly
+def test_the_scaling_tables_in_docs_are_up_to_date() -> None:
+    text = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
+    assert all(f"<!-- table: {name} -->" in text for name in measurements_doc.TABLES)
+    assert measurements_doc.rendered(text) == text, "run `python -m tools.measurements_doc`"

@@ -1,14 +1,14 @@
-"""Traces: what the built-in ones promise, and how a wrong CSV file is refused."""
+"""Traces: properties of the built-in traces, and errors of invalid CSV files."""
 
 from pathlib import Path
 
 import pytest
 
-from ops.simulate.traces import BUILT_IN, TraceError, read
+from voice_ops.simulate.traces import BUILT_IN, TraceError, read
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_traces_start_at_zero_and_keep_their_name(name: str) -> None:
+def test_built_in_traces_start_at_zero_and_have_their_name(name: str) -> None:
     trace = BUILT_IN[name](5_000)
     assert trace.name == name
     assert trace.seconds[0] == 0
@@ -29,13 +29,13 @@ def test_a_day_has_its_peak_in_the_afternoon() -> None:
     assert trace.at(3 * 3600) == pytest.approx(200)
 
 
-def test_a_flash_crowd_fades() -> None:
+def test_a_flash_crowd_decreases() -> None:
     trace = BUILT_IN["flash-crowd"](1_000)
     assert trace.at(900) / trace.at(0) == pytest.approx(5)
     assert trace.at(900 + 1_200) == pytest.approx(600)
 
 
-def test_a_file_is_read_in_proportion_between_its_rows(tmp_path: Path) -> None:
+def test_values_between_rows_of_a_file_are_interpolated(tmp_path: Path) -> None:
     file = tmp_path / "monday.csv"
     file.write_text("second,calls\n0,10\n100,30\n")
     trace = read(file)
@@ -43,9 +43,17 @@ def test_a_file_is_read_in_proportion_between_its_rows(tmp_path: Path) -> None:
     assert [trace.at(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
 
 
+def test_a_byte_order_mark_is_not_part_of_the_header(tmp_path: Path) -> None:
+    file = tmp_path / "monday.csv"
+    file.write_bytes(b"\xef\xbb\xbfsecond,calls\r\n0,10\r\n100,30\r\n")
+    assert read(file).calls == (10, 30)
+
+
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
+        ("second,calls\n0,1\n60,1e19\n", "at most 1e+19 calls; the simulator carries up to 100,000,000"),
+        ("second,calls\n0,1\n10000000,4\n", "lasts 1e+07 s; the simulator plays up to 2,678,400 s, 31 days"),
         ("", ":1: the header is ''"),
         ("time,calls\n0,1\n", ":1: the header is 'time,calls'; write 'second,calls'"),
         ("second,calls\n0,1\n", "two rows or more"),
@@ -60,16 +68,16 @@ def test_a_file_is_read_in_proportion_between_its_rows(tmp_path: Path) -> None:
         ("second,calls\n0,0\n60,0\n", "every row has 0 calls"),
     ],
 )
-def test_bad_rows_are_refused_with_their_line(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_rows_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(text)
     with pytest.raises(TraceError) as refusal:
         read(file)
-    assert says in str(refusal.value)
+    assert message in str(refusal.value)
     assert str(refusal.value).startswith(str(file))
 
 
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_non_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TraceError, match=r"trace\.csv"):

@@ -3,28 +3,28 @@
 from dataclasses import replace
 from pathlib import Path
 
-import blueprint
-from blueprint import catalog
-from blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
-from ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
-from ops.simulate.policies import own
-from ops.simulate.run import Result, Settings, Simulation
-from ops.simulate.traces import Trace
+import voice_blueprint
+from voice_blueprint import catalog
+from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from voice_ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.traces import Trace
 
 ROOT = Path(__file__).parents[3]
-PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
+PRODUCTION = ROOT / "tests/deployments/production-us-east-1.yaml"
 ZONES = ("a", "b", "c")
 
 
-def production() -> tuple[FleetPlan, ...]:
-    return fleet_plans(blueprint.load(PRODUCTION), {})
+def production_plans() -> tuple[FleetPlan, ...]:
+    return fleet_plans(voice_blueprint.load(PRODUCTION), {})
 
 
 def without_artifacts() -> tuple[FleetPlan, ...]:
-    """Return production's fleets as they are when every host asks a hub and compiles."""
-    file = blueprint.load(PRODUCTION)
+    """Return the production fleets without artifacts: every host downloads from a hub and compiles."""
+    file = voice_blueprint.load(PRODUCTION)
     asr = tuple(fleet.model_copy(update={"artifacts": False}) for fleet in file.aws.asr)
-    return fleet_plans(file.model_copy(update={"aws_half": file.aws.model_copy(update={"asr": asr})}), {})
+    return fleet_plans(file.model_copy(update={"aws_section": file.aws.model_copy(update={"asr": asr})}), {})
 
 
 def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
@@ -47,7 +47,7 @@ def boot(cold_s: float = 100, warm_s: float = 20) -> Boot:
 
 
 def vad(hosts_per_zone: int = 2, places: int = 1_000, zones: tuple[str, ...] = ZONES) -> FleetPlan:
-    plan = production()[0]
+    plan = production_plans()[0]
     groups = tuple(GroupPlan(f"vad-{zone}", (zone,), hosts_per_zone, hosts_per_zone) for zone in zones)
     return replace(plan, groups=groups, places=places, boot=boot(), warm_up_s=50, rules=())
 
@@ -63,7 +63,7 @@ def asr(  # noqa: PLR0917
 ) -> FleetPlan:
     gpu = kind.startswith("p5")
     return replace(
-        production()[3 if gpu else 1],
+        production_plans()[3 if gpu else 1],
         instance_type=catalog.instance_types()[kind],
         groups=(GroupPlan(kind, ZONES, low, high),),
         places=places,
@@ -77,12 +77,14 @@ def asr(  # noqa: PLR0917
 
 
 def gateway(low: int = 2, high: int = 10, places: int = 20) -> FleetPlan:
-    return replace(production()[-2], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60))
+    return replace(
+        production_plans()[-2], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60)
+    )
 
 
 def agents(low: int = 2, high: int = 20, places: int = 8, share: float = 0.25) -> FleetPlan:
     group = GroupPlan("agent", ZONES, low, high)
-    return replace(production()[-1], groups=(group,), places=places, boot=boot(60), share=share)
+    return replace(production_plans()[-1], groups=(group,), places=places, boot=boot(60), share=share)
 
 
 def steady(calls: float, seconds: float = 1_800) -> Trace:

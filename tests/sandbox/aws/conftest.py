@@ -1,4 +1,4 @@
-"""One local AWS for all tests of this folder, and stacks that go when a test ends."""
+"""A local AWS for all tests of this folder, and stacks that are deleted after each test."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import ZONE
 from tests.sandbox.aws.stacks import Deployed
+from voice_sandbox.aws.process import LocalAws
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the sockets of the replication groups' processes are."""
+    """Return the folder for the sockets of Valkey processes."""
     return tmp_path_factory.mktemp("aws")
 
 
@@ -29,7 +29,7 @@ def aws(stores: Path) -> Iterator[LocalAws]:
 
 @pytest.fixture
 def stack(aws: LocalAws) -> Iterator[Deployed]:
-    """A stack yet to be created, with a name of its own; deleted afterwards if the test has not."""
+    """Return an uncreated stack with a unique name, and delete it afterwards."""
     deployed = Deployed(aws, f"test-{next(_numbers)}")
     yield deployed
     if deployed.exists:

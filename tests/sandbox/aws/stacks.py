@@ -1,15 +1,15 @@
-"""A stack under test."""
+"""Helper for stacks under test."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sandbox.aws.process import LocalAws
+from voice_sandbox.aws.process import LocalAws
 
 
 class Deployed:
-    """A stack that is created, changed and deleted by template, and asserts that each step succeeds."""
+    """A stack that is created, updated and deleted by template; each step must succeed."""
 
     def __init__(self, aws: LocalAws, name: str) -> None:
         self.aws = aws
@@ -17,7 +17,7 @@ class Deployed:
         self.cloudformation = aws.client("cloudformation")
 
     def try_create(self, resources: dict[str, Any], **sections: dict[str, Any]) -> str:
-        """Create the stack and return the status that it ends in."""
+        """Create the stack and return its final status."""
         body = json.dumps({"Resources": resources, **sections})
         self.cloudformation.create_stack(StackName=self.name, TemplateBody=body)
         return self.status
@@ -26,7 +26,7 @@ class Deployed:
         assert self.try_create(resources, **sections) == "CREATE_COMPLETE", self.reasons
 
     def try_update(self, resources: dict[str, Any], **sections: dict[str, Any]) -> str:
-        """Update the stack and return the status that it ends in."""
+        """Update the stack and return its final status."""
         body = json.dumps({"Resources": resources, **sections})
         self.cloudformation.update_stack(StackName=self.name, TemplateBody=body)
         return self.status
@@ -35,7 +35,7 @@ class Deployed:
         assert self.try_update(resources, **sections) == "UPDATE_COMPLETE", self.reasons
 
     def plan(self, resources: dict[str, Any], **sections: dict[str, Any]) -> None:
-        """Make a change set."""
+        """Create a change set."""
         body = json.dumps({"Resources": resources, **sections})
         self.cloudformation.create_change_set(StackName=self.name, ChangeSetName="plan", TemplateBody=body)
 
@@ -47,7 +47,7 @@ class Deployed:
         return self.aws.client(service)
 
     def __getitem__(self, logical_id: str) -> str:
-        """The physical id of a resource."""
+        """Return the physical id of a resource."""
         found = self.cloudformation.describe_stack_resource(StackName=self.name, LogicalResourceId=logical_id)
         return str(found["StackResourceDetail"]["PhysicalResourceId"])
 

@@ -1,4 +1,4 @@
-"""The table of resource types: it holds what is deployed, its words are the APIs', and schemas decide replacements."""
+"""The table of resource types covers deployed types, and matches the APIs and the schemas."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 import boto3
 import pytest
 
-import blueprint
-from blueprint import checks
-from sandbox.aws.adapters.adapter import Adapter, Scope
-from sandbox.aws.adapters.schemas import schema
-from sandbox.aws.adapters.table import KINDS
-from sandbox.aws.adapters.tagging import TAG_CALLS
-from sandbox.aws.clients import serve_at
-from sandbox.aws.cloudformation.template import parse
+import voice_blueprint
 from tests.sandbox.aws.samples import ALL
 from tests.synthesized import ROOT, shipped, two_regions
+from voice_blueprint import checks
+from voice_sandbox.aws.adapters.adapter import Adapter, Scope
+from voice_sandbox.aws.adapters.schemas import schema
+from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.adapters.tagging import TAG_CALLS
+from voice_sandbox.aws.clients import serve_at
+from voice_sandbox.aws.cloudformation.template import parse
 
 BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.yaml"
 
 
-def shipped_to_aws() -> Iterator[str]:
+def deployed_types() -> Iterator[str]:
     for file in (ROOT / "deployments").glob("*.yaml"):
-        deployment = blueprint.load(file)
-        if deployment.aws_half is not None and not checks.refusals(deployment):
+        deployment = voice_blueprint.load(file)
+        if deployment.aws_section is not None and not checks.refusals(deployment):
             yield file.stem
 
 
-def test_the_table_has_what_is_deployed_and_nothing_else() -> None:
-    deployed = [*(shipped(name) for name in shipped_to_aws()), two_regions()]
+def test_the_table_matches_deployed_types() -> None:
+    deployed = [*(shipped(name) for name in deployed_types()), two_regions()]
     templates = [stack.template for stacks in deployed for stack in stacks.values()]
     assert len(templates) > 7
     templates.append(parse(BOOTSTRAP.read_text(encoding="utf-8")))
     emitted = {body["Type"] for template in templates for body in template["Resources"].values()}
-    assert emitted - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.yaml"
+    assert emitted - KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
     assert KINDS.keys() - emitted == set(), "nothing in constructs/voice_constructs/aws makes these"
 
 
 def test_every_type_is_deployed_by_a_sample() -> None:
     sampled = {body["Type"] for sample in ALL for body in sample().values()}
     assert KINDS.keys() - sampled == set(), "these need a sample in tests/sandbox/aws/samples"
-    assert sampled - KINDS.keys() == set(), "these need a row in sandbox/aws/adapters/table.yaml"
+    assert sampled - KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
 
 
 def adapter(kind: str, **properties: object) -> Adapter:
-    """An adapter without a server behind it."""
+    """Return an adapter without a server."""
     serve_at("http://127.0.0.1:1")
     row = KINDS[f"AWS::{kind}"]
     made = row.adapter(f"AWS::{kind}", row, Scope("123456789012", "us-east-1", "stack", "id", "Logical"))
@@ -55,7 +55,7 @@ def adapter(kind: str, **properties: object) -> Adapter:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_the_words_of_a_row_are_those_of_the_service_and_the_schema(kind: str) -> None:
+def test_names_in_a_row_exist_in_the_service_and_the_schema(kind: str) -> None:
     row = KINDS[kind]
     it = adapter(kind.removeprefix("AWS::"))
     client = boto3.client(row.service, region_name="us-east-1")  # type: ignore[call-overload]
@@ -78,7 +78,7 @@ def test_the_words_of_a_row_are_those_of_the_service_and_the_schema(kind: str) -
     assert {api_names.get(name, name) for name in named - {""}} <= schema(kind)["properties"].keys()
 
 
-OLD: dict[str, dict[str, Any]] = {
+PREVIOUS_PROPERTIES: dict[str, dict[str, Any]] = {
     "Budgets::Budget": {"Budget": {"BudgetName": "voice", "TimeUnit": "MONTHLY"}},
     "CloudWatch::Alarm": {"AlarmName": "a", "Threshold": 1},
     "EC2::SecurityGroup": {"GroupDescription": "first", "GroupName": "g"},
@@ -93,21 +93,24 @@ OLD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("kind", "change", "replaced"),
     [
-        ("EC2::SecurityGroup", {"GroupDescription": "second"}, True),  # the schema says so
+        ("EC2::SecurityGroup", {"GroupDescription": "second"}, True),  # according to the schema
         ("EC2::SecurityGroup", {"SecurityGroupIngress": []}, False),
         ("CloudWatch::Alarm", {"AlarmName": "b"}, True),
         ("CloudWatch::Alarm", {"Threshold": 2}, False),
         ("Budgets::Budget", {"Budget": {"BudgetName": "other", "TimeUnit": "MONTHLY"}}, True),  # a nested property
         ("Budgets::Budget", {"Budget": {"BudgetName": "voice", "TimeUnit": "DAILY"}}, False),
-        ("ECS::Service", {"LaunchType": "EC2"}, True),  # the schema leaves it open, ECS has no call for it
+        ("ECS::Service", {"LaunchType": "EC2"}, True),  # the schema allows an update, but ECS has no operation for it
         ("ECS::Service", {"DesiredCount": 3}, False),
-        ("ECS::Cluster", {"ClusterSettings": [{"Name": "containerInsights"}]}, False),  # under the API's name
+        ("ECS::Cluster", {"ClusterSettings": [{"Name": "containerInsights"}]}, False),  # with the name in the API
         ("ElastiCache::UserGroup", {"UserIds": ["b"]}, False),
         ("ElasticLoadBalancingV2::TargetGroup", {"Tags": [{"Key": "team", "Value": "voice"}]}, False),
-        ("Route53::RecordSet", {"Name": "b.example.com"}, True),  # CloudFormation's guide says so, its schema does not
+        # according to CloudFormation's guide, not to its schema
+        ("Route53::RecordSet", {"Name": "b.example.com"}, True),
         ("Route53::RecordSet", {"TTL": "30"}, False),
     ],
 )
-def test_a_change_replaces_what_cannot_change_in_place(kind: str, change: dict[str, Any], replaced: bool) -> None:
-    old = OLD[kind]
+def test_a_change_of_an_immutable_property_replaces_the_resource(
+    kind: str, change: dict[str, Any], replaced: bool
+) -> None:
+    old = PREVIOUS_PROPERTIES[kind]
     assert adapter(kind, **old).must_replace({**old, **change}) is replaced

@@ -1,4 +1,4 @@
-"""Drift detection tells what was changed past CloudFormation, as an operator asks for it, and nothing else."""
+"""Drift detection reports exactly the changes made outside CloudFormation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action":
 
 
 def detect(stack: Deployed) -> dict[str, dict[str, Any]]:
-    """Do what `aws cloudformation detect-stack-drift` and the two after it do; return the drifts by logical id."""
+    """Run `aws cloudformation detect-stack-drift` and its two follow-up commands; return the drifts by logical id."""
     api = stack.cloudformation
     asked = api.detect_stack_drift(StackName=stack.name)["StackDriftDetectionId"]
     status = api.describe_stack_drift_detection_status(StackDriftDetectionId=asked)
@@ -31,7 +31,7 @@ def detect(stack: Deployed) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sample", ALL)
-def test_what_was_deployed_is_in_sync(stack: Deployed, sample: Any) -> None:  # noqa: ANN401
+def test_the_deployment_is_in_sync(stack: Deployed, sample: Any) -> None:  # noqa: ANN401
     body: Resources = sample()
     stack.create(body, **({"Parameters": IMAGE_PARAMETER} if "Template" in body else {}))
     found = detect(stack)
@@ -39,7 +39,7 @@ def test_what_was_deployed_is_in_sync(stack: Deployed, sample: Any) -> None:  # 
     assert {name: item.get("PropertyDifferences") for name, item in found.items() if item["PropertyDifferences"]} == {}
 
 
-def test_a_rule_that_was_added_by_hand_is_drift_and_one_of_the_stack_is_not(stack: Deployed) -> None:
+def test_only_a_rule_that_was_added_manually_is_drift(stack: Deployed) -> None:
     own = resource("EC2::SecurityGroupIngress", GroupId=ref("Group"), IpProtocol="tcp", FromPort=443, ToPort=443)
     own["Properties"]["CidrIp"] = "10.0.0.0/8"
     stack.create(vpc() | {"Own": own})
@@ -55,7 +55,7 @@ def test_a_rule_that_was_added_by_hand_is_drift_and_one_of_the_stack_is_not(stac
     assert detect(stack)["Group"]["StackResourceDriftStatus"] == "IN_SYNC"
 
 
-def test_properties_policies_and_what_is_gone(stack: Deployed) -> None:
+def test_drift_of_properties_policies_and_deleted_resources_is_detected(stack: Deployed) -> None:
     stack.create(
         {
             "Value": resource("SSM::Parameter", Type="String", Value="one"),
@@ -90,7 +90,7 @@ def test_properties_policies_and_what_is_gone(stack: Deployed) -> None:
     assert one["StackResourceDrift"]["StackResourceDriftStatus"] == "MODIFIED"
 
 
-def test_a_group_that_was_scaled_past_its_bounds_is_drift_until_it_is_deployed_again(stack: Deployed) -> None:
+def test_a_group_scaled_outside_its_bounds_is_drift_until_the_next_deployment(stack: Deployed) -> None:
     data = {"ImageId": "ami-03cf127a", "InstanceType": "c8g.large"}
     group = {"MinSize": "0", "MaxSize": "1", "VPCZoneIdentifier": [ref("SubnetA")]}
     hosts = {"LaunchTemplateId": ref("Template"), "Version": "1"}
@@ -109,7 +109,7 @@ def test_a_group_that_was_scaled_past_its_bounds_is_drift_until_it_is_deployed_a
     assert {item["StackResourceDriftStatus"] for item in detect(stack).values()} == {"IN_SYNC"}
 
 
-def test_what_cannot_be_compared_is_refused(stack: Deployed) -> None:
+def test_incomparable_inputs_are_refused(stack: Deployed) -> None:
     api = stack.cloudformation
     stack.create({"Topic": resource("SNS::Topic"), "P": resource("SSM::Parameter", Type="String", Value="one")})
     with pytest.raises(ClientError, match="does not support drift detection"):

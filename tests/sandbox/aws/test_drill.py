@@ -1,4 +1,4 @@
-"""The scaling drill on what a host has published itself."""
+"""The scaling drill while hosts publish metrics."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,14 +8,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-import blueprint
-from blueprint.aws import names
-from blueprint.contract.metrics import METRICS, NAMESPACE
-from sandbox.aws.drill import Drill
-from sandbox.aws.live_alarm import LiveAlarm
+import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
+from voice_blueprint.aws import names
+from voice_blueprint.contract.metrics import METRICS, NAMESPACE
+from voice_sandbox.rehearsals.drill import Drill
+from voice_sandbox.rehearsals.live_alarm import LiveAlarm
 
-HOSTS = blueprint.load(DEPLOYMENTS / "hosts.yaml")
+HOSTS = voice_blueprint.load(DEPLOYMENTS / "hosts.yaml")
 (RULE,) = HOSTS.aws.vad.scaling
 GROUP = names.vad_groups(HOSTS)[0]
 ALARM = names.scaling_alarm(HOSTS, names.VAD_FLEET, RULE)
@@ -24,7 +24,7 @@ AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 @pytest.fixture
 def drill(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drill]:
-    """Of a group with one host, and an alarm whose policy adds another."""
+    """Return a drill for a group with one host, and an alarm whose policy adds another."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", HOSTS.aws.region)
     with mock_aws():
         autoscaling, cloudwatch = boto3.client("autoscaling"), boto3.client("cloudwatch")
@@ -62,10 +62,8 @@ def drill(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drill]:
 
 
 @pytest.mark.parametrize(("breaches", "late", "fires"), [(3, 0, True), (3, 1, True), (3, 2, True), (2, 0, False)])
-def test_a_sample_that_comes_late_keeps_no_fleet_from_growing(
-    drill: Drill, breaches: int, late: int, *, fires: bool
-) -> None:
-    """CloudWatch reads more periods than it needs, and takes the newest that have data."""
+def test_a_late_sample_does_not_prevent_scale_out(drill: Drill, breaches: int, late: int, *, fires: bool) -> None:
+    """CloudWatch reads more periods than it needs, and uses the newest that have data."""
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(breaches):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)
@@ -76,7 +74,7 @@ def test_a_sample_that_comes_late_keeps_no_fleet_from_growing(
     assert group["DesiredCapacity"] == 1 + fires
 
 
-def test_what_is_too_old_fires_nothing(drill: Drill) -> None:
+def test_old_data_fires_no_alarm(drill: Drill) -> None:
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(RULE.datapoints_to_alarm):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)

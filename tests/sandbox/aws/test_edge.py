@@ -15,7 +15,7 @@ def load_balancer(stack: Deployed, name: str = "Balancer") -> dict[str, Any]:
     return shown
 
 
-def test_a_network_load_balancer_is_one_in_every_respect(stack: Deployed) -> None:
+def test_a_network_load_balancer_has_its_configured_attributes(stack: Deployed) -> None:
     names = ("DNSName", "LoadBalancerFullName", "CanonicalHostedZoneID")
     stack.create(
         balancer(),
@@ -39,7 +39,7 @@ def test_a_network_load_balancer_is_one_in_every_respect(stack: Deployed) -> Non
     assert load_balancer(stack, "Inner")["Type"] == "application"
 
 
-def test_target_groups_check_health_as_told_and_change_in_place(stack: Deployed) -> None:
+def test_target_groups_check_health_as_configured_and_change_in_place(stack: Deployed) -> None:
     template = balancer()
     stack.create(template)
     arn = stack["Audio"]
@@ -57,7 +57,7 @@ def test_target_groups_check_health_as_told_and_change_in_place(stack: Deployed)
     assert {item["Name"]: item["TTL"] for item in records if item["Type"] == "CNAME"} == {"audio.example.com.": 30}
 
 
-def test_a_record_leads_away_by_its_health_check_which_changes_in_place(stack: Deployed) -> None:
+def test_a_record_redirects_by_its_health_check_which_changes_in_place(stack: Deployed) -> None:
     template = balancer()
     stack.create(template)
     route53, check = stack.client("route53"), stack["Check"]
@@ -90,7 +90,7 @@ def test_a_protected_load_balancer_fails_the_deletion(stack: Deployed) -> None:
     )
 
 
-def test_nothing_of_the_balancer_is_left(stack: Deployed) -> None:
+def test_no_load_balancer_resource_remains(stack: Deployed) -> None:
     stack.create(balancer())
     stack.delete()
     elbv2 = stack.client("elbv2")
@@ -138,7 +138,7 @@ def test_a_new_revision_reaches_the_service(stack: Deployed) -> None:
     assert scaling.describe_scalable_targets(ServiceNamespace="ecs")["ScalableTargets"][0]["MaxCapacity"] == 20
 
 
-def test_nothing_of_the_gateway_is_left(stack: Deployed) -> None:
+def test_no_gateway_resource_remains(stack: Deployed) -> None:
     stack.create(gateway())
     stack.delete()
     ecs, scaling = stack.client("ecs"), stack.client("application-autoscaling")
@@ -163,7 +163,7 @@ def test_the_api_streams_through_the_vpc_link(stack: Deployed) -> None:
     assert json.loads(model["schema"])["required"] == ["language"]
 
 
-def test_the_stage_limits_logs_and_is_protected(stack: Deployed) -> None:
+def test_the_stage_has_throttling_logs_and_a_web_acl(stack: Deployed) -> None:
     stack.create(api())
     stage = stack.client("apigateway").get_stage(restApiId=stack["Api"], stageName="v1")
     everywhere = stage["methodSettings"]["*/*"]
@@ -214,7 +214,7 @@ def test_limits_of_the_api_change_in_place(stack: Deployed) -> None:
     assert rules[0]["Statement"]["RateBasedStatement"]["Limit"] == 100
 
 
-def test_nothing_of_the_api_is_left(stack: Deployed) -> None:
+def test_no_api_resource_remains(stack: Deployed) -> None:
     stack.create(api())
     stack.delete()
     client, waf = stack.client("apigateway"), stack.client("wafv2")

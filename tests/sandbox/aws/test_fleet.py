@@ -1,4 +1,4 @@
-"""Groups of hosts: what is launched, what hangs on the group, and that all of it ends."""
+"""Auto Scaling groups: launched hosts, dependent resources, and complete deletion."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.sandbox.aws.samples import IMAGE_PARAMETER, att, fleet, ref
 from tests.sandbox.aws.stacks import Deployed
 
 IN_SERVICE_WITHIN_S = 60
-"""A stack waits for the minimum of its groups; what they want beyond it comes into service later."""
+"""Stacks wait for the minimum size of their groups; additional hosts enter service later."""
 
 
 @pytest.fixture
-def deployed(stack: Deployed) -> Deployed:
+def deployed_fleet(stack: Deployed) -> Deployed:
     stack.create(fleet(), Parameters=IMAGE_PARAMETER)
     return stack
 
@@ -37,32 +37,32 @@ def group(stack: Deployed, name: str = "Fleet") -> dict[str, Any]:
     return shown
 
 
-def test_hosts_are_launched_as_the_template_says(deployed: Deployed) -> None:
-    hosts = instances(deployed)
-    assert {host["SubnetId"] for host in hosts} == {deployed["SubnetA"], deployed["SubnetB"]}
+def test_hosts_are_launched_from_the_launch_template(deployed_fleet: Deployed) -> None:
+    hosts = instances(deployed_fleet)
+    assert {host["SubnetId"] for host in hosts} == {deployed_fleet["SubnetA"], deployed_fleet["SubnetB"]}
     for host in hosts:
         assert (host["InstanceType"], host["Architecture"]) == ("c8g.12xlarge", "arm64")
         assert host["MetadataOptions"]["HttpTokens"] == "required"
-        assert [item["GroupId"] for item in host["SecurityGroups"]] == [deployed["Group"]]
-        assert host["IamInstanceProfile"]["Arn"].endswith(deployed["Profile"])
+        assert [item["GroupId"] for item in host["SecurityGroups"]] == [deployed_fleet["Group"]]
+        assert host["IamInstanceProfile"]["Arn"].endswith(deployed_fleet["Profile"])
         assert [item["DeviceName"] for item in host["BlockDeviceMappings"]] == ["/dev/xvda"]
         assert {"Key": "team", "Value": "voice"} in host["Tags"]
-    (mixed,) = instances(deployed, "Mixed")
+    (mixed,) = instances(deployed_fleet, "Mixed")
     assert mixed["InstanceType"] == "inf2.48xlarge"
 
 
-def test_a_group_keeps_all_its_settings(deployed: Deployed) -> None:
-    shown = group(deployed)
+def test_a_group_has_all_its_settings(deployed_fleet: Deployed) -> None:
+    shown = group(deployed_fleet)
     assert shown["NewInstancesProtectedFromScaleIn"] is True
     assert (shown["DefaultInstanceWarmup"], shown["MaxInstanceLifetime"]) == (120, 604800)
     assert all(host["ProtectedFromScaleIn"] for host in shown["Instances"])
-    overrides = group(deployed, "Mixed")["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    overrides = group(deployed_fleet, "Mixed")["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
     assert overrides == [{"InstanceType": "inf2.48xlarge"}]
 
 
-def test_hooks_policies_and_pool_hang_on_the_group(deployed: Deployed) -> None:
-    autoscaling = deployed.client("autoscaling")
-    name = deployed["Fleet"]
+def test_hooks_policies_and_pool_belong_to_the_group(deployed_fleet: Deployed) -> None:
+    autoscaling = deployed_fleet.client("autoscaling")
+    name = deployed_fleet["Fleet"]
     hooks = autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
     assert {hook["LifecycleTransition"]: hook["HeartbeatTimeout"] for hook in hooks} == {
         "autoscaling:EC2_INSTANCE_LAUNCHING": 600,
@@ -70,14 +70,14 @@ def test_hooks_policies_and_pool_hang_on_the_group(deployed: Deployed) -> None:
     }
     assert not any("NotificationTargetARN" in hook for hook in hooks)
     (policy,) = autoscaling.describe_policies(AutoScalingGroupName=name)["ScalingPolicies"]
-    assert policy["PolicyARN"] == deployed["Policy"]
+    assert policy["PolicyARN"] == deployed_fleet["Policy"]
     assert policy["StepAdjustments"] == [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 2}]
     assert autoscaling.describe_warm_pool(AutoScalingGroupName=name)["WarmPoolConfiguration"]["PoolState"] == "Stopped"
 
 
 def test_a_new_template_version_reaches_the_group(stack: Deployed) -> None:
     template = fleet()
-    del template["Warm"]  # its hosts are of the first version, and would come first
+    del template["Warm"]  # its hosts have the first version, and would be used first
     stack.create(template, Parameters=IMAGE_PARAMETER)
     template["Template"]["Properties"]["LaunchTemplateData"]["InstanceType"] = "c8g.16xlarge"
     template["Fleet"]["Properties"] |= {"MaxSize": "6", "DesiredCapacity": "3", "DefaultInstanceWarmup": 60}
@@ -120,9 +120,9 @@ def test_target_groups_are_attached_and_detached(stack: Deployed) -> None:
     assert group(stack)["TargetGroupARNs"] == []
 
 
-def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
-    deployed.delete()
-    ec2, autoscaling = deployed.client("ec2"), deployed.client("autoscaling")
+def test_no_fleet_resource_remains(deployed_fleet: Deployed) -> None:
+    deployed_fleet.delete()
+    ec2, autoscaling = deployed_fleet.client("ec2"), deployed_fleet.client("autoscaling")
     states = [
         item["State"]["Name"] for found in ec2.describe_instances()["Reservations"] for item in found["Instances"]
     ]
@@ -134,7 +134,7 @@ def test_nothing_of_a_fleet_is_left(deployed: Deployed) -> None:
     assert not autoscaling.describe_policies()["ScalingPolicies"]
 
 
-def test_a_group_that_cannot_fill_up_fails_its_stack(stack: Deployed) -> None:
+def test_a_group_that_cannot_reach_its_size_fails_its_stack(stack: Deployed) -> None:
     template = fleet()
     template["Template"]["Properties"]["LaunchTemplateData"]["InstanceType"] = "c8g.none"
     assert stack.try_create(template, Parameters=IMAGE_PARAMETER) == "ROLLBACK_COMPLETE"

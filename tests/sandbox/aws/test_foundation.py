@@ -1,15 +1,15 @@
-"""Alarms and their readers; keys, buckets, repositories and roles."""
+"""Alarms and their targets, keys, buckets, repositories and roles."""
 
 from __future__ import annotations
 
 import json
 
-from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import att, foundation, observability
 from tests.sandbox.aws.stacks import Deployed
+from voice_sandbox.aws.process import LocalAws
 
 
-def test_alarms_tell_the_topic(stack: Deployed) -> None:
+def test_alarms_notify_the_topic(stack: Deployed) -> None:
     stack.create(observability(), Outputs={"Arn": {"Value": att("Alarm", "Arn")}})
     cloudwatch = stack.client("cloudwatch")
     (alarm,) = cloudwatch.describe_alarms()["MetricAlarms"]
@@ -25,7 +25,7 @@ def test_alarms_tell_the_topic(stack: Deployed) -> None:
     assert tags == [{"Key": "team", "Value": "voice"}]
 
 
-def test_the_topic_is_encrypted_and_tells_its_subscribers(stack: Deployed) -> None:
+def test_the_topic_is_encrypted_and_notifies_its_subscribers(stack: Deployed) -> None:
     stack.create(observability())
     sns = stack.client("sns")
     attributes = sns.get_topic_attributes(TopicArn=stack["Topic"])["Attributes"]
@@ -35,7 +35,7 @@ def test_the_topic_is_encrypted_and_tells_its_subscribers(stack: Deployed) -> No
     assert endpoints == ["ops@example.com"]
 
 
-def test_logs_are_kept_as_long_as_told_and_counted(stack: Deployed) -> None:
+def test_logs_are_retained_and_counted(stack: Deployed) -> None:
     stack.create(observability())
     logs = stack.client("logs")
     (shown,) = logs.describe_log_groups(logGroupNamePrefix=stack["LogGroup"])["logGroups"]
@@ -44,7 +44,7 @@ def test_logs_are_kept_as_long_as_told_and_counted(stack: Deployed) -> None:
     assert counted["metricTransformations"][0]["dimensions"] == {"Host": "$.host"}
 
 
-def test_a_budget_has_its_limit_and_its_readers(stack: Deployed) -> None:
+def test_a_budget_has_its_limit_and_its_subscribers(stack: Deployed) -> None:
     template = observability()
     stack.create(template)
     budgets = stack.client("budgets")
@@ -84,7 +84,7 @@ def test_observability_changes_in_place(stack: Deployed) -> None:
     assert "-PT1H" in cloudwatch.get_dashboard(DashboardName=stack["Dashboard"])["DashboardBody"]
 
 
-def test_nothing_of_observability_is_left(stack: Deployed) -> None:
+def test_no_observability_resource_remains(stack: Deployed) -> None:
     stack.create(observability())
     group = stack["LogGroup"]
     stack.delete()
@@ -113,7 +113,7 @@ def test_the_key_rotates_and_encrypts_bucket_and_repository(stack: Deployed) -> 
     assert stack.outputs["Uri"] == repository["repositoryUri"]
 
 
-def test_the_bucket_is_closed_versioned_and_forgets(stack: Deployed) -> None:
+def test_the_bucket_is_private_versioned_and_expires_objects(stack: Deployed) -> None:
     stack.create(foundation())
     s3, bucket = stack.client("s3"), stack["Bucket"]
     assert all(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values())
@@ -165,7 +165,7 @@ def test_the_foundation_changes_in_place(stack: Deployed) -> None:
     assert repository["imageScanningConfiguration"] == {"scanOnPush": False}
 
 
-def test_nothing_of_the_foundation_is_left_but_the_key_that_waits(stack: Deployed) -> None:
+def test_only_the_key_pending_deletion_remains_of_the_foundation(stack: Deployed) -> None:
     stack.create(foundation())
     key, role = stack["Key"], stack["Role"]
     stack.delete()

@@ -1,4 +1,4 @@
-"""Hosts in their groups: what hooks hold, what becomes of it, who is replaced, and what the activities say."""
+"""Hosts in Auto Scaling groups: lifecycle hooks, replacements, and activities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.process import LocalAws
+from voice_sandbox.aws.process import LocalAws
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
@@ -25,26 +25,26 @@ LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Group:
-    """An Auto Scaling group with a hook on each side."""
+    """An Auto Scaling group with a launch and a termination hook."""
 
     client: AutoScalingClient
     name: str
 
     @property
     def states(self) -> dict[str, str]:
-        """Lifecycle state of each of its hosts."""
+        """Return the lifecycle state of each host in the group."""
         (group,) = self.client.describe_auto_scaling_groups(AutoScalingGroupNames=[self.name])["AutoScalingGroups"]
         return {host["InstanceId"]: host["LifecycleState"] for host in group["Instances"]}
 
     @property
     def pool(self) -> dict[str, str]:
-        """Lifecycle state of each host of its warm pool."""
+        """Return the lifecycle state of each host in the warm pool."""
         hosts = self.client.describe_warm_pool(AutoScalingGroupName=self.name)["Instances"]
         return {host["InstanceId"]: host["LifecycleState"] for host in hosts}
 
     @property
     def activities(self) -> list[ActivityTypeDef]:
-        """What happened to it, newest first."""
+        """Return the activities, newest first."""
         return self.client.describe_scaling_activities(AutoScalingGroupName=self.name)["Activities"]
 
     def answer(self, host: str, result: str = "CONTINUE", hook: str = "ready") -> None:
@@ -52,7 +52,7 @@ class Group:
             AutoScalingGroupName=self.name, LifecycleHookName=hook, InstanceId=host, LifecycleActionResult=result
         )
 
-    def beat(self, host: str, hook: str = "ready") -> None:
+    def send_heartbeat(self, host: str, hook: str = "ready") -> None:
         self.client.record_lifecycle_action_heartbeat(
             AutoScalingGroupName=self.name, LifecycleHookName=hook, InstanceId=host
         )
@@ -60,8 +60,8 @@ class Group:
     def resize(self, desired: int) -> None:
         self.client.set_desired_capacity(AutoScalingGroupName=self.name, DesiredCapacity=desired)
 
-    def serve(self) -> list[str]:
-        """Let every host that is held come into service; return all hosts."""
+    def complete_launches(self) -> list[str]:
+        """Complete the launch of every waiting host, and return all hosts."""
         for host, state in self.states.items():
             if state == "Pending:Wait":
                 self.answer(host)
@@ -70,8 +70,8 @@ class Group:
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    """A local AWS whose hosts nobody plays."""
+def aws_without_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    """Start a local AWS whose hosts are not simulated."""
     with LocalAws(tmp_path_factory.mktemp("bare") / "aws.log", real_hosts=True) as local:
         local.client("ec2").create_launch_template(
             LaunchTemplateName="host", LaunchTemplateData={"ImageId": _image(local), "InstanceType": "c8g.large"}
@@ -83,9 +83,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
 
 
 @pytest.fixture
-def group(bare: LocalAws) -> Iterator[Group]:
-    """A group of one host, which is held at its launch."""
-    with _group(bare) as made:
+def group(aws_without_hosts: LocalAws) -> Iterator[Group]:
+    """Create a group of one host, which waits at its launch hook."""
+    with _group(aws_without_hosts) as made:
         yield made
 
 
@@ -130,7 +130,7 @@ def _ec2_state(local: LocalAws, host: str) -> str:
     return str(found["State"]["Name"])
 
 
-def test_a_launch_is_held_until_the_host_says_continue(group: Group) -> None:
+def test_a_launch_waits_for_the_lifecycle_action(group: Group) -> None:
     ((host, state),) = group.states.items()
     assert state == "Pending:Wait"
     assert group.activities[0]["StatusCode"] == "MidLifecycleAction"
@@ -144,40 +144,40 @@ def test_a_launch_is_held_until_the_host_says_continue(group: Group) -> None:
         group.answer(host)
 
 
-def test_an_abandoned_launch_is_terminated_and_replaced(bare: LocalAws, group: Group) -> None:
+def test_an_abandoned_launch_is_terminated_and_replaced(aws_without_hosts: LocalAws, group: Group) -> None:
     (first,) = group.states
     group.answer(first, "ABANDON")
     ((second, state),) = group.states.items()
     assert second != first
     assert state == "Pending:Wait"
-    assert _ec2_state(bare, first) == "terminated"
+    assert _ec2_state(aws_without_hosts, first) == "terminated"
     (failed,) = [each for each in group.activities if each["StatusCode"] == "Cancelled"]
     assert first in failed["Description"]
     assert "ABANDON" in failed["StatusMessage"]
 
 
-@pytest.mark.parametrize(("result", "left"), [("ABANDON", "Pending:Wait"), ("CONTINUE", "InService")])
-def test_silence_ends_in_the_hook_s_default_result(group: Group, result: str, left: str) -> None:
+@pytest.mark.parametrize(("result", "final_state"), [("ABANDON", "Pending:Wait"), ("CONTINUE", "InService")])
+def test_a_hook_times_out_with_its_default_result(group: Group, result: str, final_state: str) -> None:
     _set_hook(group, "ready", 1, result)
     group.resize(2)
     _, host = group.states
     _until(lambda: group.states.get(host) != "Pending:Wait")
-    assert group.states.get(host) == (left if result == "CONTINUE" else None)
+    assert group.states.get(host) == (final_state if result == "CONTINUE" else None)
     assert len(group.states) == 2
 
 
-def test_a_heartbeat_prolongs_the_wait(group: Group) -> None:
+def test_a_heartbeat_extends_the_timeout(group: Group) -> None:
     _set_hook(group, "ready", 3, "ABANDON")
     group.resize(2)
     _, host = group.states
     since = time.monotonic()
     while time.monotonic() < since + 4:
-        group.beat(host)
+        group.send_heartbeat(host)
         time.sleep(0.1)
     assert group.states[host] == "Pending:Wait"
     _until(lambda: host not in group.states)
     with pytest.raises(ClientError, match="No active Lifecycle Action"):
-        group.beat(host)
+        group.send_heartbeat(host)
 
 
 def _set_hook(group: Group, name: str, timeout_s: int, result: str) -> None:
@@ -190,30 +190,30 @@ def _set_hook(group: Group, name: str, timeout_s: int, result: str) -> None:
     )
 
 
-def test_a_smaller_group_holds_the_host_that_goes(bare: LocalAws, group: Group) -> None:
+def test_scale_in_waits_for_the_terminating_host(aws_without_hosts: LocalAws, group: Group) -> None:
     group.resize(2)
-    hosts = group.serve()
+    hosts = group.complete_launches()
     group.resize(1)
     (leaving,) = [host for host, state in group.states.items() if state == "Terminating:Wait"]
     assert leaving in hosts
-    assert _ec2_state(bare, leaving) == "running"
+    assert _ec2_state(aws_without_hosts, leaving) == "running"
     assert "shrinking the capacity from 2 to 1" in group.activities[0]["Cause"]
     group.answer(leaving, hook="drain")
     assert leaving not in group.states
-    assert _ec2_state(bare, leaving) == "terminated"
+    assert _ec2_state(aws_without_hosts, leaving) == "terminated"
     assert [each["StatusCode"] for each in group.activities] == ["Successful"] * 3
 
 
-def test_a_host_that_is_not_replaced_may_not_undercut_the_minimum(group: Group) -> None:
-    (host,) = group.serve()
+def test_a_termination_below_the_minimum_is_refused(group: Group) -> None:
+    (host,) = group.complete_launches()
     with pytest.raises(ClientError, match="min size constraint"):
         group.client.terminate_instance_in_auto_scaling_group(InstanceId=host, ShouldDecrementDesiredCapacity=True)
     group.client.terminate_instance_in_auto_scaling_group(InstanceId=host, ShouldDecrementDesiredCapacity=False)
     assert sorted(group.states.values()) == ["Pending:Wait", "Terminating:Wait"]
 
 
-def test_an_unhealthy_host_drains_and_is_replaced(bare: LocalAws, group: Group) -> None:
-    (host,) = group.serve()
+def test_an_unhealthy_host_drains_and_is_replaced(aws_without_hosts: LocalAws, group: Group) -> None:
+    (host,) = group.complete_launches()
     group.client.set_instance_health(InstanceId=host, HealthStatus="Unhealthy")
     assert group.states == {host: "InService"}, "the grace period was to be respected"
     group.client.set_instance_health(InstanceId=host, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False)
@@ -223,49 +223,51 @@ def test_an_unhealthy_host_drains_and_is_replaced(bare: LocalAws, group: Group) 
     assert "health" in stopped["Cause"]
     group.answer(host, hook="drain")
     assert host not in group.states
-    assert _ec2_state(bare, host) == "terminated"
+    assert _ec2_state(aws_without_hosts, host) == "terminated"
 
 
-@pytest.mark.parametrize("how", ["terminate_instances", "stop_instances"])
-def test_a_host_that_ec2_lost_is_replaced(bare: LocalAws, group: Group, how: str) -> None:
-    (host,) = group.serve()
-    getattr(bare.client("ec2"), how)(InstanceIds=[host])
+@pytest.mark.parametrize("operation", ["terminate_instances", "stop_instances"])
+def test_a_host_that_ec2_stopped_or_terminated_is_replaced(
+    aws_without_hosts: LocalAws, group: Group, operation: str
+) -> None:
+    (host,) = group.complete_launches()
+    getattr(aws_without_hosts.client("ec2"), operation)(InstanceIds=[host])
     assert sorted(group.states.values()) == ["Pending:Wait", "Terminating:Wait"]
     assert "EC2 health check" in group.activities[1]["Cause"]
 
 
-def test_a_load_balancer_sees_hosts_in_service_only(bare: LocalAws) -> None:
-    elbv2 = bare.client("elbv2")
-    vpc = bare.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+def test_a_load_balancer_only_has_hosts_in_service(aws_without_hosts: LocalAws) -> None:
+    elbv2 = aws_without_hosts.client("elbv2")
+    vpc = aws_without_hosts.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
     (made,) = elbv2.create_target_group(Name="targets", Protocol="TCP", Port=80, VpcId=vpc)["TargetGroups"]
 
     def targets() -> set[str]:
         shown = elbv2.describe_target_health(TargetGroupArn=made["TargetGroupArn"])["TargetHealthDescriptions"]
         return {item["Target"]["Id"] for item in shown}
 
-    with _group(bare, TargetGroupARNs=[made["TargetGroupArn"]]) as group:
+    with _group(aws_without_hosts, TargetGroupARNs=[made["TargetGroupArn"]]) as group:
         (host,) = group.states
         assert targets() == set()
-        group.serve()
+        group.complete_launches()
         assert targets() == {host}
         group.client.terminate_instance_in_auto_scaling_group(InstanceId=host, ShouldDecrementDesiredCapacity=False)
         assert targets() == set()
 
 
-def test_a_warm_pool_holds_its_hosts_twice(bare: LocalAws, group: Group) -> None:
-    group.serve()
+def test_warm_pool_hosts_wait_for_two_lifecycle_actions(aws_without_hosts: LocalAws, group: Group) -> None:
+    group.complete_launches()
     group.client.put_warm_pool(AutoScalingGroupName=group.name, PoolState="Stopped", MaxGroupPreparedCapacity=3)
     assert list(group.pool.values()) == ["Warmed:Pending:Wait"] * 2
     for host in group.pool:
         group.answer(host)
     assert list(group.pool.values()) == ["Warmed:Stopped"] * 2
-    assert _ec2_state(bare, next(iter(group.pool))) == "stopped"
+    assert _ec2_state(aws_without_hosts, next(iter(group.pool))) == "stopped"
     assert len(group.states) == 1
     warm = set(group.pool)
     group.resize(2)
     (host,) = [host for host, state in group.states.items() if state == "Pending:Wait"]
     assert host in warm
-    assert _ec2_state(bare, host) == "running"
+    assert _ec2_state(aws_without_hosts, host) == "running"
     assert set(group.pool) == warm - {host}
     group.answer(host)
     assert set(group.states.values()) == {"InService"}
@@ -278,20 +280,20 @@ def test_a_warm_pool_holds_its_hosts_twice(bare: LocalAws, group: Group) -> None
     assert group.pool == {}
 
 
-def test_a_pool_without_a_prepared_size_fills_up_to_the_maximum(group: Group) -> None:
+def test_a_pool_without_a_prepared_capacity_fills_up_to_the_maximum(group: Group) -> None:
     group.client.put_warm_pool(AutoScalingGroupName=group.name, MinSize=1)
     assert len(group.pool) == 3
 
 
-def test_a_launch_that_ec2_refuses_is_an_activity(bare: LocalAws) -> None:
-    with _group(bare, template="refused") as group:
+def test_a_launch_that_ec2_rejects_is_a_failed_activity(aws_without_hosts: LocalAws) -> None:
+    with _group(aws_without_hosts, template="refused") as group:
         assert group.states == {}
         (activity,) = group.activities
         assert activity["StatusCode"] == "Failed"
         assert "c8g.none" in activity["StatusMessage"]
 
 
-def test_hosts_that_are_played_answer_by_themselves(aws: LocalAws) -> None:
+def test_simulated_hosts_complete_their_lifecycle_actions(aws: LocalAws) -> None:
     ec2 = aws.client("ec2")
     ec2.create_launch_template(
         LaunchTemplateName="host", LaunchTemplateData={"ImageId": _image(aws), "InstanceType": "c8g.large"}

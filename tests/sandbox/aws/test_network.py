@@ -1,4 +1,4 @@
-"""The network adapters, and a VPC that goes completely."""
+"""The network adapters, and a VPC that is deleted completely."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples import att, network, ref, resource, vpc
 from tests.sandbox.aws.stacks import Deployed
 
 
-def test_the_network_is_what_the_template_says(stack: Deployed) -> None:
+def test_the_network_matches_the_template(stack: Deployed) -> None:
     stack.create(network(), Outputs={"Default": {"Value": att("Vpc", "DefaultSecurityGroup")}})
     ec2 = stack.client("ec2")
     names = ec2.describe_vpc_attribute(VpcId=stack["Vpc"], Attribute="enableDnsHostnames")
@@ -26,7 +26,7 @@ def test_the_network_is_what_the_template_says(stack: Deployed) -> None:
     assert stack.outputs["Default"].startswith("sg-")
 
 
-def test_interface_endpoints_carry_their_security_groups(stack: Deployed) -> None:
+def test_interface_endpoints_have_their_security_groups(stack: Deployed) -> None:
     stack.create(network())
     ec2 = stack.client("ec2")
     endpoint = ec2.describe_vpc_endpoints(VpcEndpointIds=[stack["Logs"]])["VpcEndpoints"][0]
@@ -35,7 +35,7 @@ def test_interface_endpoints_carry_their_security_groups(stack: Deployed) -> Non
     assert groups == [[stack["Group"]]] * 2
 
 
-def test_rules_between_groups_and_a_closed_egress(stack: Deployed) -> None:
+def test_rules_between_groups_and_restricted_egress_are_created(stack: Deployed) -> None:
     template = network()
     stack.create(template)
     ec2 = stack.client("ec2")
@@ -54,7 +54,7 @@ def test_rules_between_groups_and_a_closed_egress(stack: Deployed) -> None:
     assert {item.get("FromPort") for item in rules("Other")["out"]} == {80, 5004}
 
 
-def test_routes_and_switches_change_in_place(stack: Deployed) -> None:
+def test_routes_and_attributes_change_in_place(stack: Deployed) -> None:
     template = network()
     stack.create(template)
     vpc, route = stack["Vpc"], stack["Default"]
@@ -72,7 +72,7 @@ def test_routes_and_switches_change_in_place(stack: Deployed) -> None:
     assert ec2.describe_subnets(SubnetIds=[stack["SubnetB"]])["Subnets"][0]["MapPublicIpOnLaunch"] is True
 
 
-def test_nothing_of_a_network_is_left(stack: Deployed) -> None:
+def test_no_network_resource_remains(stack: Deployed) -> None:
     stack.create(network())
     ec2 = stack.client("ec2")
     mine = [{"Name": "vpc-id", "Values": [stack["Vpc"]]}]
@@ -90,14 +90,14 @@ def test_nothing_of_a_network_is_left(stack: Deployed) -> None:
     assert {item["State"] for item in ec2.describe_nat_gateways()["NatGateways"]} == {"deleted"}
 
 
-def test_an_answer_without_a_resource_fails_the_deployment(stack: Deployed) -> None:
+def test_a_response_without_a_resource_fails_the_deployment(stack: Deployed) -> None:
     flow = {
         "ResourceType": "VPC",
         "TrafficType": "ALL",
         "LogDestinationType": "s3",
         "LogDestination": "arn:aws:s3:::no",
     }
-    # EC2 does not refuse: its answer tells what went wrong, and names no flow log.
+    # EC2 responds successfully, with an error instead of a flow log in the response.
     assert stack.try_create(vpc() | {"Flow": resource("EC2::FlowLog", ResourceId=ref("Vpc"), **flow)}) == (
         "ROLLBACK_COMPLETE"
     )

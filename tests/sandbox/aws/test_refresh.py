@@ -1,4 +1,4 @@
-"""Instance refreshes of the local Auto Scaling: what they replace, what holds and what ends them."""
+"""Instance refreshes of the local Auto Scaling: replacements, pauses and failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.process import LocalAws
+from voice_sandbox.aws.adapters.autoscaling import Progress
+from voice_sandbox.aws.process import LocalAws
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
@@ -18,7 +19,7 @@ GROUP = "rolled"
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    """A local AWS whose hosts serve at once: the groups have no hooks."""
+    """Start a local AWS with groups without hooks, whose hosts serve immediately."""
     with LocalAws(tmp_path_factory.mktemp("refresh") / "aws.log", real_hosts=True) as running:
         data = {"ImageId": _image(running), "InstanceType": "c8g.large"}
         running.client("ec2").create_launch_template(LaunchTemplateName="host", LaunchTemplateData=data)
@@ -37,7 +38,7 @@ def _image(local: LocalAws) -> str:
 
 @pytest.fixture
 def client(local: LocalAws) -> Iterator[AutoScalingClient]:
-    """The API, with a group of four hosts of the template's first version."""
+    """Create a group of four hosts with the first template version, and return a client."""
     api = local.client("autoscaling")
     api.create_auto_scaling_group(
         AutoScalingGroupName=GROUP, MinSize=1, MaxSize=6, DesiredCapacity=4, AvailabilityZones=["us-east-1a"],
@@ -76,9 +77,7 @@ def ids(client: AutoScalingClient) -> set[str]:
     return {host["InstanceId"] for host in group["Instances"]}
 
 
-def test_every_host_is_replaced_and_none_is_missing_meanwhile(
-    client: AutoScalingClient, roll: Callable[..., None]
-) -> None:
+def test_every_host_is_replaced_without_reducing_capacity(client: AutoScalingClient, roll: Callable[..., None]) -> None:
     before = ids(client)
     roll()
     seen = []
@@ -90,7 +89,9 @@ def test_every_host_is_replaced_and_none_is_missing_meanwhile(
     assert before & ids(client) == set()
 
 
-def test_where_there_is_no_room_hosts_leave_first(client: AutoScalingClient, roll: Callable[..., None]) -> None:
+def test_without_spare_capacity_hosts_are_terminated_first(
+    client: AutoScalingClient, roll: Callable[..., None]
+) -> None:
     roll(MinHealthyPercentage=75, MaxHealthyPercentage=100)
     seen = []
     while progress(client)["Status"] == "InProgress":
@@ -99,7 +100,9 @@ def test_where_there_is_no_room_hosts_leave_first(client: AutoScalingClient, rol
     assert progress(client)["Status"] == "Successful"
 
 
-def test_a_checkpoint_holds_it_while_the_group_scales(client: AutoScalingClient, roll: Callable[..., None]) -> None:
+def test_a_checkpoint_pauses_the_refresh_while_the_group_scales(
+    client: AutoScalingClient, roll: Callable[..., None]
+) -> None:
     roll(CheckpointPercentages=[25, 100], CheckpointDelay=3600)
     while progress(client)["PercentageComplete"] < 25:
         pass
@@ -112,7 +115,7 @@ def test_a_checkpoint_holds_it_while_the_group_scales(client: AutoScalingClient,
         client.cancel_instance_refresh(AutoScalingGroupName=GROUP)
 
 
-def test_an_alarm_fails_it_and_new_hosts_are_of_the_old_version(
+def test_an_alarm_fails_the_refresh_and_new_hosts_have_the_old_version(
     local: LocalAws, client: AutoScalingClient, roll: Callable[..., None]
 ) -> None:
     roll(CheckpointPercentages=[25, 100], CheckpointDelay=3600, AlarmSpecification={"Alarms": ["callers"]})
@@ -125,6 +128,19 @@ def test_an_alarm_fails_it_and_new_hosts_are_of_the_old_version(
     assert group["LaunchTemplate"]["Version"] == "1"
 
 
-def test_an_alarm_that_does_not_exist_is_no_watch(client: AutoScalingClient, roll: Callable[..., None]) -> None:
+def test_a_missing_alarm_is_ignored(client: AutoScalingClient, roll: Callable[..., None]) -> None:
     roll(AlarmSpecification={"Alarms": ["gone"]})
     assert progress(client)["Status"] == "Failed"
+
+
+def test_waiting_for_a_group_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal of two regions once waited silently for ten minutes at a pause."""
+    now = 0.0
+    monkeypatch.setattr("voice_sandbox.aws.adapters.autoscaling.time.monotonic", lambda: now)
+    progress = Progress("small-vad-a")
+    for percent in (0, 0, 25, 25):
+        progress.refuse_standstill(percent, "waiting", 10.0, "set it to 0")
+        now += 6.0
+    now += 1.0
+    with pytest.raises(ValueError, match=r"small-vad-a: waiting; nothing has changed for 13 s.*waits for 10 s: set it"):
+        progress.refuse_standstill(25, "waiting", 10.0, "set it to 0")

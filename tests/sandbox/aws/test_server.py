@@ -1,4 +1,4 @@
-"""The process: it says where it listens, keeps quiet, and ends with its parent."""
+"""The server process prints its port and nothing else, and exits with its parent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = [sys.executable, "-m", "sandbox.aws.server"]
+COMMAND = [sys.executable, "-m", "voice_sandbox.aws.server"]
 
 
-def started() -> subprocess.Popen[str]:
+def start_server() -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True)  # noqa: S603
 
 
 @pytest.mark.parametrize("end", ["terminate", "close"])
 def test_the_server_ends_on_a_signal_and_with_its_parent(end: str) -> None:
-    server = started()
+    server = start_server()
     assert server.stdout
     assert server.stdin
     endpoint = json.loads(server.stdout.readline())["endpoint"]

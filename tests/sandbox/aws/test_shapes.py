@@ -1,4 +1,4 @@
-"""Template properties in the form of an API call."""
+"""Conversion of template properties to API parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import botocore.session
 import pytest
 from botocore.model import Shape
 
-from sandbox.aws.shapes import UnknownPropertyError, conform
+from voice_sandbox.aws.shapes import UnknownPropertyError, conform
 
 
 def shape(service: str, operation: str) -> Shape:
@@ -37,13 +37,13 @@ def test_names_scalars_tags_and_documents_are_converted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("values", "complaint"),
     [
         ({"AlarmNme": "a"}, "T: unknown property AlarmNme"),
         ({"EvaluationPeriods": "three"}, "T.EvaluationPeriods: 'three' is not of type integer"),
         ({"Dimensions": [{"Nam": "x"}]}, r"T.Dimensions\[0\]: unknown property Nam"),
     ],
 )
-def test_what_the_api_cannot_take_is_refused_by_name(given: dict[str, object], complaint: str) -> None:
+def test_unsupported_values_are_refused_by_name(values: dict[str, object], complaint: str) -> None:
     with pytest.raises(UnknownPropertyError, match=complaint):
-        conform(shape("cloudwatch", "PutMetricAlarm"), given, "T")
+        conform(shape("cloudwatch", "PutMetricAlarm"), values, "T")

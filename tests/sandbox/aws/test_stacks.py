@@ -1,4 +1,4 @@
-"""Stacks live as in AWS: events, rollback, replacement, retention, exports, protection."""
+"""Stacks behave like in AWS: events, rollback, replacement, retention, exports and protection."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import ARM_IMAGE, ref, resource, vpc
 from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
+from voice_ops.aws.deletion import DeletionError, delete_order, delete_stacks
+from voice_sandbox.aws.process import LocalAws
 
 PARAMETER = resource("SSM::Parameter", Type="String", Value="one")
 
@@ -27,12 +28,12 @@ def test_an_unknown_type_is_refused_with_type_and_logical_id(stack: Deployed) ->
 
 
 @pytest.mark.parametrize("kind", ["CloudFormation::CustomResource", "CloudFormation::Stack"])
-def test_what_the_sandbox_cannot_run_is_refused(stack: Deployed, kind: str) -> None:
+def test_unsupported_templates_are_refused(stack: Deployed, kind: str) -> None:
     with pytest.raises(ClientError, match=kind):
         stack.try_create({"Custom": resource(kind)})
 
 
-def test_a_property_that_the_service_does_not_know_fails_the_deployment(stack: Deployed) -> None:
+def test_a_property_unknown_to_the_service_fails_the_deployment(stack: Deployed) -> None:
     assert stack.try_create({"Topic": resource("SNS::Subscription", TopicArm="x")}) == "ROLLBACK_COMPLETE"
     assert "Topic" in stack.reasons[0]
     wrong = {"Alarm": resource("CloudWatch::Alarm", EvaluationPeriods=1, Treshold=1)}
@@ -41,14 +42,14 @@ def test_a_property_that_the_service_does_not_know_fails_the_deployment(stack: D
     assert "AWS::CloudWatch::Alarm: unknown property Treshold" in stack.reasons[0]
 
 
-def test_a_failed_creation_takes_everything_back(stack: Deployed) -> None:
+def test_a_failed_creation_rolls_everything_back(stack: Deployed) -> None:
     sharing = vpc() | {"Overlap": resource("EC2::Subnet", VpcId=ref("Vpc"), CidrBlock="10.0.0.0/24")}
     assert stack.try_create(sharing) == "ROLLBACK_COMPLETE"
     assert any("Overlap" in reason and "InvalidSubnet.Conflict" in reason for reason in stack.reasons)
     assert all(item["IsDefault"] for item in stack.client("ec2").describe_vpcs()["Vpcs"])
 
 
-def test_events_tell_the_course_of_a_deployment(stack: Deployed) -> None:
+def test_events_describe_the_progress_of_a_deployment(stack: Deployed) -> None:
     stack.create({"P": PARAMETER})
     events = stack.cloudformation.describe_stack_events(StackName=stack.name)["StackEvents"]
     assert [(item["LogicalResourceId"], item["ResourceStatus"]) for item in reversed(events)] == [
@@ -67,7 +68,7 @@ def test_an_update_changes_in_place_and_keeps_the_name(stack: Deployed) -> None:
     assert stack.client("ssm").get_parameter(Name=before)["Parameter"]["Value"] == "two"
 
 
-def test_what_did_not_change_is_left_alone(stack: Deployed) -> None:
+def test_unchanged_resources_are_not_updated(stack: Deployed) -> None:
     topic = resource("SNS::Topic")
     stack.create({"Topic": topic, "P": PARAMETER})
     before = stack["Topic"]
@@ -75,7 +76,7 @@ def test_what_did_not_change_is_left_alone(stack: Deployed) -> None:
     assert stack["Topic"] == before
 
 
-def test_a_replacement_reaches_what_refers_to_it_and_goes_last(stack: Deployed) -> None:
+def test_references_use_the_replacement_and_the_old_resource_is_deleted_last(stack: Deployed) -> None:
     def template(text: str) -> dict[str, Any]:
         group = resource("EC2::SecurityGroup", GroupDescription=text, VpcId=ref("Vpc"))
         return vpc() | {"Group": group, "P": resource("SSM::Parameter", Type="String", Value=ref("Group"))}
@@ -91,7 +92,7 @@ def test_a_replacement_reaches_what_refers_to_it_and_goes_last(stack: Deployed) 
     assert old not in groups
 
 
-def test_a_resource_with_a_name_of_its_own_cannot_be_replaced(stack: Deployed) -> None:
+def test_a_resource_with_an_explicit_name_cannot_be_replaced(stack: Deployed) -> None:
     def group(text: str) -> dict[str, Any]:
         return resource("EC2::SecurityGroup", GroupName="mine", GroupDescription=text, VpcId=ref("Vpc"))
 
@@ -100,7 +101,7 @@ def test_a_resource_with_a_name_of_its_own_cannot_be_replaced(stack: Deployed) -
     assert any("custom-named resource requires replacing. Rename mine" in reason for reason in stack.reasons)
 
 
-def test_a_failed_update_goes_back_to_what_was_there(stack: Deployed) -> None:
+def test_a_failed_update_restores_the_previous_state(stack: Deployed) -> None:
     stack.create(vpc() | {"P": PARAMETER})
     old = stack["Group"]
     broken = vpc() | {
@@ -119,7 +120,7 @@ def test_a_failed_update_goes_back_to_what_was_there(stack: Deployed) -> None:
     assert {item["Description"] for item in groups["SecurityGroups"]} == {"default VPC security group", "test"}
 
 
-def test_an_update_that_fails_half_way_leaves_nothing_of_itself(stack: Deployed) -> None:
+def test_an_update_that_fails_midway_is_rolled_back_completely(stack: Deployed) -> None:
     role = resource("IAM::Role", Description="first", AssumeRolePolicyDocument=POLICY)
     stack.create({"Role": role})
     broken = resource("IAM::Role", Description="second", AssumeRolePolicyDocument={"Version": "never"})
@@ -128,13 +129,13 @@ def test_an_update_that_fails_half_way_leaves_nothing_of_itself(stack: Deployed)
     assert (shown["Description"], shown["AssumeRolePolicyDocument"]) == ("first", POLICY)
 
 
-def test_an_update_without_changes_says_so(stack: Deployed) -> None:
+def test_an_update_without_changes_is_reported(stack: Deployed) -> None:
     stack.create({"P": PARAMETER})
     with pytest.raises(ClientError, match=r"No updates are to be performed\."):
         stack.try_update({"P": PARAMETER})
 
 
-def test_a_retained_resource_stays(stack: Deployed) -> None:
+def test_a_retained_resource_is_not_deleted(stack: Deployed) -> None:
     stack.create({"Kept": parameter("/kept") | {"DeletionPolicy": "Retain"}, "Gone": parameter("/gone")})
     stack.delete()
     ssm = stack.client("ssm")
@@ -145,7 +146,7 @@ def test_a_retained_resource_stays(stack: Deployed) -> None:
 
 
 @pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("RetainExceptOnCreate", False)])
-def test_what_a_failed_create_retains_is_in_the_way_of_the_next(stack: Deployed, policy: str, stays: bool) -> None:
+def test_retained_resources_of_a_failed_create_block_the_next(stack: Deployed, policy: str, stays: bool) -> None:
     kept = parameter("/kept") | {"DeletionPolicy": policy}
     bad = resource("SSM::Parameter", Type="None", Value="x") | {"DependsOn": "Kept"}
     assert stack.try_create({"Kept": kept, "Bad": bad}) == "ROLLBACK_COMPLETE"
@@ -156,7 +157,7 @@ def test_what_a_failed_create_retains_is_in_the_way_of_the_next(stack: Deployed,
     stack.client("ssm").delete_parameter(Name="/kept")
 
 
-def test_a_resource_that_leaves_the_template_is_deleted_unless_retained(stack: Deployed) -> None:
+def test_a_resource_removed_from_the_template_is_deleted_unless_retained(stack: Deployed) -> None:
     kept = parameter("/kept") | {"DeletionPolicy": "Retain"}
     stack.create({"P": PARAMETER, "Kept": kept, "Gone": parameter("/gone")})
     stack.update({"P": PARAMETER})
@@ -167,7 +168,7 @@ def test_a_resource_that_leaves_the_template_is_deleted_unless_retained(stack: D
     ssm.delete_parameter(Name="/kept")
 
 
-def test_what_cannot_be_deleted_fails_the_deletion_with_the_reason(stack: Deployed) -> None:
+def test_undeletable_resources_fail_the_deletion_with_the_reason(stack: Deployed) -> None:
     stack.create({"Bucket": resource("S3::Bucket"), "P": PARAMETER})
     s3 = stack.client("s3")
     s3.put_object(Bucket=stack["Bucket"], Key="recording", Body=b"")
@@ -178,14 +179,14 @@ def test_what_cannot_be_deleted_fails_the_deletion_with_the_reason(stack: Deploy
     stack.delete()
 
 
-def test_a_resource_to_leave_behind_can_be_named(stack: Deployed) -> None:
+def test_a_resource_can_be_retained(stack: Deployed) -> None:
     stack.create({"P": parameter("/left")})
     stack.cloudformation.delete_stack(StackName=stack.name, RetainResources=["P"])
     assert not stack.exists
     stack.client("ssm").delete_parameter(Name="/left")
 
 
-def test_a_protected_stack_stays(stack: Deployed) -> None:
+def test_a_protected_stack_is_not_deleted(stack: Deployed) -> None:
     stack.create({"P": PARAMETER})
     stack.cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=True)
     with pytest.raises(ClientError, match="TerminationProtection is enabled"):
@@ -193,7 +194,7 @@ def test_a_protected_stack_stays(stack: Deployed) -> None:
     assert stack.status == "CREATE_COMPLETE"
 
 
-def test_exports_reach_other_stacks_and_are_kept_while_they_are_read(stack: Deployed, aws: LocalAws) -> None:
+def test_exports_can_be_imported_and_cannot_be_removed_while_in_use(stack: Deployed, aws: LocalAws) -> None:
     def producer(value: str) -> dict[str, Any]:
         return {"Value": {"Value": value, "Export": {"Name": "voice-value"}}}
 
@@ -213,7 +214,26 @@ def test_exports_reach_other_stacks_and_are_kept_while_they_are_read(stack: Depl
     assert "voice-value" not in [item["Name"] for item in stack.cloudformation.list_exports()["Exports"]]
 
 
-def test_an_export_that_comes_with_an_update_can_be_imported(stack: Deployed, aws: LocalAws) -> None:
+def test_importers_are_deleted_first_and_a_refusal_is_reported(
+    stack: Deployed, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_ops.aws.deletion.POLL_S", 0.05)
+    reader, told = Deployed(aws, "a-reader"), list[str]()
+    stack.create({"P": PARAMETER}, Outputs={"Value": {"Value": "x", "Export": {"Name": "of-order"}}})
+    reader.create({"P": resource("SSM::Parameter", Type="String", Value={"Fn::ImportValue": "of-order"})})
+    client = stack.cloudformation
+    live = {each.name: client.get_template(StackName=each.name)["TemplateBody"] for each in (stack, reader)}
+    with pytest.raises(DeletionError, match=f"{stack.name} is not deleted: Export of-order .* in use by a-reader"):
+        delete_stacks(client, [stack.name], told.append)
+    order = delete_order([stack.name, reader.name], live)
+    assert order == (reader.name, stack.name)
+    delete_stacks(client, order, told.append)
+    assert told == [f"delete {name}" for name in (stack.name, reader.name, stack.name)]
+    assert not stack.exists
+    assert not reader.exists
+
+
+def test_an_export_added_by_an_update_can_be_imported(stack: Deployed, aws: LocalAws) -> None:
     stack.create({"P": PARAMETER})
     stack.update({"P": PARAMETER}, Outputs={"Late": {"Value": "x", "Export": {"Name": "late"}}})
     reader = Deployed(aws, "late-reader")
@@ -221,7 +241,71 @@ def test_an_export_that_comes_with_an_update_can_be_imported(stack: Deployed, aw
     reader.delete()
 
 
-def test_an_export_that_does_not_exist_fails_the_deployment(stack: Deployed) -> None:
+RETAINED_LOG_GROUP = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "RetainExceptOnCreate"}
+NAMED_LOG_GROUP = {**RETAINED_LOG_GROUP, "Properties": {"LogGroupName": "/kept/named", "RetentionInDays": 7}}
+
+
+def import_into(stack: Deployed, resources: dict[str, Any], kind: str = "CREATE") -> str:
+    """Execute a change set that imports existing resources, and return the stack's final status."""
+    body = json.dumps({"Resources": resources})
+    named = {"StackName": stack.name, "ChangeSetName": "adopt"}
+    stack.cloudformation.create_change_set(**named, TemplateBody=body, ChangeSetType=kind, ImportExistingResources=True)
+    stack.cloudformation.execute_change_set(**named)
+    return stack.status
+
+
+def resource_status(stack: Deployed, logical_id: str) -> str:
+    found = stack.cloudformation.describe_stack_resource(StackName=stack.name, LogicalResourceId=logical_id)
+    return str(found["StackResourceDetail"]["ResourceStatus"])
+
+
+def test_retained_resources_are_imported_by_name_or_conflict(stack: Deployed) -> None:
+    logs = stack.client("logs")
+    stack.create({"Logs": NAMED_LOG_GROUP})
+    logs.create_log_stream(logGroupName="/kept/named", logStreamName="of-the-first-life")
+    stack.delete()
+    assert stack.try_create({"Logs": NAMED_LOG_GROUP}) == "ROLLBACK_COMPLETE"
+    stack.delete()
+    # The failure of another resource in the same operation does not remove an existing one.
+    bad = resource("SSM::Parameter", Type="String", Value={"Fn::ImportValue": "nothing"})
+    assert import_into(stack, {"Logs": NAMED_LOG_GROUP, "Z": bad}) == "ROLLBACK_COMPLETE"
+    assert logs.describe_log_streams(logGroupName="/kept/named")["logStreams"]
+    stack.delete()
+    assert import_into(stack, {"Logs": NAMED_LOG_GROUP}) == "CREATE_COMPLETE", stack.reasons
+    assert (stack["Logs"], resource_status(stack, "Logs")) == ("/kept/named", "IMPORT_COMPLETE")
+    assert logs.describe_log_streams(logGroupName="/kept/named")["logStreams"]
+    stack.delete()
+    logs.delete_log_group(logGroupName="/kept/named")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({**NAMED_LOG_GROUP, "DeletionPolicy": "Delete"}, "its policy would delete it"),
+        (
+            {**NAMED_LOG_GROUP, "Properties": {"LogGroupName": {"Fn::Join": ["", ["/kept/", "named"]]}}},
+            "its name is no literal",
+        ),
+    ],
+)
+def test_automatic_import_requires_literal_names_and_a_retaining_policy(
+    stack: Deployed, body: dict[str, Any], reason: str
+) -> None:
+    logs = stack.client("logs")
+    logs.create_log_group(logGroupName="/kept/named")
+    assert import_into(stack, {"Logs": body}) == "ROLLBACK_COMPLETE", reason
+    logs.delete_log_group(logGroupName="/kept/named")
+
+
+def test_a_resource_of_another_stack_is_not_imported(stack: Deployed, aws: LocalAws) -> None:
+    other = Deployed(aws, "owner")
+    other.create({"Logs": NAMED_LOG_GROUP})
+    assert import_into(stack, {"Logs": NAMED_LOG_GROUP}) == "ROLLBACK_COMPLETE"
+    other.delete()
+    stack.client("logs").delete_log_group(logGroupName="/kept/named")
+
+
+def test_a_nonexistent_export_fails_the_deployment(stack: Deployed) -> None:
     assert stack.try_create({"P": parameter("/p", {"Fn::ImportValue": "nothing"})}) == "ROLLBACK_COMPLETE"
     assert stack.reasons == ["P: No export named nothing found."]
 
@@ -251,14 +335,14 @@ def test_parameters_come_from_the_caller_the_default_or_the_parameter_store(stac
         stack.cloudformation.update_stack(**arguments, Parameters=previous)
 
 
-def test_a_condition_leaves_resources_out(stack: Deployed) -> None:
+def test_a_false_condition_omits_resources(stack: Deployed) -> None:
     off = parameter("/off") | {"Condition": "Never"}
     stack.create({"P": PARAMETER, "Off": off}, Conditions={"Never": {"Fn::Equals": [1, 2]}})
     resources = stack.cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
     assert [item["LogicalResourceId"] for item in resources] == ["P"]
 
 
-def test_change_sets_plan_before_they_change(stack: Deployed) -> None:
+def test_creating_a_change_set_changes_nothing(stack: Deployed) -> None:
     cloudformation = stack.cloudformation
     arguments: dict[str, Any] = {"StackName": stack.name, "ChangeSetName": "plan"}
 
@@ -280,15 +364,15 @@ def test_change_sets_plan_before_they_change(stack: Deployed) -> None:
     assert stack.client("ssm").get_parameter(Name="/planned")["Parameter"]["Value"] == "two"
 
 
-def test_an_attribute_that_a_type_lacks_is_named(stack: Deployed) -> None:
+def test_an_attribute_missing_from_its_type_is_reported(stack: Deployed) -> None:
     wrong = {"Wrong": {"Value": {"Fn::GetAtt": ["P", "Colour"]}}}
     stack.try_create({"P": PARAMETER}, Outputs=wrong)
     shown = stack.cloudformation.describe_stack_events(StackName=stack.name)["StackEvents"]
     assert any("P (AWS::SSM::Parameter) does not support attribute type Colour" in str(item) for item in shown)
 
 
-def test_a_change_set_without_a_type_updates_by_the_template_that_is_there(stack: Deployed) -> None:
-    """As `aws cloudformation create-change-set --use-previous-template` asks."""
+def test_a_change_set_without_a_type_updates_with_the_previous_template(stack: Deployed) -> None:
+    """Like `aws cloudformation create-change-set --use-previous-template`."""
     wanted = {"Wanted": {"Type": "String", "Default": "one"}}
     stack.create({"P": parameter("/previous", ref("Wanted"))}, Parameters=wanted)
     arguments: dict[str, Any] = {"StackName": stack.name, "ChangeSetName": "plan"}
@@ -313,8 +397,8 @@ def test_a_change_set_without_a_type_updates_by_the_template_that_is_there(stack
     assert stack.cloudformation.describe_stacks(StackName=stack.name)["Stacks"][0]["Tags"] == tags
 
 
-def test_a_change_set_that_is_gone_is_told_by_the_code_that_tools_wait_for(stack: Deployed) -> None:
-    """The CDK deletes an old change set before each update, and looks until it is not found."""
+def test_a_deleted_change_set_is_not_found(stack: Deployed) -> None:
+    """The CDK deletes an old change set before each update, and polls until it is not found."""
     stack.create({"P": PARAMETER})
     with pytest.raises(stack.cloudformation.exceptions.ChangeSetNotFoundException):
         stack.cloudformation.describe_change_set(StackName=stack.name, ChangeSetName="gone")

@@ -1,4 +1,4 @@
-"""Valkey: endpoints, users with secrets, sizes."""
+"""Valkey: endpoints, users with secrets, and sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from botocore.exceptions import ClientError
 from redis import Redis
 
-from sandbox.aws.process import LocalAws
 from tests.sandbox.aws.samples import att, state
 from tests.sandbox.aws.stacks import Deployed
+from voice_sandbox.aws.process import LocalAws
 
 
 @pytest.fixture
-def deployed(stack: Deployed) -> Deployed:
+def deployed_state(stack: Deployed) -> Deployed:
     names = ("PrimaryEndPoint.Address", "PrimaryEndPoint.Port", "ReaderEndPoint.Address")
     stack.create(state(), Outputs={name.replace(".", ""): {"Value": att("Cache", name)} for name in names})
     return stack
@@ -28,50 +28,54 @@ def replication_group(stack: Deployed) -> dict[str, Any]:
     return shown
 
 
-def test_a_replication_group_shows_what_was_asked_for(deployed: Deployed) -> None:
-    shown = replication_group(deployed)
+def test_a_replication_group_has_the_requested_properties(deployed_state: Deployed) -> None:
+    shown = replication_group(deployed_state)
     assert (shown["AutomaticFailover"], shown["MultiAZ"], shown["Engine"]) == ("enabled", "enabled", "valkey")
     assert shown["TransitEncryptionEnabled"] is True
     assert shown["AtRestEncryptionEnabled"] is True
     assert shown["UserGroupIds"] == ["callers"]
-    assert deployed.outputs["PrimaryEndPointAddress"].startswith(f"master.{deployed['Cache']}")
-    assert deployed.outputs["PrimaryEndPointPort"] == "6379"
-    members = deployed.client("elasticache").describe_cache_clusters()["CacheClusters"]
+    assert deployed_state.outputs["PrimaryEndPointAddress"].startswith(f"master.{deployed_state['Cache']}")
+    assert deployed_state.outputs["PrimaryEndPointPort"] == "6379"
+    members = deployed_state.client("elasticache").describe_cache_clusters()["CacheClusters"]
     assert [item["CacheClusterId"] for item in members] == shown["MemberClusters"]
     assert {item["PreferredAvailabilityZone"] for item in members} == {"us-east-1a", "us-east-1b"}
     for member in members:
         assert member["EngineVersion"] == "8.0"
-        assert member["CacheSubnetGroupName"] == deployed["Subnets"]
-        assert member["CacheParameterGroup"]["CacheParameterGroupName"] == deployed["Parameters"]
-        assert [item["SecurityGroupId"] for item in member["SecurityGroups"]] == [deployed["Group"]]
+        assert member["CacheSubnetGroupName"] == deployed_state["Subnets"]
+        assert member["CacheParameterGroup"]["CacheParameterGroupName"] == deployed_state["Parameters"]
+        assert [item["SecurityGroupId"] for item in member["SecurityGroups"]] == [deployed_state["Group"]]
 
 
-def test_the_password_comes_out_of_the_secret(deployed: Deployed) -> None:
-    secret = json.loads(deployed.client("secretsmanager").get_secret_value(SecretId=deployed["Secret"])["SecretString"])
+def test_the_password_is_read_from_the_secret(deployed_state: Deployed) -> None:
+    secret = json.loads(
+        deployed_state.client("secretsmanager").get_secret_value(SecretId=deployed_state["Secret"])["SecretString"]
+    )
     assert secret["username"] == "gateway"
     assert len(secret["password"]) == 40
-    (user,) = deployed.client("elasticache").describe_users(UserId="gateway")["Users"]
+    (user,) = deployed_state.client("elasticache").describe_users(UserId="gateway")["Users"]
     assert user["Authentication"] == {"Type": "password", "PasswordCount": 1}
     assert user["UserGroupIds"] == ["callers"]
-    template = deployed.cloudformation.get_template(StackName=deployed.name)["TemplateBody"]
-    events = deployed.cloudformation.describe_stack_events(StackName=deployed.name)["StackEvents"]
+    template = deployed_state.cloudformation.get_template(StackName=deployed_state.name)["TemplateBody"]
+    events = deployed_state.cloudformation.describe_stack_events(StackName=deployed_state.name)["StackEvents"]
     assert secret["password"] not in json.dumps([template, events], default=str)
 
 
-def test_parameters_are_set_and_reset(deployed: Deployed) -> None:
+def test_parameters_are_set_and_reset(deployed_state: Deployed) -> None:
     def values() -> dict[str, str]:
-        found = deployed.client("elasticache").describe_cache_parameters(CacheParameterGroupName=deployed["Parameters"])
+        found = deployed_state.client("elasticache").describe_cache_parameters(
+            CacheParameterGroupName=deployed_state["Parameters"]
+        )
         return {item["ParameterName"]: item["ParameterValue"] for item in found["Parameters"]}
 
     assert values() == {"maxmemory-policy": "volatile-ttl", "stream-node-max-entries": "100"}
     template = state()
     template["Parameters"]["Properties"]["Properties"] = {"maxmemory-policy": "noeviction"}
-    deployed.update(template)
+    deployed_state.update(template)
     assert values() == {"maxmemory-policy": "noeviction"}
 
 
-def test_size_users_and_settings_change_in_place(deployed: Deployed) -> None:
-    before = {name: deployed[name] for name in ("Cache", "Users", "Gateway", "Secret")}
+def test_size_users_and_settings_change_in_place(deployed_state: Deployed) -> None:
+    before = {name: deployed_state[name] for name in ("Cache", "Users", "Gateway", "Secret")}
     template = state()
     template["Cache"]["Properties"] |= {"ReplicasPerNodeGroup": 2, "SnapshotRetentionLimit": 14, "EngineVersion": "8.1"}
     template["Gateway"]["Properties"]["AccessString"] = "on ~session:* +@all"
@@ -79,11 +83,11 @@ def test_size_users_and_settings_change_in_place(deployed: Deployed) -> None:
     template["Users"]["Properties"]["UserIds"].append({"Ref": "Second"})
     template["Second"] = json.loads(json.dumps(template["Nobody"]))
     template["Second"]["Properties"] |= {"UserId": "second", "UserName": "second"}
-    deployed.update(template)
-    assert {name: deployed[name] for name in before} == before
-    shown = replication_group(deployed)
+    deployed_state.update(template)
+    assert {name: deployed_state[name] for name in before} == before
+    shown = replication_group(deployed_state)
     assert (len(shown["MemberClusters"]), shown["SnapshotRetentionLimit"]) == (3, 14)
-    cache = deployed.client("elasticache")
+    cache = deployed_state.client("elasticache")
     assert {item["EngineVersion"] for item in cache.describe_cache_clusters()["CacheClusters"]} == {"8.1"}
     assert cache.describe_users(UserId="gateway")["Users"][0]["AccessString"] == "on ~session:* +@all"
     assert cache.describe_user_groups(UserGroupId="callers")["UserGroups"][0]["UserIds"] == [
@@ -105,7 +109,7 @@ def test_cluster_mode_has_a_configuration_endpoint_and_all_slots(stack: Deployed
     assert len(replication_group(stack)["MemberClusters"]) == 8
 
 
-def test_a_final_snapshot_is_taken_where_the_policy_asks_for_it(stack: Deployed) -> None:
+def test_a_final_snapshot_is_accepted_if_the_policy_requires_it(stack: Deployed) -> None:
     template = state()
     template["Cache"]["DeletionPolicy"] = "Snapshot"
     stack.create(template)
@@ -116,8 +120,8 @@ def test_a_final_snapshot_is_taken_where_the_policy_asks_for_it(stack: Deployed)
     cache.delete_snapshot(SnapshotName=f"{name}-final")
 
 
-def test_a_group_that_is_restored_is_a_new_one_with_what_the_snapshot_held(stack: Deployed, stores: Path) -> None:
-    """A restore by a template is a replacement: the group needs another name, or CloudFormation refuses."""
+def test_a_restored_group_is_new_and_contains_the_snapshot_data(stack: Deployed, stores: Path) -> None:
+    """A restore by template is a replacement, which CloudFormation refuses unless the group has another name."""
     template, output = state(), {"Endpoint": {"Value": att("Cache", "PrimaryEndPoint.Address")}}
     template["Cache"]["Properties"] |= {"ReplicationGroupId": "kept", "SnapshotRetentionLimit": 1}
     template["Cache"] |= {"DeletionPolicy": "Snapshot", "UpdateReplacePolicy": "Snapshot"}
@@ -142,7 +146,7 @@ def test_a_group_that_is_restored_is_a_new_one_with_what_the_snapshot_held(stack
     with Redis(unix_socket_path=str(stores / "kept-2.sock")) as new:
         assert new.hgetall("session:7") == {b"state": b"open"}
         assert not new.exists("session:8")
-    # The old one's last snapshot is there; its automatic one went with it.
+    # The final snapshot of the old group exists; its automatic snapshots were deleted with it.
     names = {found["SnapshotName"] for found in cache.describe_snapshots(SnapshotSource="manual")["Snapshots"]}
     assert names == {"then", "copied", "kept-final"}
     assert not cache.describe_snapshots(ReplicationGroupId="kept-2", SnapshotSource="automated")["Snapshots"][1:]
@@ -157,8 +161,8 @@ def test_a_group_that_is_restored_is_a_new_one_with_what_the_snapshot_held(stack
         cache.delete_snapshot(SnapshotName=found["SnapshotName"])
 
 
-def test_nothing_of_the_state_is_left(deployed: Deployed, aws: LocalAws) -> None:
-    deployed.delete()
+def test_no_state_resource_remains(deployed_state: Deployed, aws: LocalAws) -> None:
+    deployed_state.delete()
     cache = aws.client("elasticache")
     assert not cache.describe_replication_groups()["ReplicationGroups"]
     assert not cache.describe_cache_clusters()["CacheClusters"]
@@ -169,15 +173,15 @@ def test_nothing_of_the_state_is_left(deployed: Deployed, aws: LocalAws) -> None
     assert not aws.client("secretsmanager").list_secrets()["SecretList"]
 
 
-def test_a_failover_changes_the_primary_and_not_its_address(deployed: Deployed) -> None:
-    before = replication_group(deployed)["NodeGroups"][0]
-    client = deployed.client("elasticache")
-    client.test_failover(ReplicationGroupId=deployed["Cache"], NodeGroupId=before["NodeGroupId"])
-    after = replication_group(deployed)["NodeGroups"][0]
+def test_a_failover_changes_the_primary_but_not_its_address(deployed_state: Deployed) -> None:
+    before = replication_group(deployed_state)["NodeGroups"][0]
+    client = deployed_state.client("elasticache")
+    client.test_failover(ReplicationGroupId=deployed_state["Cache"], NodeGroupId=before["NodeGroupId"])
+    after = replication_group(deployed_state)["NodeGroups"][0]
     assert after["PrimaryEndpoint"] == before["PrimaryEndpoint"]
     roles = [[node["CurrentRole"] for node in group["NodeGroupMembers"]] for group in (before, after)]
     assert roles[0] == ["primary", *["replica"] * (len(roles[0]) - 1)]
     assert roles[1][:2] == ["replica", "primary"]
-    client.decrease_replica_count(ReplicationGroupId=deployed["Cache"], NewReplicaCount=0, ApplyImmediately=True)
+    client.decrease_replica_count(ReplicationGroupId=deployed_state["Cache"], NewReplicaCount=0, ApplyImmediately=True)
     with pytest.raises(ClientError, match="must have automatic failover enabled"):
-        client.test_failover(ReplicationGroupId=deployed["Cache"], NodeGroupId=before["NodeGroupId"])
+        client.test_failover(ReplicationGroupId=deployed_state["Cache"], NodeGroupId=before["NodeGroupId"])

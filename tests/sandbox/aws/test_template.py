@@ -1,4 +1,4 @@
-"""Templates: reading, order, and the values of expressions."""
+"""Templates: parsing, order of resources, and intrinsic functions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.cloudformation.functions import Evaluator
-from sandbox.aws.cloudformation.template import TemplateError, check, dependencies, in_order, parse
+from voice_sandbox.aws.cloudformation.functions import Evaluator
+from voice_sandbox.aws.cloudformation.template import TemplateError, check, dependencies, in_order, parse
 
 
 def evaluate(node: object, **template: dict[str, Any]) -> object:
@@ -52,7 +52,7 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
         ),
     ],
 )
-def test_expressions(node: object, value: object) -> None:
+def test_intrinsic_functions_are_evaluated(node: object, value: object) -> None:
     conditions = {
         "IsBig": {"Fn::Not": [{"Fn::Equals": [{"Ref": "Size"}, "1"]}]},
         "IsSmall": {"Fn::And": [{"Fn::Not": [{"Condition": "IsBig"}]}, {"Fn::Equals": [1, "1"]}]},
@@ -65,7 +65,7 @@ def test_unknown_functions_are_refused() -> None:
         evaluate({"Fn::ForEach": []})
 
 
-def test_yaml_reads_short_tags_and_leaves_dates_alone() -> None:
+def test_yaml_supports_short_tags_and_does_not_convert_dates() -> None:
     template = parse(
         "Resources:\n"
         "  A:\n"
@@ -90,7 +90,7 @@ def test_templates_that_cannot_be_deployed_are_refused(body: str) -> None:
         parse(body)
 
 
-def test_resources_follow_what_they_name() -> None:
+def test_resources_are_ordered_after_their_dependencies() -> None:
     resources = {
         "Alarm": {"Type": "T", "Properties": {"Rule": {"Fn::Sub": "${Other.Arn} ${!Last}"}}},
         "Other": {"Type": "T", "DependsOn": "Last", "Properties": {}},
@@ -99,7 +99,7 @@ def test_resources_follow_what_they_name() -> None:
     assert in_order(dependencies(resources)) == ["Last", "Other", "Alarm"]
 
 
-def test_circles_are_named() -> None:
+def test_circular_dependencies_are_reported() -> None:
     resources = {
         "A": {"Type": "T", "Properties": {"X": {"Ref": "B"}}},
         "B": {"Type": "T", "Properties": {"X": {"Fn::GetAtt": ["A", "Arn"]}}},

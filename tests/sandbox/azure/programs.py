@@ -1,13 +1,13 @@
-"""Small Pulumi programs for the tests: those in projects/, and those that a test writes itself."""
+"""Small Pulumi programs for tests, from projects/ or written by a test."""
 
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
-from sandbox.azure.graph import Graph
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.run import Run, run
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.run import Run, run
 
 PROJECTS = Path(__file__).parent / "projects"
 CLUSTER = PROJECTS / "cluster"

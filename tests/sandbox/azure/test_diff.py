@@ -1,4 +1,4 @@
-"""What changed since the last preview, and what is kept of it on disk."""
+"""Changes since the last preview, and the state file of previews."""
 
 import json
 from dataclasses import replace
@@ -6,44 +6,44 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.azure.cli_json import preview_json
-from sandbox.azure.diff import Kind, Step, compare, summary
-from sandbox.azure.graph import Graph
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Mode
-from sandbox.azure.state import load, save, state_file
-from sandbox.azure.values import Secret
-from sandbox.changes import Op
 from tests.sandbox.azure.programs import CLUSTER, sample, workloads
+from voice_sandbox.azure.cli_json import preview_json
+from voice_sandbox.azure.diff import Kind, Step, compare, summary
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.state import load, save, state_file
+from voice_sandbox.azure.values import Secret
+from voice_sandbox.changes import Op
 
 
-def edited(graph: Graph, name: str, kind: str, **inputs: object) -> Graph:
+def change_inputs(graph: Graph, name: str, kind: str, **inputs: object) -> Graph:
     found = graph.named(name, kind)
     changed = replace(found, inputs={**found.inputs, **inputs})
     return replace(graph, resources=tuple(changed if r.urn == found.urn else r for r in graph.resources))
 
 
-def step_of(steps: list[Step], urn: str) -> Step:
+def step_for(steps: list[Step], urn: str) -> Step:
     return next(step for step in steps if step.urn == urn)
 
 
 @pytest.fixture
-def before() -> Graph:
+def initial_graph() -> Graph:
     return sample(Mode.PREVIEW).graph
 
 
-def test_first_everything_is_created_then_nothing_changes(before: Graph, tmp_path: Path) -> None:
+def test_the_first_preview_creates_everything_and_the_second_nothing(initial_graph: Graph, tmp_path: Path) -> None:
     file = state_file(tmp_path, "dev", "sample-cluster")
     assert load(file) is None
-    assert summary(compare(load(file), before)) == {"create": len(before)}
-    save(file, before)
+    assert summary(compare(load(file), initial_graph)) == {"create": len(initial_graph)}
+    save(file, initial_graph)
     kept = load(file)
     assert kept
-    assert summary(compare(kept, before)) == {"same": len(before)}
+    assert summary(compare(kept, initial_graph)) == {"same": len(initial_graph)}
     assert file == tmp_path / ".voice/azure/dev/sample-cluster.json"
 
 
-def test_what_is_read_back_is_what_was_written_but_for_secrets(tmp_path: Path) -> None:
+def test_graphs_survive_a_round_trip_except_secrets(tmp_path: Path) -> None:
     for graph in (workloads(Mode.PREVIEW), sample(Mode.UP).graph):
         save(tmp_path / "x.json", graph)
         assert "hunter2" not in (tmp_path / "x.json").read_text()
@@ -55,40 +55,42 @@ def test_what_is_read_back_is_what_was_written_but_for_secrets(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 0}', '{"version": 1}', "[]"])
-def test_a_damaged_file_counts_as_none(text: str, tmp_path: Path) -> None:
+def test_a_corrupt_state_file_is_treated_as_missing(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
     assert load(tmp_path / "x.json") is None
 
 
-def test_a_changed_secret_is_seen_and_not_shown(tmp_path: Path) -> None:
+def test_a_changed_secret_is_detected_but_not_shown(tmp_path: Path) -> None:
     graph = workloads(Mode.PREVIEW)
     save(tmp_path / "x.json", graph)
-    after = edited(graph, "token", "core/v1:Secret", stringData=Secret({"token": "hunter3"}))
+    after = change_inputs(graph, "token", "core/v1:Secret", stringData=Secret({"token": "hunter3"}))
     [step] = [step for step in compare(load(tmp_path / "x.json"), after) if step.op is not Op.SAME]
     assert (step.op, [change.path for change in step.changes]) == (Op.UPDATE, ["stringData"])
     assert "hunter" not in repr(step.changes)
 
 
-def test_another_vm_size_replaces_the_pool_and_nothing_else(before: Graph) -> None:
-    steps = compare(before, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
-    assert summary(steps) == {"same": len(before) - 1, "replace": 1}
+def test_another_vm_size_replaces_the_pool_and_nothing_else(initial_graph: Graph) -> None:
+    steps = compare(initial_graph, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
+    assert summary(steps) == {"same": len(initial_graph) - 1, "replace": 1}
     [change] = next(step for step in steps if step.op is Op.REPLACE).changes
     assert (change.path, change.kind, change.replaces) == ("vmSize", Kind.UPDATE, True)
     assert (change.old, change.new) == ("Standard_NC96ads_A100_v4", "Standard_NC48ads_A100_v4")
 
 
-def test_another_count_or_taint_updates_the_pool(before: Graph) -> None:
-    after = edited(
-        before, "gpu", "containerservice:AgentPool", count=5, nodeTaints=["sku=gpu:NoSchedule", "a=b:NoExecute"]
+def test_another_count_or_taint_updates_the_pool(initial_graph: Graph) -> None:
+    after = change_inputs(
+        initial_graph, "gpu", "containerservice:AgentPool", count=5, nodeTaints=["sku=gpu:NoSchedule", "a=b:NoExecute"]
     )
-    steps = compare(before, after)
+    steps = compare(initial_graph, after)
     assert summary(steps)["update"] == 1
     step = next(step for step in steps if step.op is Op.UPDATE)
     assert [(c.path, c.kind) for c in step.changes] == [("count", Kind.UPDATE), ("nodeTaints[1]", Kind.ADD)]
 
 
-def test_a_moved_cluster_takes_its_pools_along(before: Graph) -> None:
-    steps = compare(before, edited(before, "aks", "containerservice:ManagedCluster", location="northeurope"))
+def test_a_moved_cluster_includes_its_pools(initial_graph: Graph) -> None:
+    steps = compare(
+        initial_graph, change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", location="northeurope")
+    )
     replaced = {step.resource.name: step.because for step in steps if step.op is Op.REPLACE}
     assert replaced == {
         "aks": "",
@@ -97,35 +99,37 @@ def test_a_moved_cluster_takes_its_pools_along(before: Graph) -> None:
     }
 
 
-def test_options_of_the_program_are_honoured(before: Graph) -> None:
-    after = edited(before, "aks", "containerservice:ManagedCluster", tags={}, kubernetesVersion="1.34")
+def test_resource_options_are_respected(initial_graph: Graph) -> None:
+    after = change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", tags={}, kubernetesVersion="1.34")
     cluster = after.named("aks")
 
     def op(**options: tuple[str, ...]) -> Op:
         chosen = tuple(replace(r, **options) if r is cluster else r for r in after.resources)  # type: ignore[arg-type]
-        return step_of(compare(before, replace(after, resources=chosen)), cluster.urn).op
+        return step_for(compare(initial_graph, replace(after, resources=chosen)), cluster.urn).op
 
     assert op() is Op.UPDATE
     assert op(ignore_changes=("tags", "kubernetesVersion")) is Op.SAME
     assert op(replace_on_changes=("tags",)) is Op.REPLACE
 
 
-def test_what_is_gone_is_deleted_last_and_dependents_first(before: Graph) -> None:
-    after = replace(before, resources=tuple(r for r in before.resources if r.name not in {"aks", "gpu", "reader"}))
-    steps = compare(before, after)
+def test_removed_resources_are_deleted_last_with_dependents_first(initial_graph: Graph) -> None:
+    after = replace(
+        initial_graph, resources=tuple(r for r in initial_graph.resources if r.name not in {"aks", "gpu", "reader"})
+    )
+    steps = compare(initial_graph, after)
     gone = [step.resource.label for step in steps if step.op is Op.DELETE]
     assert gone.index('containerservice:AgentPool "gpu"') < gone.index('containerservice:ManagedCluster "aks"')
     assert [step.op for step in steps[-len(gone) :]] == [Op.DELETE] * 4
 
 
-def test_an_alias_is_no_new_resource(before: Graph) -> None:
-    cluster = before.named("aks")
+def test_an_alias_does_not_create_a_resource(initial_graph: Graph) -> None:
+    cluster = initial_graph.named("aks")
     renamed = replace(cluster, urn=f"{cluster.urn}-renamed", name="aks-renamed", aliases=(cluster.urn,))
-    after = replace(before, resources=tuple(renamed if r is cluster else r for r in before.resources))
-    assert step_of(compare(before, after), renamed.urn).op is Op.SAME
+    after = replace(initial_graph, resources=tuple(renamed if r is cluster else r for r in initial_graph.resources))
+    assert step_for(compare(initial_graph, after), renamed.urn).op is Op.SAME
 
 
-def test_json_has_the_shape_of_the_cli() -> None:
+def test_json_has_the_format_of_the_pulumi_cli() -> None:
     project = Project.load(CLUSTER, "dev")
     old, new = sample(Mode.PREVIEW), sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4")
     document = json.loads(json.dumps(preview_json(project, new, compare(old.graph, new.graph))))

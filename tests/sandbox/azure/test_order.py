@@ -1,16 +1,16 @@
-"""Nothing is created before, and nothing deleted while, something else needs it."""
+"""Nothing is created before its dependencies, or deleted before its dependents."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sandbox.azure.errors import OrderError
-from sandbox.azure.graph import Graph, Resource, make_urn
-from sandbox.azure.order import check_creation, implied_needs, teardown
-from sandbox.azure.recorder import Existing, Mode, Recorder
-from sandbox.azure.run import run
 from tests.sandbox.azure.programs import sample, workloads, write
+from voice_sandbox.azure.errors import OrderError
+from voice_sandbox.azure.graph import Graph, Resource, make_urn
+from voice_sandbox.azure.order import check_creation, implied_needs, teardown
+from voice_sandbox.azure.recorder import Existing, Mode, Recorder
+from voice_sandbox.azure.run import run
 
 STACK = Resource(make_urn("s", "p", None, "pulumi:pulumi:Stack", "p-s"), "pulumi:pulumi:Stack", "p-s", custom=False)
 GROUP_TYPE = "azure-native:resources:ResourceGroup"
@@ -23,7 +23,7 @@ def group(name: str, *, depends_on: tuple[str, ...] = ()) -> Resource:
     )
 
 
-def test_a_dependency_that_does_not_exist_yet_is_an_error_that_names_both() -> None:
+def test_a_dependency_that_does_not_exist_yet_is_an_error_with_both_names() -> None:
     recorder = Recorder("p", "s", Mode.UP, Existing())
     recorder.register(STACK)
     with pytest.raises(OrderError) as caught:
@@ -33,7 +33,7 @@ def test_a_dependency_that_does_not_exist_yet_is_an_error_that_names_both() -> N
     )
 
 
-FORGOTTEN = {
+MISSING_DEPENDENCIES = {
     "a name written out": (
         """
         resources.ResourceGroup('g', resource_group_name='rg', location='eastus')
@@ -64,23 +64,23 @@ FORGOTTEN = {
 }
 
 
-@pytest.mark.parametrize("case", FORGOTTEN)
-def test_a_forgotten_dependency_is_found_in_an_up(case: str, tmp_path: Path) -> None:
-    program, expected = FORGOTTEN[case]
+@pytest.mark.parametrize("case", MISSING_DEPENDENCIES)
+def test_a_missing_dependency_is_detected_during_up(case: str, tmp_path: Path) -> None:
+    program, expected = MISSING_DEPENDENCIES[case]
     project = write(tmp_path, program)
     run(project, Mode.PREVIEW)
     with pytest.raises(OrderError, match=expected):
         run(project, Mode.UP)
 
 
-def test_values_say_what_the_sample_declares() -> None:
+def test_dependencies_are_inferred_from_input_values() -> None:
     graph = sample(Mode.UP).graph
     found = {(graph[need.resource].name, graph[need.needs].name) for need in implied_needs(graph)}
     assert {("aks", "identity"), ("aks", "group"), ("gpu", "aks"), ("reader", "aks"), ("reader", "identity")} <= found
     check_creation(graph)
 
 
-def test_a_name_that_begins_like_another_is_another() -> None:
+def test_names_with_a_common_prefix_are_distinguished() -> None:
     graph = sample(Mode.UP).graph
     cluster = graph.named("aks")
     twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
@@ -88,7 +88,7 @@ def test_a_name_that_begins_like_another_is_another() -> None:
     assert all(need.needs != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)
 
 
-def test_teardown_goes_backwards_over_both_stacks() -> None:
+def test_teardown_deletes_both_stacks_in_reverse_order() -> None:
     plan = teardown([sample(Mode.UP).graph, workloads(Mode.UP)])
     names = [resource.name for resource in plan.deleted]
     assert names[-1] == "group"
@@ -101,7 +101,7 @@ def test_the_wrong_order_of_stacks_is_refused() -> None:
         teardown([workloads(Mode.UP), sample(Mode.UP).graph])
 
 
-def test_protected_resources_stay_with_what_they_need() -> None:
+def test_protected_resources_are_retained_with_their_dependencies() -> None:
     graph = sample(Mode.UP).graph
     protected = Graph("p", "s", tuple(replace(r, protect=r.name == "identity") for r in graph.resources))
     plan = teardown([protected])
@@ -112,7 +112,7 @@ def test_protected_resources_stay_with_what_they_need() -> None:
     assert {resource.name for resource in plan.deleted} == {"gpu", "aks", "reader"}
 
 
-def test_retained_resources_are_named_as_left() -> None:
+def test_retained_resources_are_listed() -> None:
     graph = sample(Mode.UP).graph
     retained = Graph("p", "s", tuple(replace(r, retain_on_delete=r.name == "reader") for r in graph.resources))
     assert [resource.name for resource in teardown([retained]).forgotten] == ["reader"]

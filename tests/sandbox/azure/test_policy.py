@@ -1,23 +1,23 @@
-"""A real `pulumi-policy` pack over recorded graphs."""
+"""A real `pulumi-policy` pack on recorded graphs."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sandbox.azure.errors import PolicyPackError
-from sandbox.azure.graph import Graph
-from sandbox.azure.policy import PolicyPack
-from sandbox.azure.recorder import Mode
 from tests.sandbox.azure.programs import POLICY, sample, workloads
+from voice_sandbox.azure.errors import PolicyPackError
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.policy import PolicyPack
+from voice_sandbox.azure.recorder import Mode
 
 
-def changed(graph: Graph, **options: object) -> Graph:
+def change_pool(graph: Graph, **options: object) -> Graph:
     pool = graph.named("gpu", "containerservice:AgentPool")
     return replace(graph, resources=tuple(replace(r, **options) if r is pool else r for r in graph.resources))  # type: ignore[arg-type]
 
 
-def test_each_resource_is_asked_about_then_the_stack() -> None:
+def test_each_resource_is_checked_before_the_stack() -> None:
     graph = sample(Mode.PREVIEW).graph
     pool = graph.named("gpu", "containerservice:AgentPool")
     with PolicyPack(POLICY) as pack:
@@ -28,8 +28,8 @@ def test_each_resource_is_asked_about_then_the_stack() -> None:
             False,
             'resources:ResourceGroup "group"',
         )
-        big = pack.check(changed(graph, inputs={**pool.inputs, "count": 9}))
-        lonely = pack.check(changed(graph, dependencies=()))
+        big = pack.check(change_pool(graph, inputs={**pool.inputs, "count": 9}))
+        lonely = pack.check(change_pool(graph, dependencies=()))
         assert pack.check(workloads(Mode.PREVIEW)) == []
     refused = [violation for violation in big if violation.mandatory]
     assert [(v.policy, v.resource, v.pack) for v in refused] == [
@@ -40,19 +40,19 @@ def test_each_resource_is_asked_about_then_the_stack() -> None:
     assert lonely[-1].urn == pool.urn
 
 
-def test_a_folder_without_a_pack_is_an_answer(tmp_path: Path) -> None:
+def test_a_folder_without_a_policy_pack_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PolicyPackError, match=r"no PulumiPolicy\.yaml and no __main__\.py there"):
         PolicyPack(tmp_path)
 
 
-def test_a_pack_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_pack_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
     (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
     (tmp_path / "__main__.py").write_text("raise ValueError('no catalogue')\n")
     with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"(?s)did not start.*"):
         pack.policies()
 
 
-def test_a_policy_that_raises_is_an_answer(tmp_path: Path) -> None:
+def test_an_exception_in_a_policy_is_reported(tmp_path: Path) -> None:
     (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
     (tmp_path / "__main__.py").write_text(
         "from pulumi_policy import *\n"

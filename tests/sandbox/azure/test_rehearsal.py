@@ -1,4 +1,4 @@
-"""Both projects and the policy pack, from preview to teardown, as `voice` prints them."""
+"""Rehearsal of both projects and the policy pack from preview to teardown, with the output of `voice`."""
 
 import json
 from dataclasses import replace
@@ -10,40 +10,40 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from blueprint import load
-from ops.cli import app
-from ops.findings import refuse
-from ops.plan.release import Comparison
-from ops.preview import command as preview
-from ops.preview import tree as azure_view
-from ops.progress import Progress
-from ops.sandbox import azure as azure_sandbox
-from sandbox.azure import state
-from sandbox.azure.diff import compare
-from sandbox.azure.errors import PolicyPackError
-from sandbox.azure.policy import PolicyViolation
-from sandbox.azure.recorder import Mode
-from sandbox.azure.rehearsal import Rehearsal, Rehearsed
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample
+from voice_blueprint import load
+from voice_ops.cli import app
+from voice_ops.findings import refuse
+from voice_ops.plan.release import Comparison
+from voice_ops.preview import command as preview
+from voice_ops.preview import tree as azure_view
+from voice_ops.progress import Progress
+from voice_ops.sandbox import azure as azure_sandbox
+from voice_sandbox.azure import state
+from voice_sandbox.azure.diff import compare
+from voice_sandbox.azure.errors import PolicyPackError
+from voice_sandbox.azure.policy import PolicyViolation
+from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.rehearsals.azure import Rehearsal, Rehearsed
 
 ROOT = Path(__file__).parents[3]
-DEPLOYMENT = ROOT / "deployments/sandbox.yaml"
-CELLS = ROOT / "deployments/cells.yaml"
+DEPLOYMENT = ROOT / "tests/deployments/sandbox.yaml"
+CELLS = ROOT / "tests/deployments/cells.yaml"
 
 
-def rehearsal_of(**config: str) -> Rehearsal:
+def make_rehearsal(**config: str) -> Rehearsal:
     full = {f"sample-cluster:{key}": value for key, value in config.items()}
     return Rehearsal("dev", full, [CLUSTER, WORKLOADS], POLICY)
 
 
 @pytest.fixture(scope="module")
-def rehearsed() -> tuple[list[Rehearsed], list[PolicyViolation]]:
-    with rehearsal_of() as rehearsal:
+def rehearsal_result() -> tuple[list[Rehearsed], list[PolicyViolation]]:
+    with make_rehearsal() as rehearsal:
         return rehearsal.run(), rehearsal.violations()
 
 
-def test_a_rehearsal_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearsal_of(protect="true") as rehearsal:
+def test_a_rehearsal_reports_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with make_rehearsal(protect="true") as rehearsal:
         assert azure_sandbox.rehearse(rehearsal, Progress(Console()))
     said = capsys.readouterr().out
     for expected in (
@@ -57,17 +57,17 @@ def test_a_rehearsal_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_mandatory_policy_fails_a_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearsal_of(nodes="9") as rehearsal:
+    with make_rehearsal(nodes="9") as rehearsal:
         assert not azure_sandbox.rehearse(rehearsal, Progress(Console()))
     assert "✗ refused small-pools" in capsys.readouterr().out
 
 
-def test_a_missing_policy_pack_is_no_rehearsal(tmp_path: Path) -> None:
+def test_a_missing_policy_pack_fails_the_rehearsal(tmp_path: Path) -> None:
     with pytest.raises(PolicyPackError, match="which make a policy pack"):
         Rehearsal("dev", {}, [CLUSTER], tmp_path)
 
 
-def test_a_tree_shows_parents_and_dependencies() -> None:
+def test_the_resource_tree_shows_parents_and_dependencies() -> None:
     graph = sample(Mode.PREVIEW).graph
     console = Console(width=160, no_color=True)
     with console.capture() as capture:
@@ -78,10 +78,10 @@ def test_a_tree_shows_parents_and_dependencies() -> None:
     assert 'after containerservice:ManagedCluster "aks"' in lines[component + 2]
 
 
-def test_previews_are_reported_kept_and_compared(
-    rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_previews_are_reported_saved_and_compared(
+    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deployment, (done, violations) = load(DEPLOYMENT), rehearsed
+    deployment, (done, violations) = load(DEPLOYMENT), rehearsal_result
     preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
     assert "7 to create" in capsys.readouterr().out
     preview.report(deployment, done, violations, tmp_path, as_json=False, dependencies=False)
@@ -94,10 +94,10 @@ def test_previews_are_reported_kept_and_compared(
     assert document["deployment"] == "sandbox"
 
 
-def test_a_replacement_is_refused_unless_it_is_named(
-    rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_replacement_is_refused_unless_it_is_reported(
+    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deployment, (done, _) = load(DEPLOYMENT), rehearsed
+    deployment, (done, _) = load(DEPLOYMENT), rehearsal_result
     graph = done[0].preview.graph
     kept = state.state_file(tmp_path, deployment.name, done[0].project.name)
     smaller = tuple(
@@ -117,13 +117,68 @@ def test_a_replacement_is_refused_unless_it_is_named(
     assert kept.read_text(encoding="utf-8") != before
 
 
-def test_a_plan_shows_what_a_preview_would_refuse(
-    rehearsed: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def with_spot_pool(rehearsal_result: Rehearsed) -> Rehearsed:
+    """Return a rehearsal with a spot pool that has a setting which AKS refuses for spot pools."""
+    values = {"scaleSetPriority": "Spot", "upgradeSettings": {"maxSurge": "0", "maxUnavailable": "1"}}
+    runs = [
+        replace(
+            run,
+            graph=replace(
+                run.graph,
+                resources=tuple(
+                    replace(r, inputs={**r.inputs, **values}) if r.name == "gpu" and "vmSize" in r.inputs else r
+                    for r in run.graph.resources
+                ),
+            ),
+        )
+        for run in (rehearsal_result.preview, rehearsal_result.up)
+    ]
+    return replace(rehearsal_result, preview=runs[0], up=runs[1])
+
+
+def test_service_refusals_end_a_preview(
+    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deployment, (done, _) = load(CELLS), rehearsed
-    monkeypatch.setattr("ops.preview.changes.rehearse", lambda _: rehearsed)
+    deployment, (done, _) = load(DEPLOYMENT), rehearsal_result
+    refused = [with_spot_pool(done[0]), *done[1:]]
+    for _ in range(2):  # the next preview is not compared with a refused one
+        with pytest.raises(typer.Exit) as caught:
+            preview.report(deployment, refused, [], tmp_path, as_json=False, dependencies=False)
+        assert caught.value.exit_code == 2
+        said = capsys.readouterr()
+        assert "refused: 2 request(s) that Azure would refuse" in said.err
+        for expected in (
+            '✗ refused by Azure InvalidParameter containerservice:AgentPool "gpu"',
+            "urn:pulumi:dev::sample-cluster::sample:cluster:Pool$azure-native:containerservice:AgentPool::gpu",
+            'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "0"; it has to be left out',
+            "set surge_nodes of the pool to 0 (https://github.com/hashicorp/terraform-provider-azurerm/issues/19355)",
+            'Spot pools can\'t set maxUnavailable: upgradeSettings.maxUnavailable is "1"',
+        ):
+            assert expected in said.out
     with pytest.raises(typer.Exit):
-        Comparison.of(deployment, tmp_path, [])  # nothing is recorded there
+        preview.report(deployment, refused, [], tmp_path, as_json=True, dependencies=False)
+    answers = json.loads(capsys.readouterr().out)["refused"]
+    assert [(each["refusal"], each["code"]) for each in answers] == [
+        ("spot-max-surge", "InvalidParameter"),
+        ("spot-max-unavailable", "InvalidParameter"),
+    ]
+
+
+def test_service_refusals_fail_a_rehearsal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with make_rehearsal() as rehearsal:
+        run = rehearsal.run
+        monkeypatch.setattr(rehearsal, "run", lambda: [with_spot_pool(each) for each in run()])
+        assert not azure_sandbox.rehearse(rehearsal, Progress(Console()))
+    assert "2 request(s) refused" in capsys.readouterr().out
+
+
+def test_a_plan_shows_refusals_of_the_preview(
+    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, (done, _) = load(CELLS), rehearsal_result
+    monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
+    with pytest.raises(typer.Exit):
+        Comparison.of(deployment, tmp_path, [])  # the folder contains no record
     for each in done:
         state.save(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
     assert Comparison.of(deployment, tmp_path, []).away == []
@@ -143,7 +198,7 @@ def test_a_plan_shows_what_a_preview_would_refuse(
 
 
 @pytest.mark.nightly
-def test_a_plan_against_a_recorded_release_exits_with_2_until_it_is_accepted(tmp_path: Path) -> None:
+def test_a_preview_against_a_recorded_release_exits_with_2_until_accepted(tmp_path: Path) -> None:
     file = tmp_path / "cells.yaml"
     assert CliRunner().invoke(app, ["preview", "azure", str(CELLS), "--state", str(tmp_path)]).exit_code == 0
     another = "cidr: 10.60.0.0/16\n    pod_cidr: 10.200.0.0/16"
@@ -155,7 +210,7 @@ def test_a_plan_against_a_recorded_release_exits_with_2_until_it_is_accepted(tmp
     assert CliRunner().invoke(app, [*command, "--accept-replace", "cluster"]).exit_code == 0
 
 
-def test_a_plan_without_a_release_says_how_to_record_one(tmp_path: Path) -> None:
+def test_a_preview_without_a_release_shows_how_to_record_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["plan", str(DEPLOYMENT), "--against", str(tmp_path)])
     assert result.exit_code == 2
     assert "no release of sandbox is recorded there; `voice plan" in result.stderr
@@ -173,8 +228,8 @@ def test_help_shows_an_example_and_the_exit_codes() -> None:
     assert "Exit codes" in said
 
 
-def test_a_refused_preview_exits_with_2_and_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearsal_of(nodes="9") as rehearsal:
+def test_a_refused_preview_exits_with_2_and_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with make_rehearsal(nodes="9") as rehearsal:
         done = rehearsal.run()
         violations = rehearsal.violations()
     with pytest.raises(typer.Exit) as caught:
@@ -188,9 +243,9 @@ def test_a_refused_preview_exits_with_2_and_is_not_kept(tmp_path: Path, capsys: 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["production-azure", "cells"])
-def test_a_shipped_file_is_clean_and_refused_where_a_change_takes_something_down(name: str, tmp_path: Path) -> None:
-    """Tests of cluster edits hold each change by itself; this one is the command, from a file to its exit code."""
-    shipped, changed = ROOT / f"deployments/{name}.yaml", tmp_path / f"{name}.yaml"
+def test_a_shipped_file_is_accepted_and_refused_after_a_disruptive_change(name: str, tmp_path: Path) -> None:
+    """Tests of cluster edits cover each change; this test covers the command and its exit code."""
+    shipped, changed = ROOT / f"tests/deployments/{name}.yaml", tmp_path / f"{name}.yaml"
     kept = ["--state", str(tmp_path)]
     clean = CliRunner().invoke(app, ["preview", "azure", str(shipped), *kept])
     assert clean.exit_code == 0, clean.output

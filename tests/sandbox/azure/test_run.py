@@ -1,7 +1,6 @@
-"""Real programs, run as child processes over the real protocol."""
+"""Real programs as child processes over the real protocol."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,22 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
-from sandbox.azure.graph import short_type
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.run import TIMEOUT_S, run, run_modes
-from sandbox.azure.values import UNKNOWN, Secret, holds_secret
+from tests.isolation import unshare
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
+from voice_sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
+from voice_sandbox.azure.graph import short_type
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.run import TIMEOUT_S, run, run_modes
+from voice_sandbox.azure.values import UNKNOWN, Secret, holds_secret
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
-"""Longest that a test waits for what takes seconds on an idle machine: to start Pulumi's modules takes a CPU."""
-BOTH = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+"""Timeout for the start of a program, which takes seconds on an idle machine because of Pulumi's modules."""
+EACH_MODE = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
 
 
-@BOTH
-def test_every_resource_is_seen_once_with_its_parent_and_dependencies(mode: Mode) -> None:
+@EACH_MODE
+def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode: Mode) -> None:
     graph = sample(mode).graph
     assert short_type(graph.resources[0].type) == "Stack"
     assert graph.counts() == {
@@ -46,13 +46,13 @@ def test_every_resource_is_seen_once_with_its_parent_and_dependencies(mode: Mode
     assert graph.named("identity").urn in graph.needed_by(pool.urn)
 
 
-def test_a_resource_keeps_the_names_that_it_had_under_other_versions_of_the_api() -> None:
+def test_a_resource_has_aliases_for_other_api_versions() -> None:
     cluster = sample(Mode.PREVIEW).graph.named("aks")
     assert len(cluster.aliases) > 10
     assert all(alias.endswith("::aks") and "containerservice/v20" in alias for alias in cluster.aliases)
 
 
-def test_the_run_that_fails_ends_the_one_beside_it(tmp_path: Path) -> None:
+def test_a_failed_run_ends_the_parallel_one(tmp_path: Path) -> None:
     project = write(tmp_path, "import time\nif pulumi.runtime.is_dry_run(): 1 / 0\ntime.sleep(600)")
     start = time.monotonic()
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
@@ -60,7 +60,7 @@ def test_the_run_that_fails_ends_the_one_beside_it(tmp_path: Path) -> None:
     assert time.monotonic() - start < TIMEOUT_S / 2
 
 
-def test_a_preview_leaves_unknown_what_azure_computes() -> None:
+def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
     graph = sample(Mode.PREVIEW).graph
     cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
     assert cluster.id is None
@@ -71,7 +71,7 @@ def test_a_preview_leaves_unknown_what_azure_computes() -> None:
     assert graph.outputs["issuer"] is UNKNOWN
 
 
-def test_an_up_computes_what_azure_would() -> None:
+def test_an_up_simulates_outputs_of_azure() -> None:
     graph = sample(Mode.UP).graph
     cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
     group = graph.named("group").id
@@ -88,7 +88,7 @@ def test_an_up_computes_what_azure_would() -> None:
     assert str(graph.outputs["issuer"]).startswith("https://westeurope.oic.prod-aks.azure.com/")
 
 
-def test_secrets_stay_secrets() -> None:
+def test_secrets_remain_marked_as_secret() -> None:
     graph = sample(Mode.UP).graph
     assert isinstance(graph.named("aks").inputs["tags"]["token"], Secret)
     assert holds_secret(graph.named("aks").outputs["tags"])
@@ -99,7 +99,7 @@ def test_secrets_stay_secrets() -> None:
     assert holds_secret(workloads(Mode.UP).named("token").inputs["stringData"])
 
 
-def test_another_stacks_outputs_are_handed_over() -> None:
+def test_outputs_of_another_stack_are_passed() -> None:
     graph = workloads(Mode.UP)
     reference, provider = graph.of_type("StackReference")[0], graph.of_type("pulumi:providers:kubernetes")[0]
     assert reference.external
@@ -112,16 +112,16 @@ def test_another_stacks_outputs_are_handed_over() -> None:
     assert str(graph.outputs["address"]).startswith("198.51.100.")
 
 
-def test_a_stack_that_was_never_created_is_named() -> None:
+def test_a_reference_to_a_nonexistent_stack_is_reported() -> None:
     with pytest.raises(ResourceError, match="there is no stack local/sample-cluster/dev; stacks with outputs: none"):
         run(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, Existing())
 
 
-@BOTH
+@EACH_MODE
 def test_two_runs_give_the_same_graph(mode: Mode) -> None:
     again = run(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph
     before = sample(mode).graph
-    # What waits for nothing of each other is registered in any order.
+    # Independent resources are registered in any order.
     assert (again.by_urn, again.outputs) == (before.by_urn, before.outputs)
 
 
@@ -138,11 +138,11 @@ def test_two_runs_give_the_same_graph(mode: Mode) -> None:
         ("import sys; sys.exit(3)", r"SystemExit: 3"),
     ],
 )
-def test_a_failing_program_is_one_answer(program: str, expected: str, tmp_path: Path) -> None:
+def test_a_failing_program_is_reported_once(program: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=f"(?s)^written: .*{expected}") as caught:
         run(write(tmp_path, program), Mode.PREVIEW)
     assert "site-packages" not in str(caught.value)
-    assert "sandbox/azure" not in str(caught.value)
+    assert "voice_sandbox/azure" not in str(caught.value)
 
 
 def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
 
 
 GROUP = "g = resources.ResourceGroup('g', resource_group_name='rg', location='eastus')\n"
-REFUSED = {
+REFUSED_PROGRAMS = {
     "an unknown type": (
         "pulumi.CustomResource('azure-native:containerservice:AgentPol', 'x', {})",
         r'containerservice:AgentPol "x": .* no such type; did you mean azure-native:containerservice:AgentPool\?',
@@ -186,20 +186,20 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_a_provider_would_refuse_is_refused(case: str, tmp_path: Path) -> None:
-    program, expected = REFUSED[case]
+@pytest.mark.parametrize("case", REFUSED_PROGRAMS)
+def test_refusals_match_the_provider(case: str, tmp_path: Path) -> None:
+    program, expected = REFUSED_PROGRAMS[case]
     with pytest.raises(ResourceError, match=expected):
         run(write(tmp_path, program), Mode.PREVIEW)
 
 
-def test_one_name_in_the_cloud_is_not_given_twice(tmp_path: Path) -> None:
+def test_a_cloud_name_cannot_be_used_twice(tmp_path: Path) -> None:
     program = GROUP + "resources.ResourceGroup('h', resource_group_name='RG', location='eastus')"
     with pytest.raises(ResourceError, match=r'ResourceGroup "h": resources:ResourceGroup "g" already has this name'):
         run(write(tmp_path, program), Mode.UP)
 
 
-def test_a_call_before_its_resource_exists_is_out_of_order(tmp_path: Path) -> None:
+def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> None:
     program = "containerservice.list_managed_cluster_user_credentials(resource_group_name='rg', resource_name='aks')"
     with pytest.raises(OrderError, match=r'needs containerservice:ManagedCluster "aks", which does not exist yet'):
         run(write(tmp_path, program), Mode.UP)
@@ -215,16 +215,15 @@ def test_a_call_before_its_resource_exists_is_out_of_order(tmp_path: Path) -> No
         ({"Pulumi.yaml": "name: [x\n"}, "Pulumi.yaml: while parsing"),
     ],
 )
-def test_a_folder_that_is_no_project_is_answered(files: dict[str, str], expected: str, tmp_path: Path) -> None:
+def test_a_folder_without_a_project_is_reported(files: dict[str, str], expected: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(ProjectError, match=expected):
         Project.load(tmp_path, "test")
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare(1) of Linux")
 def test_no_network_is_needed() -> None:
-    """In a network namespace of its own: only the loopback device, which the engine talks over, is there."""
+    """Runs in a network namespace with only the loopback device, which the engine uses."""
     script = (
         "import fcntl, socket, struct\n"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -232,14 +231,12 @@ def test_no_network_is_needed() -> None:
         "from tests.sandbox.azure.programs import *\n"
         "print(len(workloads(Mode.UP)))\n"
     )
-    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", script]
+    command = [*unshare("--net"), sys.executable, "-c", script]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
-    if "unshare failed" in result.stderr or "Operation not permitted" in result.stderr:
-        pytest.skip("this machine lets nobody make network namespaces")
     assert result.stdout.strip() == str(len(workloads(Mode.UP))), result.stderr
 
 
-def test_nothing_is_left_running_after_an_interrupt_or_a_crash(tmp_path: Path) -> None:
+def test_no_process_remains_after_an_interrupt_or_a_crash(tmp_path: Path) -> None:
     write(
         tmp_path,
         f"""
@@ -250,7 +247,7 @@ def test_nothing_is_left_running_after_an_interrupt_or_a_crash(tmp_path: Path) -
         """,
     )
     script = (
-        "from pathlib import Path\nfrom sandbox.azure.rehearsal import Rehearsal\n"
+        "from pathlib import Path\nfrom voice_sandbox.rehearsals.azure import Rehearsal\n"
         f"with Rehearsal('test', {{}}, [Path({str(tmp_path)!r})], Path({str(POLICY)!r})) as both:\n    both.run()\n"
     )
     for ending in (signal.SIGINT, signal.SIGKILL):

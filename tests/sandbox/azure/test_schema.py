@@ -1,4 +1,4 @@
-"""The tables of the engine name only what the installed SDKs know."""
+"""The engine's tables contain only names of the installed SDKs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -6,37 +6,38 @@ from pathlib import Path
 import pulumi_azure_native
 import pytest
 
-from sandbox.azure import arm, fakes, replacements
-from sandbox.azure.graph import Resource, make_urn, short_type
-from sandbox.azure.inputs import problems
-from sandbox.azure.schema import SDKS, Shape, args_shape, definitions, resource_shape, tokens
-from sandbox.azure.sdk_imports import Service
-from sandbox.azure.values import UNKNOWN, Secret
+from tests.nonempty import nonempty
+from voice_sandbox.azure import arm, fakes, replacements
+from voice_sandbox.azure.graph import Resource, make_urn, short_type
+from voice_sandbox.azure.inputs import problems
+from voice_sandbox.azure.schema import SDKS, Shape, args_shape, definitions, resource_shape, tokens
+from voice_sandbox.azure.sdk_imports import Service
+from voice_sandbox.azure.values import UNKNOWN, Secret
 
 KINDS = sorted({*definitions(), *arm._ELSEWHERE})
 
 
-def known(token: str) -> Shape:
+def shape_for(token: str) -> Shape:
     shape = resource_shape(token)
     assert shape, token
     return shape
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_made_of_inputs_that_exist(kind: str) -> None:
-    inputs = known(f"azure-native:{kind}").inputs
+def test_ids_consist_of_existing_inputs(kind: str) -> None:
+    inputs = shape_for(f"azure-native:{kind}").inputs
     assert set(arm.path_inputs(kind)) <= set(inputs)
     assert not inputs[arm.name_input(kind)].required
     given = {name: f"x{index}" for index, name in enumerate(arm.path_inputs(kind))}
     identifier = arm.arm_id(kind, given)
     assert identifier
-    assert arm.inputs_of(kind, identifier) == given
-    assert arm.inputs_of(kind, "/elsewhere") == {}
+    assert arm.inputs_for(kind, identifier) == given
+    assert arm.inputs_for(kind, "/elsewhere") == {}
 
 
 @pytest.mark.parametrize(("kind", "output"), list(fakes._BY_TYPE))
-def test_made_up_outputs_exist(kind: str, output: str) -> None:
-    assert output in known(f"azure-native:{kind}").outputs
+def test_simulated_outputs_exist(kind: str, output: str) -> None:
+    assert output in shape_for(f"azure-native:{kind}").outputs
 
 
 @pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
@@ -46,8 +47,8 @@ def test_replacing_inputs_exist(package: str) -> None:
         "kubernetes": replacements.KUBERNETES,
     }
     table = tables[package]
-    for kind, paths in table.items():
-        shape = known(f"{package}:{kind}")
+    for kind, paths in nonempty(table.items()):
+        shape = shape_for(f"{package}:{kind}")
         for path in paths:
             assert path.split(".")[0] in shape.inputs, f"{kind} {path}"
 
@@ -56,7 +57,7 @@ def test_replacing_inputs_exist(package: str) -> None:
 def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
     unread = [token for token in tokens(package) if resource_shape(token) is None]
     assert len(tokens(package)) > 500
-    assert len(unread) <= 3  # azure-native's generator splits two acronyms in a way of its own
+    assert len(unread) <= 3  # azure-native's generator splits two acronyms differently
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
         ),
     ],
 )
-def test_an_id_is_called_as_azure_calls_it(kind: str, path: str) -> None:
+def test_an_id_has_the_format_of_azure(kind: str, path: str) -> None:
     assert arm.template(kind).endswith(f"/resourceGroups/{{resourceGroupName}}/providers/Microsoft.{path}")
 
 
@@ -84,15 +85,15 @@ def test_a_type_that_is_not_deployed_gets_an_id_too() -> None:
     assert arm.template("monitor:DataCollectionRuleAssociation").startswith("{resourceUri}/")
 
 
-def test_nested_objects_are_read_across_modules() -> None:
-    module = known("kubernetes:apps/v1:Deployment").module
+def test_nested_types_are_resolved_across_modules() -> None:
+    module = shape_for("kubernetes:apps/v1:Deployment").module
     metadata = args_shape(module, "_meta.v1.ObjectMetaArgs")
     assert metadata
     assert metadata.inputs["ownerReferences"].is_list
     assert metadata.inputs["labels"].is_map
 
 
-def test_unknown_and_secret_values_are_not_looked_into() -> None:
+def test_unknown_and_secret_values_are_not_inspected() -> None:
     token = "kubernetes:core/v1:Pod"
     container = {"name": "x", "resources": Secret({"limits": UNKNOWN}), "env": [UNKNOWN, {"name": "A"}]}
     assert problems(token, {"spec": {"containers": [container]}, "metadata": UNKNOWN}) == []
@@ -104,7 +105,7 @@ def test_unknown_and_secret_values_are_not_looked_into() -> None:
     ]
 
 
-def test_a_made_up_kind_of_a_known_group_is_refused() -> None:
+def test_a_nonexistent_type_of_a_known_group_is_refused() -> None:
     given = {"apiVersion": "apps/v1", "kind": "Deploymint"}
     assert "did you mean kubernetes:apps/v1:Deployment" in problems("kubernetes:apps/v1:Deploymint", given)[0]
     assert (
@@ -113,7 +114,7 @@ def test_a_made_up_kind_of_a_known_group_is_refused() -> None:
     )
 
 
-def test_urns_name_the_types_of_parents() -> None:
+def test_urns_contain_the_types_of_parents() -> None:
     stack = make_urn("dev", "p", None, "pulumi:pulumi:Stack", "p-dev")
     component = make_urn("dev", "p", stack, "a:b:C", "c")
     child = make_urn("dev", "p", component, "kubernetes:core/v1:Pod", "x")
@@ -123,10 +124,10 @@ def test_urns_name_the_types_of_parents() -> None:
 
 
 @pytest.mark.parametrize("name", ["containerregistry", "dashboard", "keyvault"])
-def test_a_service_by_the_file_is_the_service(name: str) -> None:
+def test_a_lazily_loaded_service_equals_the_sdk_module(name: str) -> None:
     whole = getattr(pulumi_azure_native, name)
     service = Service(Path(whole.__file__).parent)
-    assert service.outputs is whole.outputs  # which loads the whole
+    assert service.outputs is whole.outputs  # which loads all of it
     public = [each for each in dir(whole) if not each.startswith("_") and each != "typing"]
     assert [each for each in public if getattr(service, each) is not getattr(whole, each)] == []
     with pytest.raises(AttributeError, match=f"pulumi_azure_native.{name}' has no attribute 'NoSuchThing'"):

@@ -1,24 +1,25 @@
-"""The load balancer's part, against hosts that are sockets: who gets a caller's packets, and whose they seem to be."""
+"""The simulated load balancer, with sockets as hosts: routing and source addresses of packets."""
 
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from sandbox.hosts.balancer import Balancer, Rules
-from sandbox.hosts.disk import run
-from sandbox.hosts.network import namespace
+from voice_sandbox.hosts.balancer import Balancer, Rules
+from voice_sandbox.hosts.disk import run
+from voice_sandbox.hosts.network import namespace
 
 pytestmark = pytest.mark.nightly
 
 PUBLIC, ONE, TWO = "10.40.0.3", "10.40.64.4", "10.40.64.5"
-RULES = Rules(port=5004, health_port=8081, interval_s=0, healthy_after=2, unhealthy_after=2)
+RULES = Rules(port=5004, health_port=8081, interval_s=0, healthy_after=2, unhealthy_after=2, is_sticky=True)
 WITHIN_S = 20
 
 
 class Machine:
-    """A host as the balancer sees it: audio in, and a health port that may close."""
+    """A target of the balancer: an audio port, and a health port that can be closed."""
 
     def __init__(self, address: str) -> None:
         self.audio = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -43,13 +44,13 @@ def machines() -> Iterator[dict[str, Machine]]:
 
 
 @pytest.fixture
-def registered() -> set[str]:
+def registered_addresses() -> set[str]:
     return {ONE, TWO}
 
 
-@pytest.fixture
-def balancer(registered: set[str]) -> Iterator[Balancer]:
-    made = Balancer(PUBLIC, RULES, lambda: set(registered))
+@pytest.fixture(params=[True], ids=["sticky"])
+def balancer(registered_addresses: set[str], request: pytest.FixtureRequest) -> Iterator[Balancer]:
+    made = Balancer(PUBLIC, replace(RULES, is_sticky=request.param), lambda: set(registered_addresses))
     yield made
     made.close()
 
@@ -61,63 +62,78 @@ def caller() -> Iterator[socket.socket]:
         yield made
 
 
-def until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def healthy(balancer: Balancer) -> set[str]:
+def healthy_addresses(balancer: Balancer) -> set[str]:
     targets = {address: balancer.target(address) for address in (ONE, TWO)}
     return {address for address, target in targets.items() if target and target.is_healthy}
 
 
 def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
-    """Return who has had a packet passed on."""
+    """Return the machine that received a packet."""
     (found,) = [address for address in machines if (target := balancer.target(address)) and target.passed_on]
     return found
 
 
-def test_a_host_is_healthy_after_as_many_answers_as_its_group_says(balancer: Balancer) -> None:
+def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balancer) -> None:
     first = balancer.target(ONE)
     assert first is None or not first.is_healthy
-    until(lambda: healthy(balancer) == {ONE, TWO})
+    wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     target = balancer.target(ONE)
     assert target is not None
     assert target.in_a_row >= RULES.healthy_after
 
 
-def test_packets_keep_their_source_and_their_host(
+def test_packets_of_a_flow_keep_their_source_and_host(
     machines: dict[str, Machine], balancer: Balancer, caller: socket.socket
 ) -> None:
-    until(lambda: healthy(balancer) == {ONE, TWO})
+    wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     for number in range(20):
         caller.send(b"frame %d" % number)
-    until(lambda: sum(target.passed_on for address in machines if (target := balancer.target(address))) == 20)
+    wait_until(lambda: sum(target.passed_on for address in machines if (target := balancer.target(address))) == 20)
     audio = machines[receiver(machines, balancer)].audio
     assert [audio.recvfrom(2000) for _ in range(20)] == [(b"frame %d" % n, caller.getsockname()) for n in range(20)]
 
 
-def test_a_flow_moves_when_its_host_answers_no_more(
+@pytest.mark.parametrize(
+    ("balancer", "hosts"), [(True, 1), (False, 2)], indirect=["balancer"], ids=["sticky", "by port"]
+)
+def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
+    machines: dict[str, Machine], balancer: Balancer, hosts: int
+) -> None:
+    wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
+    for _ in range(32):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+            caller.sendto(b"frame", (PUBLIC, RULES.port))
+    targets = [target for address in machines if (target := balancer.target(address))]
+    wait_until(lambda: sum(target.passed_on for target in targets) == 32)
+    assert sum(target.passed_on > 0 for target in targets) == hosts
+
+
+def test_a_flow_moves_when_its_host_becomes_unhealthy(
     machines: dict[str, Machine], balancer: Balancer, caller: socket.socket
 ) -> None:
-    until(lambda: healthy(balancer) == {ONE, TWO})
+    wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     caller.send(b"before")
-    until(lambda: any(target.passed_on for address in machines if (target := balancer.target(address))))
+    wait_until(lambda: any(target.passed_on for address in machines if (target := balancer.target(address))))
     first = receiver(machines, balancer)
     machines[first].health.close()
     (other,) = machines.keys() - {first}
-    until(lambda: healthy(balancer) == {other})
+    wait_until(lambda: healthy_addresses(balancer) == {other})
     caller.send(b"after")
     assert machines[other].audio.recv(2000) == b"after"
 
 
 def test_without_a_registered_host_packets_are_lost(
-    balancer: Balancer, registered: set[str], caller: socket.socket
+    balancer: Balancer, registered_addresses: set[str], caller: socket.socket
 ) -> None:
-    until(lambda: healthy(balancer) == {ONE, TWO})
-    registered.clear()
-    until(lambda: balancer.target(ONE) is None)
+    wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
+    registered_addresses.clear()
+    wait_until(lambda: balancer.target(ONE) is None)
     caller.send(b"to nobody")
-    until(lambda: balancer.lost == 1)
+    wait_until(lambda: balancer.lost == 1)

@@ -1,4 +1,4 @@
-"""What the kernel of a machine said is compared with the file: each fact that is not so is noticed."""
+"""Kernel output of a machine is compared with the file: each difference is detected."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-import blueprint
-from sandbox.hosts.cloud import Host
-from sandbox.hosts.facts import vad_facts
+import voice_blueprint
+from voice_sandbox.hosts.cloud import Host
+from voice_sandbox.hosts.facts import vad_facts
 
-DEPLOYMENT = blueprint.load(Path(__file__).parents[3] / "deployments/hosts.yaml")
-ANSWERS = {
+DEPLOYMENT = voice_blueprint.load(Path(__file__).parents[3] / "tests/deployments/hosts.yaml")
+COMMAND_OUTPUT = {
     "ip": '[{"ifname": "ens5", "mtu": 3498, "xdp": {"mode": 1, "prog": {"id": 41, "jited": 1}}}]',
     "cat /proc/meminfo": "HugePages_Total:    1024\nHugePages_Free:     1004\nHugePages_Rsvd:        0\n",
     "ethtool": (
@@ -33,7 +33,7 @@ ANSWERS = {
         "CapPrm:\t000000c000a07000\nCapEff:\t000000c000a07000\nCapBnd:\t000000c000a07000\nNoNewPrivs:\t1\nSeccomp:\t2\n"
     ),
 }
-"""Recorded in a machine that served, by the beginning of the question."""
+"""Output recorded on a serving machine, by the beginning of the command."""
 
 
 def host(answers: dict[str, str]) -> Host:
@@ -44,8 +44,8 @@ def host(answers: dict[str, str]) -> Host:
     return cast("Host", SimpleNamespace(machine=SimpleNamespace(run=run)))
 
 
-def test_a_host_that_serves_shows_all_facts() -> None:
-    claims = list(vad_facts(DEPLOYMENT, host(ANSWERS)))
+def test_a_serving_host_satisfies_all_checks() -> None:
+    claims = list(vad_facts(DEPLOYMENT, host(COMMAND_OUTPUT)))
     assert len(claims) == 14
     assert [claim.text for claim in claims if not claim.holds] == []
 
@@ -79,8 +79,8 @@ def test_a_host_that_serves_shows_all_facts() -> None:
         ("cat /proc/1189", "NoNewPrivs:\t1", "NoNewPrivs:\t0", "NoNewPrivs is 0"),
     ],
 )
-def test_a_fact_that_is_not_so_is_noticed(question: str, right: str, wrong: str, text: str) -> None:
-    (key,) = [beginning for beginning in ANSWERS if beginning.startswith(question)]
-    assert right in ANSWERS[key]
-    answers = {**ANSWERS, key: ANSWERS[key].replace(right, wrong)}
+def test_a_failed_check_is_detected(question: str, right: str, wrong: str, text: str) -> None:
+    (key,) = [beginning for beginning in COMMAND_OUTPUT if beginning.startswith(question)]
+    assert right in COMMAND_OUTPUT[key]
+    answers = {**COMMAND_OUTPUT, key: COMMAND_OUTPUT[key].replace(right, wrong)}
     assert [claim.text for claim in vad_facts(DEPLOYMENT, host(answers)) if not claim.holds] == [text]

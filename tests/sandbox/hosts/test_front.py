@@ -1,4 +1,4 @@
-"""One door for every AWS name: each gets its own certificate and its own server behind."""
+"""One front serves every AWS host name, each with its certificate and server."""
 
 import socket
 import ssl
@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 
-from sandbox.hosts import front
-from sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts import front
+from voice_sandbox.hosts.certificates import Authority
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Says which server answers, and under what name it was asked."""
+    """Handler that returns the number of its server and the requested host name."""
 
     def do_GET(self) -> None:
         body = f"{self.connection.getsockname()[1]} {self.headers['Host']}".encode()
@@ -45,6 +45,7 @@ def authority(tmp_path: Path) -> Authority:
 
 def ask(door: front.Front, authority: Authority, name: str) -> str:
     context = ssl.create_default_context(cafile=str(authority.file))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     with (
         socket.create_connection(("127.0.0.1", door.port)) as raw,
         context.wrap_socket(raw, server_hostname=name) as tls,
@@ -56,10 +57,10 @@ def ask(door: front.Front, authority: Authority, name: str) -> str:
     return answer.rpartition(b"\r\n\r\n")[2].decode()
 
 
-def test_a_name_leads_to_its_server(servers: list[int], authority: Authority, tmp_path: Path) -> None:
+def test_a_name_resolves_to_its_server(servers: list[int], authority: Authority, tmp_path: Path) -> None:
     aws, registry = servers
     door = front.Front("127.0.0.1", authority, tmp_path, lambda name: registry if ".ecr." in name else aws, port=0)
-    # Several labels below the domain: no wildcard would cover them.
+    # A name with several labels, which no wildcard certificate covers.
     for name, port in [
         ("123456789012.dkr.ecr.us-east-1.amazonaws.com", registry),
         ("logs.us-east-1.amazonaws.com", aws),
@@ -75,7 +76,7 @@ def test_another_authority_is_not_trusted(servers: list[int], authority: Authori
     door.close()
 
 
-def test_an_authority_is_made_once(authority: Authority) -> None:
+def test_an_authority_is_created_once(authority: Authority) -> None:
     before = authority.file.read_bytes()
     assert Authority(authority.file.parent).file.read_bytes() == before
     assert (authority.file.parent / "authority.key").stat().st_mode & 0o077 == 0

@@ -1,8 +1,8 @@
-"""What befalls a VAD host besides `make rehearse-hosts`: what keeps it from booting, a spot notice, a reboot.
+"""Boot failures, a spot notice and a reboot of a VAD host, in addition to `make rehearse-hosts`.
 
-A host that cannot boot is abandoned, and the rehearsal says why in the host's own words. Faults of hardware have a
-machine each. For all else one machine boots once: what follows begins at a snapshot of it, as another instance of its
-group, right before what it is about.
+A host that cannot boot is abandoned, and the rehearsal reports the host's own reason. Hardware faults have one machine
+each. For all other tests one machine boots once: each starts from a snapshot of it, as another instance of its group,
+directly before the tested step.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import blueprint
-from blueprint.aws import names
-from ops.progress import Progress
-from ops.sandbox.caller import Neighbours, speak
-from ops.sandbox.hosts import LONG, surroundings
-from sandbox.hosts.cloud import Cloud, Host
-from sandbox.hosts.disk import HostsError
-from sandbox.hosts.facts import vad_facts
-from sandbox.hosts.machine import COMMON, Hardware, Line
-from sandbox.hosts.rehearsal import (
+import voice_blueprint
+from voice_blueprint.aws import names
+from voice_ops.progress import Progress
+from voice_ops.sandbox.caller import Neighbours, speak
+from voice_ops.sandbox.hosts import LONG, surroundings
+from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_sandbox.hosts.disk import HostsError
+from voice_sandbox.hosts.facts import vad_facts
+from voice_sandbox.hosts.machine import COMMON, Hardware, Line
+from voice_sandbox.hosts.rehearsal import (
     READY_S,
     balanced,
     detached,
@@ -38,38 +38,38 @@ from sandbox.hosts.rehearsal import (
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[3]
-BOOTED = "booted"
-"""Snapshot of a machine whose user data has not begun."""
-RUNS_DOCKER = "images"
-"""Snapshot of the same machine where its script comes to this step: Docker runs, and no image is there."""
-HAS_IMAGES = "state_secret"
-"""And where it comes to this one."""
-_HOLD = "/run/hold"
-_HELD_BACK = f"""touch {_HOLD}
+BOOT_STEP = "booted"
+"""Snapshot of a machine whose user data has not started."""
+IMAGES_STEP = "images"
+"""Snapshot of the same machine at this step: Docker runs, and no image is present."""
+SECRET_STEP = "state_secret"
+"""Snapshot of the same machine at this later step."""
+_PAUSE_FILE = "/run/hold"
+_PAUSE_USER_DATA = f"""touch {_PAUSE_FILE}
 folder=/run/systemd/system/cloud-final.service.d
 mkdir -p $folder
-printf '[Service]\\nExecStartPre=/bin/sh -c "while [ -e {_HOLD} ]; do sleep 0.1; done"\\n' >$folder/hold.conf
+printf '[Service]\\nExecStartPre=/bin/sh -c "while [ -e {_PAUSE_FILE} ]; do sleep 0.1; done"\\n' >$folder/hold.conf
 systemctl daemon-reload
 until [ "$(systemctl show -P SubState cloud-final)" = start-pre ]; do sleep 1; done"""
 """cloud-init's last stage runs the user data."""
-_BEGIN = {
-    BOOTED: f"rm {_HOLD}",
-    # systemd starts it anew; the new instance does again what is done, in seconds.
-    RUNS_DOCKER: "systemctl kill --signal=KILL voice-host",
-    HAS_IMAGES: "systemctl kill --signal=KILL voice-host",
+_CONTINUE = {
+    BOOT_STEP: f"rm {_PAUSE_FILE}",
+    # systemd restarts it; the new instance repeats completed steps in seconds.
+    IMAGES_STEP: "systemctl kill --signal=KILL voice-host",
+    SECRET_STEP: "systemctl kill --signal=KILL voice-host",
 }
-"""What starts the script after each snapshot."""
+"""Commands that continue the boot after each snapshot."""
 _SHORT_SLEEPS = """printf '#!/bin/sh\\nexec /usr/bin/sleep 0.1\\n' >/usr/local/bin/sleep
 chmod +x /usr/local/bin/sleep"""
-"""A script counts the seconds that it has slept, and gives up after so many of them."""
+"""Scripts count the seconds of their sleeps and abort after a limit."""
 _AS_INSTANCE_STORE = """printf '%-40s' 'Amazon EC2 NVMe Instance Storage' >/run/model
 mount --bind /run/model /sys/block/nvme0n1/device/model"""
-"""QEMU's disks have one model, which cannot be set; a script knows EC2's by theirs."""
+"""QEMU's disks have a fixed model; scripts recognize disks of EC2 by their model."""
 Plant = Callable[[Cloud, Host], AbstractContextManager[None]]
 
 
 @contextmanager
-def image_gone(cloud: Cloud, _: Host) -> Iterator[None]:
+def missing_image(cloud: Cloud, _: Host) -> Iterator[None]:
     (revisions,) = cloud.folder.glob("registry/**/vad-dataplane/_manifests/revisions")
     aside = revisions.with_name("aside")
     revisions.rename(aside)
@@ -80,7 +80,7 @@ def image_gone(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def secret_gone(cloud: Cloud, _: Host) -> Iterator[None]:
+def missing_secret(cloud: Cloud, _: Host) -> Iterator[None]:
     client = cloud.aws.client("secretsmanager")
     (arn,) = [secret["ARN"] for secret in client.list_secrets()["SecretList"] if "StoreVad" in secret["Name"]]
     client.delete_secret(SecretId=arn, RecoveryWindowInDays=7)
@@ -91,7 +91,7 @@ def secret_gone(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def registry_silent(cloud: Cloud, _: Host) -> Iterator[None]:
+def unresponsive_registry(cloud: Cloud, _: Host) -> Iterator[None]:
     cloud.registry_refuses = 10**6
     try:
         yield
@@ -100,7 +100,7 @@ def registry_silent(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def route_lost(cloud: Cloud, host: Host) -> Iterator[None]:
+def missing_route(cloud: Cloud, host: Host) -> Iterator[None]:
     cloud.network.reserve(host.mac, host.address, route=False)
     try:
         yield
@@ -110,13 +110,13 @@ def route_lost(cloud: Cloud, host: Host) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that keeps a host from service.
+    """A fault that prevents a host from entering service.
 
     Attributes:
-        snapshot: Where it begins.
-        reason: A part of the one that the host must give.
-        plant: What is wrong around it meanwhile.
-        breaks: Command that breaks it from inside.
+        snapshot: Snapshot to start from.
+        reason: Expected part of the reported reason.
+        plant: Context manager that injects the fault into the environment.
+        breaks: Command that injects the fault on the machine.
         is_told: Whether the host reaches its group.
     """
 
@@ -134,56 +134,56 @@ HARDWARE = {
 }
 FAULTS = {
     "no AWS CLI": Fault(
-        BOOTED, "need aws awscli-2: cannot install awscli-2", breaks="mv /usr/bin/aws /root", is_told=False
+        BOOT_STEP, "need aws awscli-2: cannot install awscli-2", breaks="mv /usr/bin/aws /root", is_told=False
     ),
-    "no Docker": Fault(BOOTED, "runtime: systemctl enable --now docker", breaks="systemctl mask docker"),
-    "registry silent": Fault(RUNS_DOCKER, "images: cannot log in to 123456789012.dkr.ecr", registry_silent),
-    "image gone": Fault(RUNS_DOCKER, "images: cannot pull 123456789012.dkr.ecr", image_gone),
+    "no Docker": Fault(BOOT_STEP, "runtime: systemctl enable --now docker", breaks="systemctl mask docker"),
+    "registry silent": Fault(IMAGES_STEP, "images: cannot log in to 123456789012.dkr.ecr", unresponsive_registry),
+    "image gone": Fault(IMAGES_STEP, "images: cannot pull 123456789012.dkr.ecr", missing_image),
     "no route": Fault(
-        RUNS_DOCKER,
+        IMAGES_STEP,
         "images: cannot log in to 123456789012.dkr.ecr",
-        route_lost,
-        # The AWS CLI tries each request five times, and the script each call as often.
+        missing_route,
+        # The AWS CLI tries each request five times, and the script tries each call five times.
         breaks=f"systemctl set-environment AWS_MAX_ATTEMPTS=1; networkctl reconfigure ens5\n{_SHORT_SLEEPS}",
         is_told=False,
     ),
-    "secret gone": Fault(HAS_IMAGES, "state_secret: cannot read password of arn:aws:secretsmanager", secret_gone),
+    "secret gone": Fault(SECRET_STEP, "state_secret: cannot read password of arn:aws:secretsmanager", missing_secret),
     "no container runtime": Fault(
-        HAS_IMAGES, "serve: vad-dataplane cannot be started", breaks="mv /usr/sbin/runc /root"
+        SECRET_STEP, "serve: vad-dataplane cannot be started", breaks="mv /usr/sbin/runc /root"
     ),
     "health never green": Fault(
-        HAS_IMAGES,
+        SECRET_STEP,
         "serve: not ready after 900 s: vad-dataplane",
         breaks="iptables --append INPUT --protocol tcp --dport 8081 --jump REJECT --reject-with tcp-reset\n"
         + _SHORT_SLEEPS,
     ),
 }
-"""A host writes its reason to the log group without commas, quotes and the like."""
+"""A host writes its reason to the log group without commas, quotes and similar characters."""
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    deployment = blueprint.load(ROOT / "deployments/hosts.yaml")
+    deployment = voice_blueprint.load(ROOT / "tests/deployments/hosts.yaml")
     home = tmp_path_factory.mktemp("hosts")
     with surroundings(deployment, home, Progress(Console(stderr=True))) as cloud:
         yield cloud
 
 
 def boot(cloud: Cloud, hardware: Hardware = COMMON, group: str | None = None) -> Host:
-    """Switch on the host that a group waits for: the first of the VAD fleet's, unless another is named."""
+    """Boot the host that a group waits for, by default the first of the VAD fleet's."""
     group = group or names.vad_groups(cloud.deployment)[0]
     return cloud.boot(cloud.launched(group), group, hardware)
 
 
 def was_abandoned(cloud: Cloud, instance: str) -> bool:
-    """Whether a host itself has answered its launch hook with ABANDON."""
+    """Return True if the host has completed its launch hook with ABANDON."""
     activities = cloud.aws.client("autoscaling").describe_scaling_activities()["Activities"]
     said = [each.get("StatusMessage", "") for each in activities if instance in each["Description"]]
     return any("Lifecycle Action Completed with ABANDON Result" in text for text in said)
 
 
 @pytest.mark.parametrize(("hardware", "reason"), HARDWARE.values(), ids=HARDWARE.keys())
-def test_a_host_whose_hardware_is_wrong_says_so(cloud: Cloud, hardware: Hardware, reason: str) -> None:
+def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, reason: str) -> None:
     host = boot(cloud, hardware)
     with pytest.raises(HostsError, match="was abandoned: ") as raised:
         launch(cloud, host)
@@ -204,42 +204,44 @@ def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -
     assert was_abandoned(cloud, host.instance)
 
 
-def begin(cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None) -> None:
-    """Let a machine go on from a snapshot as a new instance, the newest of its group unless another is named."""
+def continue_machine(
+    cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None
+) -> None:
+    """Continue a machine from a snapshot as a new instance, by default the newest of its group."""
     cloud.reuse(host, snapshot, instance or cloud.launched(host.group))
     host.machine.run(breaks)
-    host.machine.run(_BEGIN[snapshot])
+    host.machine.run(_CONTINUE[snapshot])
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A machine with its snapshots, and what it said until the last one."""
+class PreparedHost:
+    """A machine with its snapshots, and its output until the last one."""
 
     host: Host
     lines: list[Line]
 
 
 @pytest.fixture(scope="module")
-def prepared(cloud: Cloud) -> Iterator[Prepared]:
-    """Boot a host whose registry fails twice, and keep what it was on the way."""
+def prepared_host(cloud: Cloud) -> Iterator[PreparedHost]:
+    """Boot a host whose registry fails twice, and take snapshots on the way."""
     host = boot(cloud)
-    host.machine.run(_HELD_BACK)
-    host.machine.save(BOOTED)
+    host.machine.run(_PAUSE_USER_DATA)
+    host.machine.save(BOOT_STEP)
     cloud.registry_refuses = 2
-    host.machine.run(_BEGIN[BOOTED])
-    for step in (RUNS_DOCKER, HAS_IMAGES):
+    host.machine.run(_CONTINUE[BOOT_STEP])
+    for step in (IMAGES_STEP, SECRET_STEP):
         comes = partial(host.machine.said, f"voice-host: {step}")
         wait_until(f"it comes to {step}", comes, host, READY_S)
         host.machine.save(step)
-    yield Prepared(host, host.machine.lines)
+    yield PreparedHost(host, host.machine.lines)
     cloud.power_off(host)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_host_that_cannot_boot_says_why(cloud: Cloud, prepared: Prepared, fault: Fault) -> None:
-    host = prepared.host
+def test_a_host_that_cannot_boot_reports_the_reason(cloud: Cloud, prepared_host: PreparedHost, fault: Fault) -> None:
+    host = prepared_host.host
     with fault.plant(cloud, host):
-        begin(cloud, host, fault.snapshot, breaks=fault.breaks)
+        continue_machine(cloud, host, fault.snapshot, breaks=fault.breaks)
         with pytest.raises(
             HostsError, match="was abandoned: " if fault.is_told else "could not tell its group: "
         ) as raised:
@@ -248,17 +250,17 @@ def test_a_host_that_cannot_boot_says_why(cloud: Cloud, prepared: Prepared, faul
     assert was_abandoned(cloud, host.instance) == fault.is_told
 
 
-def test_a_registry_that_fails_twice_is_asked_again(prepared: Prepared) -> None:
-    assert [line.text for line in prepared.lines if "try 2 of 5 failed" in line.text]
+def test_a_registry_that_fails_twice_is_retried(prepared_host: PreparedHost) -> None:
+    assert [line.text for line in prepared_host.lines if "try 2 of 5 failed" in line.text]
 
 
 @dataclass(frozen=True)
-class Interrupted:
-    """What a host has been through that a spot notice ended.
+class InterruptedHost:
+    """Events of a host that was terminated by a spot interruption.
 
     Attributes:
-        asked_for: The instance that its fleet asked for while a call took its places.
-        is_detached: Whether the XDP program was gone then.
+        asked_for: Instance that the fleet launched while a call used the slots.
+        is_detached: Whether the XDP program was detached afterwards.
     """
 
     lines: list[Line]
@@ -267,10 +269,10 @@ class Interrupted:
 
 
 @pytest.fixture(scope="module")
-def interrupted(cloud: Cloud, prepared: Prepared) -> Interrupted:
-    """Launch a host, let a call ask for another one, and give it a spot notice."""
-    host = prepared.host
-    begin(cloud, host, HAS_IMAGES)
+def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHost:
+    """Launch a host, cause scale-out with a call, and send a spot interruption notice."""
+    host = prepared_host.host
+    continue_machine(cloud, host, SECRET_STEP)
     launch(cloud, host)
     there = cloud.instances(host.group)
     with Neighbours(cloud, cloud.folder) as neighbours:
@@ -279,21 +281,21 @@ def interrupted(cloud: Cloud, prepared: Prepared) -> Interrupted:
         asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
     (asked_for,) = cloud.instances(host.group).keys() - there
     interrupt(cloud, host)
-    return Interrupted(host.machine.lines, asked_for, detached(host))
+    return InterruptedHost(host.machine.lines, asked_for, detached(host))
 
 
-def test_a_host_drains_after_a_spot_notice(interrupted: Interrupted) -> None:
-    assert [line.text for line in interrupted.lines if "voice-host: drained" in line.text]
-    assert interrupted.is_detached
+def test_a_host_drains_after_a_spot_notice(interrupted_host: InterruptedHost) -> None:
+    assert [line.text for line in interrupted_host.lines if "voice-host: drained" in line.text]
+    assert interrupted_host.is_detached
 
 
-def test_a_host_that_an_alarm_asks_for_serves_and_does_so_after_a_reboot(
-    cloud: Cloud, prepared: Prepared, interrupted: Interrupted
+def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
+    cloud: Cloud, prepared_host: PreparedHost, interrupted_host: InterruptedHost
 ) -> None:
-    host = prepared.host
-    begin(cloud, host, HAS_IMAGES, instance=interrupted.asked_for)
+    host = prepared_host.host
+    continue_machine(cloud, host, SECRET_STEP, instance=interrupted_host.asked_for)
     launch(cloud, host)
-    assert cloud.instances(host.group)[interrupted.asked_for] == "InService"
+    assert cloud.instances(host.group)[interrupted_host.asked_for] == "InService"
     served_s = host.machine.age_s
     reboot(host)
     assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.holds] == []

@@ -1,11 +1,11 @@
-"""The metadata service answers as EC2's does, version 2 alone."""
+"""The metadata service behaves like EC2's, and only supports version 2."""
 
 from collections.abc import Iterator
 from http.client import HTTPConnection
 
 import pytest
 
-from sandbox.hosts.metadata import Facts, MetadataService, Tree
+from voice_sandbox.hosts.metadata import Facts, MetadataService, Tree
 
 TTL = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
 TREE: Tree = {
@@ -36,16 +36,16 @@ def ask(service: MetadataService, method: str, path: str, headers: dict[str, str
     return answer.status, answer.read()
 
 
-def read(service: MetadataService, path: str) -> tuple[int, bytes]:
+def get_metadata(service: MetadataService, path: str) -> tuple[int, bytes]:
     _, token = ask(service, "PUT", "/latest/api/token", TTL)
     return ask(service, "GET", path, {"X-aws-ec2-metadata-token": token.decode()})
 
 
-def test_user_data_are_served_byte_for_byte(service: MetadataService) -> None:
-    assert read(service, "/latest/user-data") == (200, b"#!/bin/bash\n\xff")
+def test_user_data_is_served_unchanged(service: MetadataService) -> None:
+    assert get_metadata(service, "/latest/user-data") == (200, b"#!/bin/bash\n\xff")
 
 
-def test_nothing_is_told_without_a_token(service: MetadataService) -> None:
+def test_nothing_is_returned_without_a_token(service: MetadataService) -> None:
     assert ask(service, "GET", "/latest/meta-data/instance-id", {})[0] == 401
     assert ask(service, "GET", "/latest/user-data", {"X-aws-ec2-metadata-token": "guessed"})[0] == 401
 
@@ -57,21 +57,21 @@ def test_a_token_has_a_lifetime(service: MetadataService) -> None:
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_folder_lists_its_entries(service: MetadataService, slash: str) -> None:
     names = b"instance-id\ninstance-type\nlocal-ipv4\nplacement/"
-    assert read(service, f"/2021-03-23/meta-data{slash}") == (200, names)
-    assert read(service, f"/latest/meta-data/placement{slash}") == (200, b"region\navailability-zone")
+    assert get_metadata(service, f"/2021-03-23/meta-data{slash}") == (200, names)
+    assert get_metadata(service, f"/latest/meta-data/placement{slash}") == (200, b"region\navailability-zone")
 
 
-def test_what_does_not_exist_is_not_found(service: MetadataService, tree: Tree) -> None:
-    assert read(service, "/latest/meta-data/spot/instance-action")[0] == 404
+def test_missing_items_are_not_found(service: MetadataService, tree: Tree) -> None:
+    assert get_metadata(service, "/latest/meta-data/spot/instance-action")[0] == 404
     tree["spot"] = {"instance-action": "soon"}
-    assert read(service, "/latest/meta-data/spot/instance-action") == (200, b"soon")
+    assert get_metadata(service, "/latest/meta-data/spot/instance-action") == (200, b"soon")
 
 
 def test_the_identity_document_has_the_region(service: MetadataService) -> None:
-    assert b'"region": "us-east-1"' in read(service, "/latest/dynamic/instance-identity/document")[1]
+    assert b'"region": "us-east-1"' in get_metadata(service, "/latest/dynamic/instance-identity/document")[1]
 
 
-def test_a_stranger_is_told_nothing() -> None:
+def test_an_unknown_client_gets_no_metadata() -> None:
     service = MetadataService("127.0.0.1", 0)
     assert ask(service, "PUT", "/latest/api/token", TTL)[0] == 404
     service.close()

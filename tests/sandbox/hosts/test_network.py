@@ -1,4 +1,4 @@
-"""A VPC's DHCP in a namespace, asked as a machine asks it: by frames on its tap. Its DNS, and its way out."""
+"""DHCP, DNS and internet access of a simulated VPC, tested with frames on the tap device of a machine."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.hosts.network import INTERNET, Network, namespace
+from voice_sandbox.hosts.network import INTERNET, Network, namespace
 
 pytestmark = pytest.mark.nightly
 
@@ -30,7 +30,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 def discover(mac: bytes) -> bytes:
-    """Return a frame with DHCPDISCOVER (RFC 2131); checksums of zero mean none, but the header's."""
+    """Return a DHCPDISCOVER frame (RFC 2131); zero checksums mean none, except the header's."""
     dhcp = struct.pack(">BBBBIHH16s16s", 1, 1, 6, 0, 7, 0, 0x8000, bytes(16), mac) + bytes(192)
     dhcp += bytes((99, 130, 83, 99, 53, 1, 1, 255))
     udp = struct.pack(">HHHH", 68, 67, 8 + len(dhcp), 0) + dhcp
@@ -40,7 +40,7 @@ def discover(mac: bytes) -> bytes:
     return b"\xff" * 6 + mac + b"\x08\x00" + ip + udp
 
 
-def offered(tap: str, mac: str) -> IPv4Address | None:
+def offered_address(tap: str, mac: str) -> IPv4Address | None:
     """Return the address that DHCP offers to a machine on a tap."""
     address = bytes.fromhex(mac.replace(":", ""))
     machine = os.open("/dev/net/tun", os.O_RDWR)
@@ -57,22 +57,22 @@ def offered(tap: str, mac: str) -> IPv4Address | None:
     return None
 
 
-def test_a_host_gets_the_address_of_one_that_is_gone(network: Network) -> None:
+def test_a_host_gets_the_address_of_a_removed_one(network: Network) -> None:
     for mac in ("02:00:00:00:00:01", "02:00:00:00:00:02"):
         tap = network.attach(mac, "10.40.64.4")
-        assert offered(tap, mac) == IPv4Address("10.40.64.4")
+        assert offered_address(tap, mac) == IPv4Address("10.40.64.4")
         network.detach(tap)
 
 
 @pytest.mark.usefixtures("network")
-@pytest.mark.parametrize(("router", "found"), [("10.40.64.1", ENETUNREACH), ("10.40.96.1", ECONNREFUSED)])
-def test_a_subnet_reaches_the_internet_where_it_has_a_route(router: str, found: int) -> None:
+@pytest.mark.parametrize(("router", "expected"), [("10.40.64.1", ENETUNREACH), ("10.40.96.1", ECONNREFUSED)])
+def test_a_subnet_reaches_the_internet_if_it_has_a_route(router: str, expected: int) -> None:
     with socket.socket() as asking:
         asking.bind((router, 0))
-        assert asking.connect_ex((INTERNET, 80)) == found
+        assert asking.connect_ex((INTERNET, 80)) == expected
 
 
-def resolved(server: str, name: str) -> str:
+def resolve(server: str, name: str) -> str:
     """Return the address of a name (RFC 1035)."""
     labels = b"".join(bytes((len(label),)) + label.encode() for label in name.split("."))
     question = struct.pack(">HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + bytes((0, 0, 1, 0, 1))
@@ -87,6 +87,6 @@ def resolved(server: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "address"), [("logs.us-east-1.amazonaws.com", "10.40.0.2"), ("sts.us-east-1.amazonaws.com", INTERNET)]
 )
-def test_a_service_without_an_endpoint_is_on_the_internet(network: Network, name: str, address: str) -> None:
+def test_a_service_without_an_endpoint_is_reached_over_the_internet(network: Network, name: str, address: str) -> None:
     network.reserve("02:00:00:00:00:01", "10.40.64.4", route=True)
-    assert resolved(network.services, name) == address
+    assert resolve(network.services, name) == address

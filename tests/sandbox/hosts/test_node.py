@@ -1,7 +1,7 @@
-"""What an AKS node with GPUs asks of a kernel: a machine with NC96ads' NUMA nodes, containers with its pods' rights.
+"""Kernel features for an AKS node with GPUs, in a machine with NC96ads' NUMA nodes.
 
-Each node has a device in the place of its GPU. Of a node's 24 CPUs one is here: with 96, emulated, no kernel came up.
-Containers run the machine's own programs, under Docker's filter of system calls, which containerd's follows.
+A device replaces the GPU of each NUMA node. Each node has one CPU instead of 24, since no kernel booted with 96
+emulated CPUs. Containers run programs of the machine with Docker's seccomp profile, which containerd also uses.
 """
 
 import base64
@@ -13,24 +13,25 @@ from typing import Any
 
 import pytest
 
-from blueprint import catalog
-from blueprint.azure.topology import place, whole_node
-from blueprint.engines.cell import RESERVED_CPUS, cell_requests
-from blueprint.engines.launch.placement import place as place_engine
-from blueprint.engines.sizing.layouts import cell_groups
-from blueprint.file.model.azure import TopologyPolicy
-from sandbox.hosts.disk import HostsError, disk, run
-from sandbox.hosts.machine import Hardware, Machine
-from tests.stacks.azure.test_workloads_topology_check import GOOD
+from tests.nonempty import nonempty
+from tests.stacks.azure.test_workloads_topology_check import VALID_MATRIX
+from voice_blueprint import catalog
+from voice_blueprint.azure.topology import place, whole_node
+from voice_blueprint.engines.cell import RESERVED_CPUS, cell_requests
+from voice_blueprint.engines.launch.placement import place as place_engine
+from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_constructs.azure.kubernetes.pods import container_security, pod_security
 from voice_constructs.azure.kubernetes.topology_check import TopologyCheck
+from voice_sandbox.hosts.disk import HostsError, disk, run
+from voice_sandbox.hosts.machine import Hardware, Machine
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 SIZE = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 CELL_CPUS = 80
 CPUS = 1
-"""Of each NUMA node here."""
+"""CPUs of each emulated NUMA node."""
 _TOOLS = "/opt/tools"
 _MAKE_IMAGE = """systemctl mask --runtime --now systemd-networkd-wait-online
 mkdir -p /root/image/usr
@@ -41,10 +42,11 @@ _NVIDIA_SMI = f"""#!/usr/bin/python3
 import re, sys
 from pathlib import Path
 nodes = [path.read_text().strip() for path in sorted(Path("/sys/bus/pci/devices").glob("*:?1:01.0/numa_node"))]
-matrix = re.sub(r"(GPU(\\d)\\t.*\\t)\\d(\\t\\t\\tN/A)", lambda row: row[1] + nodes[int(row[2])] + row[3], {GOOD!r})
+matrix = re.sub(r"(GPU(\\d)\\t.*\\t)\\d(\\t\\t\\tN/A)", lambda row: row[1] + nodes[int(row[2])] + row[3],
+    {VALID_MATRIX!r})
 print(matrix if "-m" in sys.argv else "")
 """
-"""NVIDIA's answers as recorded, with the NUMA nodes that the kernel says."""
+"""NVIDIA's recorded output, with the NUMA nodes that the kernel reports."""
 
 
 class Node:
@@ -55,8 +57,8 @@ class Node:
         self.ask = machine.run
         self.ask(_MAKE_IMAGE)
         self.install("nvidia-smi", _NVIDIA_SMI.encode())
-        # Debian 12's has what Ubuntu 22.04's has in the engines' images. From 2.0.19 on it starts nothing in a
-        # container that may not ask for its memory policy.
+        # numactl of Debian 12 behaves like Ubuntu 22.04's in the engine images. Since 2.0.19 it fails in a container
+        # that is not permitted to query its memory policy.
         library = re.search(r"libnuma\S+ => (\S+)", run("ldd", numactl := which("numactl") or ""))
         assert library
         for name, file in (("numactl", numactl), ("libnuma.so.1", library[1])):
@@ -67,12 +69,12 @@ class Node:
         self.ask(f"mkdir -p {_TOOLS}; echo {text} | base64 --decode >{file}; chmod 755 {file}")
 
     def run(self, *command: str, options: str = "") -> str:
-        """Run a command in a container with the rights of a pod's.
+        """Run a command in a container with a pod's permissions.
 
         Raises:
-            HostsError: It fails.
+            HostsError: The command fails.
         """
-        # Pulumi's types say that each may be missing, or known later.
+        # In Pulumi's types each value may be missing or unknown.
         pod: Any = pod_security()
         container: Any = container_security()
         rights = f"--user={pod.run_as_user}:{pod.run_as_group} --read-only={container.read_only_root_filesystem}"
@@ -95,18 +97,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     machine.stop()
 
 
-def cpus_of(nodes: frozenset[int]) -> str:
-    """Return a list of CPUs as the kernel writes it."""
+def cpu_list(nodes: frozenset[int]) -> str:
+    """Return a list of CPUs in the kernel's notation."""
     assert nodes == set(range(min(nodes), max(nodes) + 1))
     return f"{min(nodes) * CPUS}-{(max(nodes) + 1) * CPUS - 1}"
 
 
-def allowed(status: str) -> str:
+def allowed_cpus(status: str) -> str:
     (cpus,) = re.findall(r"Cpus_allowed_list:\s+(\S+)", status)
     return str(cpus)
 
 
-def test_a_pod_has_its_rights_and_no_others(node: Node) -> None:
+def test_a_pod_has_only_its_configured_capabilities(node: Node) -> None:
     status = dict(re.findall(r"(\w+):\s+(\S+)", node.run("cat", "/proc/self/status")))
     assert (status["CapEff"], status["CapBnd"], status["NoNewPrivs"], status["Seccomp"]) == (
         "0" * 16,
@@ -122,31 +124,31 @@ def test_a_pod_has_its_rights_and_no_others(node: Node) -> None:
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_engines_bind_to_the_cpus_that_the_kubelet_pins(node: Node, policy: TopologyPolicy) -> None:
     answers = place(SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, whole_node(SIZE, RESERVED_CPUS))
-    for answer, gpus in zip(answers, cell_groups(SIZE), strict=False):
-        pinned = cpus_of(answer.nodes)
+    for answer, gpus in nonempty(zip(answers, cell_groups(SIZE), strict=False)):
+        pinned = cpu_list(answer.nodes)
         bound = node.run(
             *place_engine(SIZE, gpus).prefix(), "cat", "/proc/self/status", options=f"--cpuset-cpus={pinned}"
         )
-        assert allowed(bound) == pinned
+        assert allowed_cpus(bound) == pinned
 
 
-def test_an_engine_that_is_pinned_elsewhere_does_not_start(node: Node) -> None:
+def test_an_engine_with_a_conflicting_pinning_does_not_start(node: Node) -> None:
     prefill, decode = cell_groups(SIZE)
-    elsewhere = cpus_of(frozenset(decode))
+    elsewhere = cpu_list(frozenset(decode))
     with pytest.raises(HostsError, match="sched_setaffinity"):
         node.run(*place_engine(SIZE, prefill).prefix(), "true", options=f"--cpuset-cpus={elsewhere}")
 
 
-def test_without_numactl_an_engine_is_everywhere(node: Node) -> None:
-    assert allowed(node.run("cat", "/proc/self/status")) == cpus_of(frozenset(range(len(SIZE.numa_nodes))))
+def test_without_numactl_an_engine_uses_all_numa_nodes(node: Node) -> None:
+    assert allowed_cpus(node.run("cat", "/proc/self/status")) == cpu_list(frozenset(range(len(SIZE.numa_nodes))))
 
 
-def test_a_pod_may_not_bind_memory(node: Node) -> None:
+def test_a_pod_is_not_permitted_to_bind_memory(node: Node) -> None:
     with pytest.raises(HostsError, match="set_mempolicy: Operation not permitted"):
         node.run("numactl", "--membind=0", "--", "true")
 
 
-def test_the_start_up_check_finds_the_catalogues_numa_nodes(node: Node) -> None:
+def test_the_startup_check_matches_the_numa_nodes_of_the_catalogue(node: Node) -> None:
     check = TopologyCheck(SIZE, SIZE.gpu_count)
     ((program, text),) = check.files().items()
     node.install("check.py", text.encode())

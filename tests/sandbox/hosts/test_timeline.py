@@ -1,7 +1,7 @@
-"""A host's time is read from the words of its own script."""
+"""A host's timeline is parsed from the output of its boot script."""
 
-from sandbox.hosts.machine import Line
-from sandbox.hosts.timeline import Phase, timeline
+from voice_sandbox.hosts.machine import Line
+from voice_sandbox.hosts.timeline import Phase, timeline
 
 
 def console(*said: tuple[float, str]) -> list[Line]:
@@ -37,6 +37,6 @@ def test_each_phase_ends_where_the_next_begins() -> None:
     ]
 
 
-def test_a_host_that_gives_up_ends_its_last_phase() -> None:
+def test_a_host_that_aborts_ends_its_last_phase() -> None:
     lines = console((90, "voice-host: huge_pages"), (91, "voice-host: FAILED: huge_pages: asked for 1"))
     assert list(timeline(lines)) == [Phase("boot", 0, 90), Phase("huge pages", 90, 1)]

@@ -1,4 +1,4 @@
-"""The rehearsal's Hugging Face, asked by the library that the engine asks it with."""
+"""The fake Hugging Face server of the rehearsal, used by the engine's library."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from sandbox.hosts.weights import Weights
+from voice_sandbox.hosts.weights import Weights
 
 FILES = {"model.bin": bytes(range(256)) * 4096, "config.json": b"{}", "vocabulary.txt": b"a\nb\n"}
 
@@ -28,6 +28,6 @@ def test_the_library_downloads_every_file(server: str, tmp_path: Path) -> None:
     assert {file.name: file.read_bytes() for file in got.iterdir()} == FILES
 
 
-def test_another_repository_is_not_there(server: str, tmp_path: Path) -> None:
+def test_an_unknown_repository_is_not_found(server: str, tmp_path: Path) -> None:
     with pytest.raises(LocalEntryNotFoundError):
         snapshot_download("Systran/large", cache_dir=tmp_path / "cache", endpoint=server)

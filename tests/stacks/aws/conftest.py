@@ -1,4 +1,4 @@
-"""Syntheses that several modules look at."""
+"""Synthesized stacks shared by several modules."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def production() -> Stack:
 
 @pytest.fixture(scope="session")
 def by_authorizer(edge: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stack]:
-    """The edge with each kind of authorizer."""
+    """Return the edge with each kind of authorizer."""
     return {"iam": edge} | {
         kind: edited_sandbox({"aws.edge.authorizer": value}, tmp_path_factory.mktemp(kind))["edge"]
         for kind, value in AUTHORIZERS.items()
@@ -38,7 +38,7 @@ def by_authorizer(edge: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.fixture(scope="session")
-def unnamed(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """The edge with a certificate and no domain."""
+def edge_without_domain(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """Return the edge with a certificate and no domain."""
     edits: Edits = {"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": CERTIFICATE}
     return edited_sandbox(edits, tmp_path_factory.mktemp("unnamed"))["edge"]

@@ -1,4 +1,4 @@
-"""How tests look at the edge's template."""
+"""Helpers for tests of the edge's template."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ CERTIFICATE = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000
 
 
 def routes(stack: Stack) -> dict[str, Properties]:
-    """Methods by verb and path, as in ``GET /v1/sessions``."""
+    """Return methods by verb and path, as in ``GET /v1/sessions``."""
     resources = stack.of_type("ApiGateway::Resource")
 
     def path(reference: dict[str, Any]) -> str:
@@ -42,14 +42,14 @@ def listeners(stack: Stack, scheme: str) -> dict[tuple[str, int], Properties]:
     }
 
 
-def target_of(stack: Stack, listener: Properties) -> Properties:
+def target_group(stack: Stack, listener: Properties) -> Properties:
     (action,) = listener["DefaultActions"]
     targets: Properties = stack.of_type("ElasticLoadBalancingV2::TargetGroup")[action["TargetGroupArn"]["Ref"]]
     return dict(targets["Properties"])
 
 
 def container(stack: Stack) -> Properties:
-    (only,) = stack.the("ECS::TaskDefinition")["ContainerDefinitions"]
+    (only,) = stack.only("ECS::TaskDefinition")["ContainerDefinitions"]
     return dict(only)
 
 

@@ -1,4 +1,4 @@
-"""An alert speaks when scaling has not helped: it lies beyond the scaling rule that watches the same metric."""
+"""An alert fires only after scaling: its threshold exceeds that of the scaling rule."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +17,8 @@ FILES = [
 ]
 
 
-class Watched(NamedTuple):
-    """One series that an alarm watches, and when it fires."""
+class AlarmMetric(NamedTuple):
+    """A series of an alarm and its threshold."""
 
     alarm: str
     series: str
@@ -27,7 +27,7 @@ class Watched(NamedTuple):
     fires_after_s: int
 
 
-def watched(alarm: Properties) -> Iterator[Watched]:
+def metrics_in(alarm: Properties) -> Iterator[AlarmMetric]:
     metrics: list[dict[str, Any]] = [
         {**query["MetricStat"]["Metric"], "Period": query["MetricStat"]["Period"]}
         for query in alarm.get("Metrics", [])
@@ -36,11 +36,11 @@ def watched(alarm: Properties) -> Iterator[Watched]:
     for metric in metrics:
         series = f"{metric['Namespace']} {metric['MetricName']} {metric['Dimensions']}"
         seconds = metric["Period"] * alarm["DatapointsToAlarm"]
-        yield Watched(alarm["AlarmName"], series, alarm["ComparisonOperator"], alarm["Threshold"], seconds)
+        yield AlarmMetric(alarm["AlarmName"], series, alarm["ComparisonOperator"], alarm["Threshold"], seconds)
 
 
-def alarms(stack: Stack, *, grows: bool = False) -> list[Watched]:
-    """Every alarm's series; with ``grows`` those of scaling rules that add hosts only."""
+def alarms(stack: Stack, *, grows: bool = False) -> list[AlarmMetric]:
+    """Return every alarm's series; with ``grows`` only those of scaling rules that add hosts."""
     policies = stack.of_type("AutoScaling::ScalingPolicy")
 
     def adds(alarm: Properties) -> bool:
@@ -49,11 +49,11 @@ def alarms(stack: Stack, *, grows: bool = False) -> list[Watched]:
         return min(steps) > 0
 
     return [each for alarm in stack.properties("CloudWatch::Alarm") if not grows or adds(alarm)
-            for each in watched(alarm)]  # fmt: skip
+            for each in metrics_in(alarm)]  # fmt: skip
 
 
-def too_early(stacks: Stacks) -> tuple[list[str], int]:
-    """Return the alerts that fire no later than scaling acts, and how many were compared."""
+def alerts_before_scaling(stacks: Stacks) -> tuple[list[str], int]:
+    """Return the alerts that fire before scaling, and the number of compared alerts."""
     found, compared = [], 0
     for rule in (
         each for tier in stacks if tier.startswith(("vad", "asr-")) for each in alarms(stacks[tier], grows=True)
@@ -70,16 +70,16 @@ def too_early(stacks: Stacks) -> tuple[list[str], int]:
     return found, compared
 
 
-# The fleets of `hosts` and `small` have rules on SlotsTaken only, which no alert reads.
+# The fleets of `hosts` and `small` only have rules on SlotsTaken, which no alert uses.
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ("hosts", "small")])
-def test_alerts_lie_beyond_scaling(name: str) -> None:
-    found, compared = too_early(shipped(name))
+def test_alert_thresholds_exceed_scaling_thresholds(name: str) -> None:
+    found, compared = alerts_before_scaling(shipped(name))
     assert not found
     assert compared
 
 
-def test_an_alert_that_scaling_has_not_reached_yet_is_found(tmp_path: Path) -> None:
-    found, _ = too_early(
+def test_an_alert_that_fires_before_scaling_is_detected(tmp_path: Path) -> None:
+    found, _ = alerts_before_scaling(
         edited_sandbox({"aws.asr.2.scaling.1.threshold": 95, "aws.asr.2.scaling.1.period_s": 120}, tmp_path)
     )
     assert found == [

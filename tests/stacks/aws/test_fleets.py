@@ -1,4 +1,4 @@
-"""VAD and accelerator fleets, their hosts, their scaling."""
+"""VAD and accelerator fleets: hosts and scaling."""
 
 import json
 import re
@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from blueprint.contract.metrics import START_PHASES_FILE
-from blueprint.engines.launch.services import fleet_launch
-from blueprint.file.model.aws import Engine
-from blueprint.file.model.serving import VllmOptions
-from blueprint.hosts import artifacts_name
 from tests.contract.sources import deployment
+from tests.nonempty import nonempty
 from tests.synthesized import ASR, HOSTS, Properties, Stack, Stacks, edited_sandbox, shipped, user_data
+from voice_blueprint.contract.metrics import START_PHASES_FILE
+from voice_blueprint.engines.launch.services import fleet_launch
+from voice_blueprint.file.model.aws import Engine
+from voice_blueprint.file.model.serving import VllmOptions
+from voice_blueprint.hosts import artifacts_name
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES
 
 
@@ -27,7 +28,7 @@ def groups(stack: Stack) -> dict[str, Properties]:
 
 
 def launch_data(stack: Stack, *, of_job: bool = False) -> list[dict[str, Any]]:
-    """Return what hosts of the groups are launched from, or the host of a fleet's job, which is started by name."""
+    """Return the launch template data of a fleet's hosts, or of its artifact job."""
     templates = stack.properties("EC2::LaunchTemplate")
     return [each["LaunchTemplateData"] for each in templates if ("LaunchTemplateName" in each) is of_job]
 
@@ -67,8 +68,8 @@ def test_hosts_use_imdsv2_encrypted_gp3_and_no_public_address(sandbox: Stacks, t
 
 
 @pytest.mark.parametrize("tier", HOSTS)
-def test_hosts_join_when_ready_and_drain_before_they_go(sandbox: Stacks, tier: str) -> None:
-    for group in groups(sandbox[tier]).values():
+def test_hosts_join_when_ready_and_drain_before_termination(sandbox: Stacks, tier: str) -> None:
+    for group in nonempty(groups(sandbox[tier]).values()):
         hooks = {hook["LifecycleTransition"]: hook for hook in group["LifecycleHookSpecificationList"]}
         assert set(hooks) == {
             "autoscaling:EC2_INSTANCE_LAUNCHING",
@@ -81,10 +82,10 @@ def test_hosts_join_when_ready_and_drain_before_they_go(sandbox: Stacks, tier: s
         )
 
 
-def test_vad_user_data_says_what_the_file_says(sandbox: Stacks) -> None:
-    for data in launch_data(sandbox["vad"]):
+def test_vad_user_data_matches_the_file(sandbox: Stacks) -> None:
+    for data in nonempty(launch_data(sandbox["vad"])):
         lines = set(user_data({"LaunchTemplateData": data}).splitlines())
-        assert {"PAGE_COUNT=24576", "PAGE_SIZE_MIB=2", "MTU=3498", "RX_QUEUES=4", "RX_RING_SIZE=256"} <= lines
+        assert {"PAGE_COUNT=256", "PAGE_SIZE_MIB=2", "MTU=3498", "RX_QUEUES=4", "RX_RING_SIZE=256"} <= lines
 
 
 def test_udp_targets_are_checked_over_tcp(sandbox: Stacks) -> None:
@@ -94,28 +95,28 @@ def test_udp_targets_are_checked_over_tcp(sandbox: Stacks) -> None:
     assert all(group["TargetGroupARNs"] for group in groups(sandbox["vad"]).values())
 
 
-def test_a_volume_is_as_fast_as_the_file_says_and_has_the_iops_for_it(tmp_path: Path) -> None:
+def test_a_volume_has_the_configured_throughput_and_sufficient_iops(tmp_path: Path) -> None:
     stacks = edited_sandbox({"aws.vad.root_volume_mib_per_s": 250, "aws.asr.0.root_volume_mib_per_s": 1000}, tmp_path)
     speeds = {}
     for tier in ("vad", "asr-inf2"):
         volumes = [data["BlockDeviceMappings"][0]["Ebs"] for data in launch_data(stacks[tier])]
         speeds[tier] = [(volume["Throughput"], volume["Iops"]) for volume in volumes]
-    # gp3 gives a quarter of a MiB/s for each I/O operation a second, and 3,000 of these with every volume.
+    # gp3 provides a quarter of a MiB/s for each I/O operation a second, and 3,000 of these with every volume.
     assert speeds == {"vad": [(250, 3000)] * 3, "asr-inf2": [(1000, 4000)]}
 
 
-def test_hosts_boot_from_the_image_that_the_file_names(sandbox: Stacks, tmp_path: Path) -> None:
+def test_hosts_boot_from_the_configured_image(sandbox: Stacks, tmp_path: Path) -> None:
     chosen = {"aws.vad.machine_image": "/voice/vad:3", "aws.asr.0.machine_image": "ami-0123456789abcdef0"}
     pinned = edited_sandbox(chosen, tmp_path)
     assert {data["ImageId"] for data in launch_data(pinned["vad"])} == {"{{resolve:ssm:/voice/vad:3}}"}
     assert [data["ImageId"] for data in launch_data(pinned["asr-inf2"])] == ["ami-0123456789abcdef0"]
-    # Without one the stack has a parameter that CloudFormation resolves at each deploy.
+    # Without a configured image the stack has a parameter that CloudFormation resolves at each deployment.
     (floating,) = (data["ImageId"] for data in launch_data(sandbox["asr-inf2"]))
     assert "neuron" in sandbox["asr-inf2"].template["Parameters"][floating["Ref"]]["Default"]
 
 
-def test_a_change_of_the_data_path_takes_no_export_away(sandbox: Stacks, tmp_path: Path) -> None:
-    """The edge and its alarms use the target group of one mode while the VAD stack goes over to the other."""
+def test_a_change_of_the_data_path_removes_no_export(sandbox: Stacks, tmp_path: Path) -> None:
+    """The edge and its alarms use the target group of one data path while the VAD stack changes to the other."""
     vfio = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)
     exports = [each["vad"].template["Outputs"] for each in (sandbox, vfio)]
     assert exports[0] == exports[1]
@@ -128,7 +129,7 @@ def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> Non
     for data in launch_data(vad):
         assert [nic["DeviceIndex"] for nic in data["NetworkInterfaces"]] == [0, 1]
     assert {group["HealthCheckType"] for group in groups(vad).values()} == {"EC2"}
-    statements = vad.the("IAM::Policy")["PolicyDocument"]["Statement"]
+    statements = vad.only("IAM::Policy")["PolicyDocument"]["Statement"]
     (register,) = [s for s in statements if "elasticloadbalancing:RegisterTargets" in s["Action"]]
     address_targets = vad.of_type("ElasticLoadBalancingV2::TargetGroup")[register["Resource"]["Ref"]]
     assert address_targets["Properties"]["TargetType"] == "ip"
@@ -137,12 +138,12 @@ def test_vfio_adds_an_interface_and_registers_its_address(tmp_path: Path) -> Non
 def test_the_data_plane_has_the_capabilities_of_its_data_path(sandbox: Stacks, tmp_path: Path) -> None:
     vfio = edited_sandbox({"aws.vad.data_path.mode": "vfio"}, tmp_path)["vad"]
     for stack, wanted in ((sandbox["vad"], DATAPLANE_CAPABILITIES), (vfio, VFIO_CAPABILITIES)):
-        for data in launch_data(stack):
+        for data in nonempty(launch_data(stack)):
             script = user_data({"LaunchTemplateData": data})
             assert re.findall(r"--cap-add=(\w+)", script) == list(wanted)
 
 
-def test_ena_express_is_set_for_tcp_and_udp_when_asked_for(sandbox: Stacks, tmp_path: Path) -> None:
+def test_ena_express_is_enabled_for_tcp_and_udp_if_configured(sandbox: Stacks, tmp_path: Path) -> None:
     assert "EnaSrdSpecification" not in json.dumps(launch_data(sandbox["vad"]))
     edits = {"aws.vad.ena_express": {"enabled": True, "udp": True}, "aws.vad.data_path.mode": "vfio"}
     for data in launch_data(edited_sandbox(edits, tmp_path)["vad"]):
@@ -153,8 +154,8 @@ def test_ena_express_is_set_for_tcp_and_udp_when_asked_for(sandbox: Stacks, tmp_
             }
 
 
-def test_the_seeds_scaling_table_is_deployed_to_the_letter(sandbox: Stacks) -> None:
-    # The ring's threshold is an alert (docs/deviations.md); the two hosts a zone come by places taken.
+def test_the_scaling_table_of_the_seed_is_deployed_exactly(sandbox: Stacks) -> None:
+    # The ring's threshold is an alert (docs/deviations.md); the two hosts per zone are added by SlotsTaken.
     ring = alarms(sandbox["observability"])["sandbox-alert-vad-ring-full"]
     assert (ring["MetricName"], ring["ComparisonOperator"], ring["Threshold"], ring["Period"]) == (
         "RxRingOccupancy", "GreaterThanThreshold", 80, 10,
@@ -173,7 +174,7 @@ def test_the_seeds_scaling_table_is_deployed_to_the_letter(sandbox: Stacks) -> N
 
 
 @pytest.mark.parametrize("tier", HOSTS)
-def test_silence_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
+def test_missing_data_ends_every_scaling_alarm(sandbox: Stacks, tier: str) -> None:
     assert {alarm["TreatMissingData"] for alarm in alarms(sandbox[tier]).values()} == {"notBreaching"}
 
 
@@ -192,14 +193,14 @@ def test_bands_below_a_threshold_are_negative_distances(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tier", HOSTS)
-def test_an_alarm_says_which_way_its_fleet_changes(sandbox: Stacks, tier: str) -> None:
-    for alarm in alarms(sandbox[tier]).values():
+def test_an_alarm_describes_the_direction_of_its_change(sandbox: Stacks, tier: str) -> None:
+    for alarm in nonempty(alarms(sandbox[tier]).values()):
         grows = all(change > 0 for change in changes(sandbox[tier], alarm))
         assert f"/fleet-{'grows' if grows else 'shrinks'}.md" in alarm["AlarmDescription"]
         assert f" {'grows' if grows else 'shrinks'}: " in alarm["AlarmDescription"]
 
 
-def test_nvme_is_mounted_where_the_type_has_it(tmp_path: Path) -> None:
+def test_nvme_is_mounted_if_the_instance_type_has_it(tmp_path: Path) -> None:
     fleets = ("Inf2", "Trn1", "P5")
     stacks = edited_sandbox({f"aws.asr.{number}.artifacts": True for number in range(len(fleets))}, tmp_path)
     texts = {
@@ -223,7 +224,7 @@ def test_nvme_is_mounted_where_the_type_has_it(tmp_path: Path) -> None:
     assert "VOICE_HOST_KIND=gpu" in texts["P5"]
 
 
-def test_a_fleet_without_accelerators_boots_graviton_and_publishes_what_its_engine_tells() -> None:
+def test_a_fleet_without_accelerators_boots_graviton_and_publishes_engine_metrics() -> None:
     stacks = shipped("small")
     (data,) = launch_data(stacks["asr-cpu"])
     assert data["InstanceType"] == "c8g.xlarge"
@@ -232,32 +233,32 @@ def test_a_fleet_without_accelerators_boots_graviton_and_publishes_what_its_engi
     script = user_data({"LaunchTemplateData": data})
     for said in ("VOICE_HOST_KIND=cpu", "VOICE_TELEMETRY_SOURCES=engine\n", "VOICE_SESSIONS=25", "VOICE_ENCODERS=2"):
         assert said in script, said
-    # Nothing of it waits for devices, or hands them on.
+    # The script neither waits for devices nor passes them to containers.
     assert "--gpus" not in script
     assert "nvidia-smi" not in script
     assert "/dev/neuron" not in script
     assert [sorted(changes(stacks["asr-cpu"], alarm)) for alarm in alarms(stacks["asr-cpu"]).values()] == [[1], [-1]]
 
 
-def test_no_alarm_and_no_graph_of_cpus_asks_for_an_accelerator() -> None:
+def test_alarms_and_graphs_of_cpu_fleets_use_no_accelerator_metric() -> None:
     told = json.dumps([stack.template["Resources"] for stack in shipped("small").values()])
     assert "SlotsTaken" in told
     assert "RealTimeFactor" in told
     assert not re.search(r"Neuron(Headroom|Utilization)|Gpu(Busy|LinkTraffic)", told)
 
 
-def test_engine_has_a_worker_for_each_core_and_admits_what_the_plan_counts_on(sandbox: Stacks) -> None:
+def test_engine_has_a_worker_per_core_and_admits_the_planned_sessions(sandbox: Stacks) -> None:
     for name, sessions, encoders, decoders in (("Inf2", 900, 12, 12), ("Trn1", 75, 1, 1), ("P5", 221, 1, 1)):
         text = user_data({"LaunchTemplateData": launch_data(sandbox[f"asr-{name.lower()}"])[0]})
         sizes = {"VOICE_SESSIONS": sessions, "VOICE_ENCODERS": encoders, "VOICE_DECODERS": decoders}
-        for variable, value in sizes.items():
+        for variable, value in nonempty(sizes.items()):
             assert re.search(rf"\b{variable}={value}\b", text), (name, variable)
 
 
 @pytest.mark.parametrize(
     ("model", "engine"), [("voxtral-small-24b", "vllm"), ("voxtral-mini-4b-realtime", "vllm-realtime")]
 )
-def test_model_that_hears_live_gets_audio_as_it_comes(tmp_path: Path, model: str, engine: str) -> None:
+def test_streaming_model_receives_audio_as_it_arrives(tmp_path: Path, model: str, engine: str) -> None:
     load = {"sessions": 8, "session_tokens": 7500, "context_tokens": 8192, "longest_call_s": 600}
     if engine == "vllm":
         del load["longest_call_s"]
@@ -284,13 +285,13 @@ def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> 
 
 def test_telemetry_reads_the_phases_of_a_start_on_every_accelerator_host(sandbox: Stacks) -> None:
     folder = START_PHASES_FILE.rpartition("/")[0]
-    for data in (launch_data(sandbox[tier])[0] for tier in ASR):
+    for data in nonempty(launch_data(sandbox[tier])[0] for tier in ASR):
         script = user_data({"LaunchTemplateData": data})
         assert f"--volume={folder}:{folder}:ro" in script
         assert re.search(r"^STARTING=(asr-neuron|whisper-engine)$", script, re.MULTILINE)
 
 
-def test_telemetry_asks_whoever_has_what_alarms_read(sandbox: Stacks) -> None:
+def test_telemetry_reads_the_sources_of_alarm_metrics(sandbox: Stacks) -> None:
     def sources(stack: Stack) -> str:
         script = user_data({"LaunchTemplateData": launch_data(stack)[0]})
         (found,) = re.findall(r"VOICE_TELEMETRY_SOURCES=([a-z,]+)", script)
@@ -304,13 +305,13 @@ def test_telemetry_asks_whoever_has_what_alarms_read(sandbox: Stacks) -> None:
     }
 
 
-def test_a_job_fills_what_hosts_fetch_where_the_file_asks_for_it(sandbox: Stacks, tmp_path: Path) -> None:
+def test_a_job_uploads_artifacts_if_configured(sandbox: Stacks, tmp_path: Path) -> None:
     name = artifacts_name(deployment("sandbox"), deployment("sandbox").aws.asr[0])
     assert not launch_data(sandbox["asr"], of_job=True)
     (without,) = launch_data(sandbox["asr-inf2"])
     assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
     stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
-    # A new release is prepared by a stack that is deployed before any host of the fleet rolls.
+    # The artifact job is in a stack that is deployed before the fleet's hosts are replaced.
     (job,) = launch_data(stacks["asr"], of_job=True)
     assert job["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "SubnetId" in job["NetworkInterfaces"][0]
@@ -322,8 +323,8 @@ def test_a_job_fills_what_hosts_fetch_where_the_file_asks_for_it(sandbox: Stacks
 
 
 def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
-    """Return a fleet's time to be ready, the pace of its heartbeats, its hooks' and its group's patience, seconds."""
-    (data,), group = launch_data(stack), stack.the("AutoScaling::AutoScalingGroup")
+    """Return a fleet's time to be ready, its heartbeat interval, and its hooks' and group's time-outs in seconds."""
+    (data,), group = launch_data(stack), stack.only("AutoScaling::AutoScalingGroup")
     told = [
         re.findall(rf"^{name}=(\d+)$", user_data({"LaunchTemplateData": data}), re.MULTILINE)
         for name in ("READY_BUDGET_S", "HEARTBEAT_EVERY_S")
@@ -332,14 +333,14 @@ def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
     return int(told[0][0]), int(told[1][0]), hooks, group["HealthCheckGracePeriod"]
 
 
-def test_a_fleet_whose_artifacts_are_in_the_bucket_is_given_less_time_to_start(sandbox: Stacks, tmp_path: Path) -> None:
+def test_a_fleet_with_artifacts_has_a_shorter_start_timeout(sandbox: Stacks, tmp_path: Path) -> None:
     assert budgets(sandbox["asr-inf2"]) == (900, 300, {900}, 900)
     stacks = edited_sandbox({"aws.asr.0.artifacts": True}, tmp_path)
     assert budgets(stacks["asr-inf2"]) == (480, 200, {600}, 480)
     assert budgets(stacks["asr-trn1"]) == (900, 300, {900}, 900)
 
 
-def test_another_image_or_model_has_other_artifacts() -> None:
+def test_artifacts_differ_by_image_and_model() -> None:
     file = deployment("sandbox")
     fleet = file.aws.asr[0]
     others = [
@@ -351,8 +352,8 @@ def test_another_image_or_model_has_other_artifacts() -> None:
     assert len({artifacts_name(file, fleet), *others}) == 5
 
 
-def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:
-    pool = sandbox["asr-inf2"].the("AutoScaling::WarmPool")
+def test_the_warm_pool_contains_stopped_hosts(sandbox: Stacks) -> None:
+    pool = sandbox["asr-inf2"].only("AutoScaling::WarmPool")
     assert (pool["MinSize"], pool["MaxGroupPreparedCapacity"], pool["PoolState"]) == (1, 1, "Stopped")
 
 
@@ -365,7 +366,7 @@ def test_the_warm_pool_holds_stopped_hosts(sandbox: Stacks) -> None:
         ({"option": "capacity-block", "reservation_id": "cr-0123456789abcdef0"}, "capacity-block", True),
     ],
 )
-def test_p5_is_bought_as_the_file_says(
+def test_p5_uses_the_configured_purchase_option(
     purchase: dict[str, str], market: str | None, targets: bool, tmp_path: Path
 ) -> None:
     edits = {"aws.asr.2.purchase": purchase, "aws.asr.2.availability_zones": ["us-east-1a"]}
@@ -375,7 +376,7 @@ def test_p5_is_bought_as_the_file_says(
     assert (target.get("CapacityReservationId") == "cr-0123456789abcdef0") is targets
 
 
-def test_hosts_without_a_digest_are_held_at_none() -> None:
+def test_fleets_without_an_image_digest_have_a_minimum_of_zero() -> None:
     production = shipped("production-us-east-1")
     held = [groups(production[tier]).values() for tier in HOSTS]
     assert {group["MinSize"] for members in held for group in members} == {"0"}
@@ -384,7 +385,7 @@ def test_hosts_without_a_digest_are_held_at_none() -> None:
 
 
 @pytest.mark.parametrize("tier", HOSTS)
-def test_a_host_may_touch_only_its_own_things(sandbox: Stacks, tier: str) -> None:
+def test_a_host_can_only_access_its_own_resources(sandbox: Stacks, tier: str) -> None:
     statements = [
         statement
         for policy in sandbox[tier].properties("IAM::Policy")
@@ -403,7 +404,7 @@ def test_a_host_may_touch_only_its_own_things(sandbox: Stacks, tier: str) -> Non
     assert all(tier.partition("-")[0].capitalize() in json.dumps(secret) for secret in secrets)
 
 
-def test_an_asr_fleet_shares_no_stack_with_another(sandbox: Stacks) -> None:
+def test_each_asr_fleet_has_its_own_stack(sandbox: Stacks) -> None:
     assert {tier: len(groups(sandbox[tier])) for tier in ("asr", *ASR)} == {"asr": 0} | dict.fromkeys(ASR, 1)
     exports = {fleet: json.dumps(sandbox[fleet].template) for fleet in ASR}
     for fleet, other in ((fleet, other) for fleet in ASR for other in ASR if fleet != other):
@@ -418,19 +419,19 @@ def refreshes(stack: Stack) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tier", HOSTS)
-def test_a_rollout_is_watched_by_alarms_that_exist(sandbox: Stacks, tier: str) -> None:
+def test_a_rollout_is_monitored_by_existing_alarms(sandbox: Stacks, tier: str) -> None:
     known = set(alarms(sandbox["observability"]))
-    for preferences in refreshes(sandbox[tier]):
+    for preferences in nonempty(refreshes(sandbox[tier])):
         watched = preferences["AlarmSpecification"]["Alarms"]
         assert known >= set(watched)
         assert len(watched) <= 10, "more than Auto Scaling takes"
         assert {"sandbox-alert-sessions-refused", f"sandbox-alert-hosts-abandoned-{tier[:3]}"} <= set(watched)
-        # A neighbour's alarm takes no fleet back.
+        # Alarms of another fleet do not roll back this fleet.
         assert not any(name.endswith(f"-{other}") for other in ("inf2", "trn1", "p5") for name in watched
                        if other not in tier)  # fmt: skip
 
 
-def test_a_rollout_launches_first_where_there_is_room(tmp_path: Path) -> None:
+def test_a_rollout_launches_first_if_capacity_allows(tmp_path: Path) -> None:
     reserved = {"option": "capacity-reservation", "reservation_id": "cr-0123456789abcdef0"}
     edits = {"aws.asr.2.purchase": reserved, "aws.rollout": {"surge_percent": 25}}
     stacks = edited_sandbox(edits, tmp_path)
@@ -441,7 +442,7 @@ def test_a_rollout_launches_first_where_there_is_room(tmp_path: Path) -> None:
     assert bounds == {"vad": {(100, 125)}, "asr-p5": {(75, 100)}}
 
 
-def test_zones_roll_one_after_the_other(sandbox: Stacks) -> None:
+def test_zones_are_rolled_out_one_after_the_other(sandbox: Stacks) -> None:
     found = sandbox["vad"].of_type("AutoScaling::AutoScalingGroup")
     assert [set(found) & set(group.get("DependsOn", [])) for group in found.values()] == [
         set(),

@@ -16,7 +16,7 @@ def sandbox() -> Stacks:
 
 
 def scripts(stack: Stack, fleet: str) -> dict[str, str]:
-    """Return a fleet's scripts by step, with what only a deploy knows left out."""
+    """Return a fleet's scripts by step, without values known only at deployment."""
     (data,) = [
         component["Data"]
         for component in stack.properties("ImageBuilder::Component")
@@ -42,20 +42,20 @@ def test_every_fleet_has_a_pipeline_that_pulls_its_containers(sandbox: Stacks) -
     }
 
 
-def test_huge_pages_are_baked_for_packet_hosts_alone(sandbox: Stacks) -> None:
-    assert "PAGE_COUNT=24576" in scripts(sandbox["host-images"], "vad")["bake"]
+def test_huge_pages_are_only_baked_for_vad_hosts(sandbox: Stacks) -> None:
+    assert "PAGE_COUNT=256" in scripts(sandbox["host-images"], "vad")["bake"]
     assert "PAGE_COUNT=" not in scripts(sandbox["host-images"], "inf2")["bake"]
 
 
-def test_vfio_is_baked_where_the_file_asks_for_it(sandbox: Stacks, tmp_path: Path) -> None:
+def test_vfio_is_baked_if_configured(sandbox: Stacks, tmp_path: Path) -> None:
     assert "VFIO_DRIVERS=" not in scripts(sandbox["host-images"], "vad")["bake"]
     asked = edited_sandbox({"aws.host_images": {"vfio": True}}, tmp_path)["host-images"]
     assert "VFIO_DRIVERS=" in scripts(asked, "vad")["bake"]
     assert "VFIO_DRIVERS=" not in scripts(asked, "inf2")["bake"]
 
 
-def test_another_content_is_another_recipe(sandbox: Stacks, tmp_path: Path) -> None:
-    """A recipe never changes: under its old name another one would be refused."""
+def test_changed_content_gives_a_new_recipe(sandbox: Stacks, tmp_path: Path) -> None:
+    """Recipes are immutable, so changed content under the same name would be rejected."""
 
     def names(stacks: Stacks) -> dict[str, str]:
         recipes = [recipe["Name"] for recipe in stacks["host-images"].properties("ImageBuilder::ImageRecipe")]

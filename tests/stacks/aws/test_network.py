@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.contract.network import FLOWS, Tier
+from tests.nonempty import nonempty
 from tests.synthesized import Stack, edited_sandbox, shipped
+from voice_blueprint.contract.network import FLOWS, Tier
 
 
 @pytest.fixture(scope="module")
@@ -22,25 +23,25 @@ def test_each_zone_has_a_subnet_of_every_kind_and_its_own_nat(network: Stack) ->
     assert len(network.of_type("EC2::NatGateway")) == 3
 
 
-def test_no_subnet_gives_out_public_addresses(network: Stack) -> None:
+def test_no_subnet_assigns_public_addresses(network: Stack) -> None:
     assert not any(subnet.get("MapPublicIpOnLaunch") for subnet in network.properties("EC2::Subnet"))
 
 
-def test_isolated_subnets_have_no_way_out(network: Stack) -> None:
+def test_isolated_subnets_have_no_route_to_the_internet(network: Stack) -> None:
     routes = [route["RouteTableId"]["Ref"] for route in network.properties("EC2::Route")]
     isolated = [name for name in network.of_type("EC2::RouteTable") if "isolated" in name]
     assert isolated
     assert not set(isolated) & set(routes)
 
 
-def test_flow_logs_are_kept_encrypted_for_as_long_as_the_file_says(network: Stack) -> None:
-    group = network.the("Logs::LogGroup")
+def test_flow_logs_are_encrypted_with_the_configured_retention(network: Stack) -> None:
+    group = network.only("Logs::LogGroup")
     assert group["RetentionInDays"] == 90
     assert group["KmsKeyId"]
-    assert network.the("EC2::FlowLog")["TrafficType"] == "ALL"
+    assert network.only("EC2::FlowLog")["TrafficType"] == "ALL"
 
 
-def test_only_the_public_load_balancers_are_open_to_the_world(network: Stack) -> None:
+def test_only_the_public_load_balancers_are_open_to_the_internet(network: Stack) -> None:
     open_groups = [
         group["GroupDescription"]
         for group in network.properties("EC2::SecurityGroup")
@@ -51,22 +52,22 @@ def test_only_the_public_load_balancers_are_open_to_the_world(network: Stack) ->
     assert not any("CidrIp" in rule for rule in network.properties("EC2::SecurityGroupIngress"))
 
 
-def test_every_flow_between_tiers_has_both_of_its_rules(network: Stack) -> None:
+def test_every_flow_between_tiers_has_an_ingress_and_an_egress_rule(network: Stack) -> None:
     between = [flow for flow in FLOWS if flow.source is not Tier.INTERNET]
     assert len(network.of_type("EC2::SecurityGroupIngress")) == len(between)
     out = [flow for flow in between if flow.destination is not Tier.AWS]
     assert len(network.of_type("EC2::SecurityGroupEgress")) == len(out)
 
 
-def test_no_group_sends_to_everywhere_on_every_port(network: Stack) -> None:
-    for group in network.properties("EC2::SecurityGroup"):
+def test_no_security_group_has_unrestricted_egress(network: Stack) -> None:
+    for group in nonempty(network.properties("EC2::SecurityGroup")):
         for rule in group.get("SecurityGroupEgress", []):
-            # CDK writes this placeholder where nothing may leave.
+            # CDK's placeholder for no egress.
             assert rule["IpProtocol"] != "-1"
             assert (rule["CidrIp"], rule["FromPort"]) in {("255.255.255.255/32", 252), ("0.0.0.0/0", 443)}
 
 
-def test_interface_endpoints_take_https_from_the_hosts_tiers_only(network: Stack) -> None:
+def test_interface_endpoints_only_accept_https_from_host_tiers(network: Stack) -> None:
     endpoints = [e for e in network.properties("EC2::VPCEndpoint") if e["VpcEndpointType"] == "Interface"]
     assert len(endpoints) == 4
     (group,) = {str(endpoint["SecurityGroupIds"]) for endpoint in endpoints}
@@ -80,3 +81,19 @@ def test_nat_gateways_follow_the_file(tmp_path: Path) -> None:
     edits = {"aws.network.nat_gateways": 0, "aws.network.interface_endpoints": every}
     network = edited_sandbox(edits, tmp_path)["network"]
     assert not network.of_type("EC2::NatGateway")
+
+
+def test_endpoints_only_allow_requests_of_the_account(network: Stack) -> None:
+    endpoints = network.properties("EC2::VPCEndpoint")
+    account = {"Ref": "AWS::AccountId"}
+    assert {endpoint["VpcEndpointType"] for endpoint in endpoints} == {"Gateway", "Interface"}
+    for endpoint in endpoints:
+        own, *others = endpoint["PolicyDocument"]["Statement"]
+        assert own["Condition"]["StringEquals"]["aws:PrincipalAccount"] == account
+        if endpoint["VpcEndpointType"] == "Gateway":
+            assert own["Condition"]["StringEquals"]["aws:ResourceAccount"] == account
+            (public,) = others
+            assert public["Action"] == "s3:GetObject"
+            assert "starport-layer-bucket/*" in str(public["Resource"][0])
+        else:
+            assert not others

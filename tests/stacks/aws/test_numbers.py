@@ -1,6 +1,6 @@
-"""Numbers that no setting decides, stated a second time with what they are for.
+"""Numbers in templates that no setting determines, listed with their purpose.
 
-Each is read out of synthesized templates; who changes one has to change it here too, and its reason with it.
+Each is read from synthesized templates; changing one requires a change here, with its reason.
 """
 
 import re
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.nonempty import nonempty
 from tests.synthesized import ASR, HOSTS, Stack, Stacks, edited_sandbox, shipped, user_data
 
 GROUP, POLICY, TARGETS = (
@@ -41,8 +42,15 @@ NUMBERS = [
      "the lifecycle hook drains; UDP flows of a host that left are moved at once"),
     (("vad",), TARGETS, "TargetGroupAttributes.deregistration_delay.connection_termination.enabled", {"true"},
      "without it a flow stays with the host that left"),
+    (("vad",), TARGETS, "TargetGroupAttributes.stickiness.enabled", {"true"},
+     "a caller whose NAT changes its port stays with its host"),
+    (("vad",), TARGETS, "TargetGroupAttributes.stickiness.type", {"source_ip"}, "the only type for UDP"),
     (SERVICES, TARGETS, "TargetGroupAttributes.deregistration_delay.timeout_seconds", {"120"},
      "as long as Fargate lets a task drain"),
+    (("agents",), TARGETS, "TargetGroupAttributes.preserve_client_ip.enabled", {"true"},
+     "strangers share what is bounded by their addresses"),
+    (("edge",), TARGETS, "TargetGroupAttributes.preserve_client_ip.enabled", {"true", "false"},
+     "callers of the media port by their addresses; API Gateway has one of its own"),
     (("vad", *SERVICES), TARGETS, "HealthCheckIntervalSeconds", {10},
      "the shortest of a network load balancer but five"),
     # --- Gateway
@@ -98,10 +106,12 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "Schema.properties.language.maxLength": {35},
         "Schema.properties.end_of_turn_ms.minimum": {0},
         "Schema.properties.end_of_turn_ms.maximum": {5000},
+        "Schema.properties.prompt.maxLength": {1000},
+        "Schema.properties.call.maxLength": {128},
         "Schema.properties.media.properties.srtp.properties.key.maxLength": {40},
         "Schema.properties.media.properties.srtp.properties.key.minLength": {40},
         "Schema.properties.media.additionalProperties": {False},
-        # Wanted in a request, told in an answer.
+        # Required in a request, returned in a response.
         **{
             f"Schema.properties.media.properties.{where}{what}": {value}
             for where in ("", "srtp.properties.")
@@ -110,6 +120,10 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
                 "packet_ms.maximum": 60,
                 "payload_type.minimum": 0,
                 "payload_type.maximum": 127,
+                "telephone_events.items.minimum": 96,
+                "telephone_events.items.maximum": 127,
+                "telephone_events.minItems": 1,
+                "telephone_events.maxItems": 8,
             }.items()
         },
     },
@@ -178,9 +192,9 @@ SWITCHES: dict[str, dict[str, set[object]]] = {
         "VisibilityConfig.SampledRequestsEnabled": {False},
     },
 }
-"""Ports, switches and defaults of CDK whose names say what they are for, over all stacks."""
+"""Ports, switches and CDK defaults in all stacks whose names are self-explanatory."""
 
-OF_THE_FILE: dict[str, dict[str, set[object]]] = {
+CONFIGURED_NUMBERS: dict[str, dict[str, set[object]]] = {
     "ApiGateway::Stage": {"MethodSettings.ThrottlingBurstLimit": {400}, "MethodSettings.ThrottlingRateLimit": {200}},
     "ApplicationAutoScaling::ScalableTarget": {"MaxCapacity": {10, 100}, "MinCapacity": {1}},
     "ApplicationAutoScaling::ScalingPolicy": {"TargetTrackingScalingPolicyConfiguration.TargetValue": {6, 74}},
@@ -215,10 +229,10 @@ OF_THE_FILE: dict[str, dict[str, set[object]]] = {
     "S3::Bucket": {"LifecycleConfiguration.Rules.ExpirationInDays": {1}},
     "WAFv2::WebACL": {"Rules.Statement.RateBasedStatement.Limit": {10_000}},
 }
-"""What deployments/sandbox.yaml says, or leaves to a default."""
+"""Values of deployments/sandbox.yaml, or defaults."""
 
-ELSEWHERE = ("CloudWatch::Alarm", "EC2::SecurityGroup")
-"""Types, by how their names begin, whose numbers stand in docs/runbooks/README.md and in the contract's flows."""
+TESTED_ELSEWHERE = ("CloudWatch::Alarm", "EC2::SecurityGroup")
+"""Prefixes of types whose numbers are tested in docs/runbooks/README.md and in the flows of the contract."""
 
 
 @pytest.fixture(scope="module")
@@ -226,8 +240,8 @@ def sandbox() -> Stacks:
     return shipped("sandbox")
 
 
-def at(value: Any, place: str) -> Iterator[object]:  # noqa: ANN401  whatever a template can hold
-    """Yield what stands at a place, through lists; a list of keys and values is read as a mapping."""
+def values_at(value: Any, path: str) -> Iterator[object]:  # noqa: ANN401  whatever a template can hold
+    """Yield the values at a path, including all list items; a list of keys and values is treated as a mapping."""
     if (
         isinstance(value, list)
         and value
@@ -236,39 +250,39 @@ def at(value: Any, place: str) -> Iterator[object]:  # noqa: ANN401  whatever a 
         value = {each["Key"]: each["Value"] for each in value}
     if isinstance(value, list):
         for each in value:
-            yield from at(each, place)
-    elif not place:
+            yield from values_at(each, path)
+    elif not path:
         yield value
     elif isinstance(value, dict):
         for key in value:
-            if place == key or place.startswith(f"{key}."):
-                yield from at(value[key], place.removeprefix(key).removeprefix("."))
+            if path == key or path.startswith(f"{key}."):
+                yield from values_at(value[key], path.removeprefix(key).removeprefix("."))
 
 
-def numbers(value: Any, place: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401  whatever a template can hold
-    """Yield each number and switch with its place, as ``at`` spells it."""
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, object]]:  # noqa: ANN401  whatever a template can hold
+    """Yield each number and switch with its path, in the notation of ``values_at``."""
     match value:
         case dict():
             for key, inner in value.items():
                 if not key.startswith("Fn::"):
-                    yield from numbers(inner, f"{place}.{key}".removeprefix("."))
+                    yield from numbers(inner, f"{path}.{key}".removeprefix("."))
         case list():
             for inner in value:
-                yield from numbers(inner, place)
+                yield from numbers(inner, path)
         case bool() | int() | float():
-            yield place, value
+            yield path, value
 
 
-def test_no_number_of_a_template_is_left_out(sandbox: Stacks) -> None:
+def test_every_number_of_a_template_is_listed(sandbox: Stacks) -> None:
     found: dict[tuple[str, str], set[object]] = {}
     for stack in sandbox.values():
         for kind in {resource["Type"].removeprefix("AWS::") for resource in stack.template["Resources"].values()}:
-            if not kind.startswith(ELSEWHERE):
+            if not kind.startswith(TESTED_ELSEWHERE):
                 for resource in resources(stack, kind):
                     for place, value in numbers(resource):
                         found.setdefault((kind, place), set()).add(value)
     reasoned = {(kind, place) for _, kind, place, _, _ in NUMBERS}
-    stated = {(kind, place): values for table in (SWITCHES, OF_THE_FILE) for kind, places in table.items()
+    stated = {(kind, place): values for table in (SWITCHES, CONFIGURED_NUMBERS) for kind, places in table.items()
               for place, values in places.items()}  # fmt: skip
     assert {key: values for key, values in found.items() if key not in reasoned} == stated
 
@@ -279,10 +293,10 @@ def resources(stack: Stack, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[2].rpartition(".")[2])
-def test_number_that_matters(number: tuple[tuple[str, ...], str, str, set[object], str], sandbox: Stacks) -> None:
+def test_number_in_a_template(number: tuple[tuple[str, ...], str, str, set[object], str], sandbox: Stacks) -> None:
     tiers, kind, place, value, why = number
-    for tier in tiers:
-        found = {each for resource in resources(sandbox[tier], kind) for each in at(resource, place)}
+    for tier in nonempty(tiers):
+        found = {each for resource in resources(sandbox[tier], kind) for each in values_at(resource, place)}
         assert found == value, f"{tier}: {place} was {value}: {why}"
 
 
@@ -299,11 +313,11 @@ USER_DATA = {
 
 
 @pytest.mark.parametrize("word", USER_DATA)
-def test_number_that_hosts_are_told(word: str, sandbox: Stacks) -> None:
+def test_number_in_host_configuration(word: str, sandbox: Stacks) -> None:
     tiers, why = USER_DATA[word]
     for tier in HOSTS:
-        for template in sandbox[tier].properties("EC2::LaunchTemplate"):
-            if "LaunchTemplateName" in template:  # the host of a job, which serves nobody
+        for template in nonempty(sandbox[tier].properties("EC2::LaunchTemplate")):
+            if "LaunchTemplateName" in template:  # the host of a job, which does not serve calls
                 continue
             told = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", user_data(template)) is not None
             assert told is (tier in tiers), f"{tier}: {word}: {why}"
@@ -317,7 +331,7 @@ def test_number_that_hosts_are_told(word: str, sandbox: Stacks) -> None:
         ("sandbox-p5-gpu-busy-high", "Average"),
     ],
 )
-def test_a_policy_reads_its_alarm_as_the_rule_does(alarm: str, aggregation: str, sandbox: Stacks) -> None:
+def test_a_policy_aggregates_like_its_rule(alarm: str, aggregation: str, sandbox: Stacks) -> None:
     (stack,) = (sandbox[tier] for tier in HOSTS
                 if alarm in {each["AlarmName"] for each in sandbox[tier].properties("CloudWatch::Alarm")})  # fmt: skip
     (found,) = (each for each in stack.properties("CloudWatch::Alarm") if each["AlarmName"] == alarm)
@@ -327,7 +341,7 @@ def test_a_policy_reads_its_alarm_as_the_rule_does(alarm: str, aggregation: str,
     assert found["Statistic"] == aggregation
 
 
-def test_a_policy_reads_the_maximum_where_the_rule_does(tmp_path: Path) -> None:
+def test_a_policy_uses_the_maximum_if_the_rule_does(tmp_path: Path) -> None:
     stack = edited_sandbox({"aws.asr.0.scaling.0.statistic": "maximum"}, tmp_path)["asr-inf2"]
     read = {alarm["Statistic"]: alarm["AlarmActions"][0]["Ref"] for alarm in stack.properties("CloudWatch::Alarm")}
     assert stack.of_type(POLICY)[read["Maximum"]]["Properties"]["MetricAggregationType"] == "Maximum"

@@ -1,9 +1,9 @@
-"""Repositories and the bucket that every release is served from."""
+"""Image repositories and the bucket for artifacts."""
 
 from tests.synthesized import shipped
 
 
-def test_the_bucket_of_artifacts_is_closed_encrypted_and_kept() -> None:
+def test_the_artifact_bucket_is_private_encrypted_and_retained() -> None:
     registry = shipped("production-us-east-1")["registry"]
     ((name, bucket),) = registry.of_type("S3::Bucket").items()
     (default,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
@@ -20,8 +20,8 @@ def test_the_bucket_of_artifacts_is_closed_encrypted_and_kept() -> None:
     assert [each["Condition"] for each in denied] == [{"Bool": {"aws:SecureTransport": "false"}}]
 
 
-def test_hosts_reach_it_by_a_gateway_endpoint() -> None:
+def test_hosts_reach_the_artifact_bucket_through_a_gateway_endpoint() -> None:
     endpoints = shipped("production-us-east-1")["network"].properties("EC2::VPCEndpoint")
     (s3,) = [each for each in endpoints if each.get("VpcEndpointType") == "Gateway"]
     assert "s3" in str(s3["ServiceName"])
-    assert len(s3["RouteTableIds"]) == 9  # every subnet's
+    assert len(s3["RouteTableIds"]) == 9  # of every subnet

@@ -1,4 +1,4 @@
-"""Every deployable file under AWS's own schemas, cfn-lint and cdk-nag; and synth with nothing to lean on."""
+"""Templates of every deployable file pass AWS's schemas, cfn-lint and cdk-nag, and synthesis needs no environment."""
 
 import json
 import os
@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-import blueprint
-from stacks.aws.app import make_app
+import voice_blueprint
+from tests.isolation import unshare
+from voice_stacks.aws.app import make_app
 
 ROOT = Path(__file__).parents[3]
-STACKS = {"sandbox": 12, "production-us-east-1": 11, "small": 8}
+STACK_COUNTS = {"sandbox": 12, "production-us-east-1": 11, "small": 8}
 
 
-# What the sandbox has of its own is deployed on every change; a small file has fewer of the same resources.
+# Covers resources that exist only in the sandbox; the small file has fewer resources of the same types.
 @pytest.fixture(
     scope="module",
     params=["production-us-east-1", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("sandbox", "small"))],
 )
 def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Templates of a synth that cdk-nag and CloudFormation's schemas have passed; it fails otherwise."""
+    """Return the templates of a synthesis that passes cdk-nag and CloudFormation's schemas."""
     folder = tmp_path_factory.mktemp(request.param)
-    # As the CDK command line runs it; cfn-lint knows a CDK template by its paths.
+    # Synthesized like by the CDK command line; cfn-lint recognizes CDK templates by their paths.
     context = {
         "deployment": f"deployments/{request.param}.yaml",
         "validate": "true",
@@ -34,31 +35,31 @@ def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return sorted(folder.glob("*.template.json"))
 
 
-def test_cdk_nag_and_the_schemas_find_nothing(templates: list[Path]) -> None:
-    (stacks,) = (count for name, count in STACKS.items() if templates[0].name.startswith(f"{name}-"))
+def test_cdk_nag_and_the_schemas_report_nothing(templates: list[Path]) -> None:
+    (stacks,) = (count for name, count in STACK_COUNTS.items() if templates[0].name.startswith(f"{name}-"))
     assert len(templates) == stacks
 
 
-def test_cfn_lint_finds_nothing(templates: list[Path]) -> None:
+def test_cfn_lint_reports_nothing(templates: list[Path]) -> None:
     linted = subprocess.run(["cfn-lint", *templates], capture_output=True, text=True, check=False)  # noqa: S603, S607
     assert linted.stdout == ""
     assert linted.returncode == 0
 
 
-def test_cdk_nag_is_really_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without its acknowledgments the suite does not pass."""
+def test_cdk_nag_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without acknowledgments cdk-nag reports findings."""
     for module in ("host", "state", "network"):
         monkeypatch.setattr(f"voice_constructs.aws.{module}.acknowledge", lambda *_: None)
-    app = make_app(blueprint.load(ROOT / "deployments/small.yaml"), validate=True, outdir=str(tmp_path))
+    app = make_app(voice_blueprint.load(ROOT / "tests/deployments/small.yaml"), validate=True, outdir=str(tmp_path))
     with pytest.raises(RuntimeError, match=r"(?i)validation"):
         app.synth()
 
 
 def test_synth_needs_no_credentials_no_network_and_no_home(tmp_path: Path) -> None:
-    """In a network namespace without even a loopback address, with an empty home and a bare environment."""
+    """Runs in a network namespace without a loopback address, with an empty home directory and environment."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--net", sys.executable, "app.py"],  # noqa: S607
+    done = subprocess.run(  # noqa: S603
+        [*unshare("--net"), sys.executable, "app.py"],
         cwd=ROOT,
         env={
             "PATH": path,
@@ -97,8 +98,8 @@ def test_a_refused_file_stops_the_cdk_with_a_reason(context: str, expected: str,
     assert not list(tmp_path.glob("out/*.template.json"))
 
 
-def test_a_bare_cdk_command_takes_no_file_of_its_own_choice() -> None:
-    """Not even the sandbox's, whose region and names would be somebody's account's."""
+def test_a_bare_cdk_command_selects_no_file() -> None:
+    """No default file is selected, since the names and the region of the sandbox may belong to another account."""
     cdk = ROOT / "node_modules/.bin/cdk"
     done = subprocess.run([cdk, "list", "--no-notices"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode != 0

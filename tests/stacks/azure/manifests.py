@@ -1,4 +1,4 @@
-"""The workloads' objects as a cluster would get them, and what Kubernetes says of them."""
+"""Manifests of the workloads, and their validation with Kubernetes' schemas."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 
-from blueprint import catalog
-from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.azure.names import POOL_LABEL
-from blueprint.catalog import VmSize
-from blueprint.contract.images import Image
-from blueprint.file.model.azure import Azure, AzureService
-from sandbox.azure.graph import Graph
-from sandbox.azure.recorder import Existing, Mode
 from tests.blueprint.documents import Edits
-from tests.stacks.azure.recorded import cluster, edited, inputs, record
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs, record
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from voice_blueprint.azure.names import POOL_LABEL
+from voice_blueprint.catalog import VmSize
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.azure import Azure, AzureService
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.recorder import Existing, Mode
 
 Manifest = dict[str, Any]
 
 KUBERNETES = "1.36"
-"""The newest that the shipped file may ask for; the schemas of the next one know fields that it does not have."""
+"""Newest Kubernetes version that the shipped file may use; schemas of the next version have additional fields."""
 DIGESTS = {image.value: f"sha256:{index:064x}" for index, image in enumerate(Image, start=1)}
-"""One for each image, so that nothing is held back."""
+"""Digests of all images, so that all workloads have replicas."""
 
 _SUFFIXES: dict[str, int | Decimal] = {
     "": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -37,7 +37,7 @@ def quantity(text: str) -> Decimal:
     """Return the exact value of a Kubernetes quantity.
 
     Raises:
-        ValueError: It is none; the schemas take any text.
+        ValueError: The quantity is invalid; the schemas accept any text.
     """
     number = text.rstrip("kKmMGTi")
     suffix = text[len(number) :]
@@ -93,13 +93,13 @@ class Pod:
         (found,) = (each for each in self.containers if each["name"] == name)
         return found
 
-    def asks(self, resource: str) -> Decimal:
-        """What the scheduler counts: the containers side by side, or the largest one before them."""
-        together = sum((requested(each, resource) for each in self.running), Decimal(0))
-        return max([together, *(requested(each, resource) for each in self.init)])
+    def requested(self, resource: str) -> Decimal:
+        """Return the amount for the scheduler: the sum of containers, or the largest init container."""
+        together = sum((requested_amount(each, resource) for each in self.running), Decimal(0))
+        return max([together, *(requested_amount(each, resource) for each in self.init)])
 
 
-def requested(container: Manifest, resource: str) -> Decimal:
+def requested_amount(container: Manifest, resource: str) -> Decimal:
     return quantity(container["resources"]["requests"].get(resource, "0"))
 
 
@@ -115,8 +115,8 @@ def workloads(deployment: str, mode: Mode = Mode.UP) -> Graph:
 
 
 def production(edits: Edits | None = None) -> str:
-    """The shipped file with a digest for every image."""
-    return edited({"images": DIGESTS, **(edits or {})})
+    """Return the shipped file with a digest for every image."""
+    return edit_deployment({"images": DIGESTS, **(edits or {})})
 
 
 def manifests(graph: Graph, *kinds: str) -> list[Manifest]:
@@ -148,7 +148,7 @@ def quantities(value: object, key: str = "") -> Iterator[str]:
 
 
 def problems(manifest: Manifest) -> list[str]:
-    """What Kubernetes' own schema and the exact reading of quantities say against an object."""
+    """Return the errors of Kubernetes' schema and of quantity parsing."""
     found = []
     try:
         kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
@@ -166,11 +166,11 @@ def engine_pods(graph: Graph) -> list[Pod]:
     return [each for each in pods(graph) if each.labels[COMPONENT_LABEL] == Component.ENGINE]
 
 
-def size_of(each: Pod, azure: Azure) -> VmSize:
+def vm_size_for(each: Pod, azure: Azure) -> VmSize:
     (pool,) = (pool for pool in azure.pools if pool.name == each.labels[POOL_LABEL])
     return catalog.vm_sizes()[pool.vm_size]
 
 
-def service_of(each: Pod, azure: Azure) -> AzureService:
+def service_for(each: Pod, azure: Azure) -> AzureService:
     (service,) = (service for service in azure.services if service.name == each.labels[SERVICE_LABEL])
     return service

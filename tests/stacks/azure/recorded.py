@@ -1,6 +1,6 @@
-"""Pulumi programs run in this process against the local engine: half a second a run, so one run per deployment.
+"""Pulumi programs run in this process with the local engine: half a second per run, one run per deployment.
 
-The engine that users preview with answers here too, without gRPC between: what it refuses, a test sees.
+It is the engine of `voice preview`, without gRPC, so that tests receive its exceptions.
 """
 
 import asyncio
@@ -19,24 +19,25 @@ import pulumi.runtime
 from pulumi.runtime.settings import Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
-from sandbox.azure.graph import Graph, Resource
-from sandbox.azure.monitor import Messages, Monitor
-from sandbox.azure.project import Project
-from sandbox.azure.recorder import Existing, Mode, Recorder
-from sandbox.azure.sdk_calls import leave_out_calls
-from sandbox.azure.values import reveal
+import voice_stacks
 from tests.blueprint import documents
 from tests.blueprint.documents import DEPLOYMENTS, Edits
+from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.azure.monitor import Messages, Monitor
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Existing, Mode, Recorder
+from voice_sandbox.azure.sdk_calls import leave_out_calls
+from voice_sandbox.azure.values import reveal
 
-PROJECTS = Path(__file__).parents[3] / "stacks" / "azure"
+PROJECTS = Path(voice_stacks.__file__).parent / "azure"
 STACK = "test"
 
 
 def record(project: str, deployment: str, existing: Existing | None = None, mode: Mode = Mode.UP) -> Graph:
-    """Run the program of a project in `stacks/azure` with a deployment file's text.
+    """Run the program of a project in `stacks/voice_stacks/azure` with a deployment file's text.
 
     Raises:
-        Exception: Whatever the program or the engine raises.
+        Exception: The program's or the engine's error.
     """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "deployment.yaml"
@@ -50,30 +51,30 @@ def cluster(deployment: str, mode: Mode = Mode.UP) -> Graph:
     return record("cluster", deployment, mode=mode)
 
 
-def edited(edits: Edits, base: str = "cells") -> str:
+def edit_deployment(edits: Edits, base: str = "cells") -> str:
     """Return a shipped deployment file's text with some values replaced, added or removed."""
-    return documents.edited(edits, (DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
+    return documents.edit_document(edits, (DEPLOYMENTS / f"{base}.yaml").read_text(encoding="utf-8"))
 
 
 def inputs(resource: Resource) -> dict[str, Any]:
-    """Return what a program asked for, secrets in the clear."""
+    """Return a program's inputs with secrets in plain text."""
     return dict(reveal(resource.inputs))
 
 
 def azure_resources(graph: Graph) -> Iterator[Resource]:
-    """Yield everything that Azure would create."""
+    """Yield the resources that Azure would create."""
     return (resource for resource in graph.managed() if resource.type.startswith("azure-native:"))
 
 
 class _Refusal:
-    """Stands for gRPC's context: a refusal is an exception in the program."""
+    """Replacement of gRPC's context that raises refusals as exceptions in the program."""
 
     def abort(self, code: object, details: str) -> None:
         raise RuntimeError(f"{code}: {details}")
 
 
 class _Direct:
-    """Calls the engine's services as functions; the SDK leaves out gRPC's context."""
+    """Stub that calls the engine's services as functions."""
 
     def __init__(self, service: object) -> None:
         self._service = service
@@ -85,7 +86,7 @@ class _Direct:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """The SDK makes tens of thousands of tasks and futures in a run; looking through them takes longer than the run."""
+    """The SDK creates tens of thousands of tasks and futures in a run; collecting garbage takes longer than the run."""
     gc.disable()
     try:
         yield
@@ -113,11 +114,11 @@ def _run(project: Project, mode: Mode, existing: Existing) -> Graph:
         runpy.run_path(str(project.program), run_name="__main__")
 
     async def stack() -> None:
-        # One thread: resources are registered in the order of the program, in every run.
+        # One thread: resources are registered in the program's order in every run.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
         await run_in_stack(program)
 
-    # The SDK prints every message of its log as well.
+    # The SDK also prints every log message.
     with _without_garbage_collection(), contextlib.redirect_stderr(io.StringIO()):
         try:
             asyncio.run(stack())

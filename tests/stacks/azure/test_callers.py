@@ -1,4 +1,4 @@
-"""Callers on Azure: who gets in and how far, what each tier is told, and who signs in to the state store."""
+"""Caller tiers on Azure: network access, limits, variables, and authentication to the state store."""
 
 import re
 from ipaddress import IPv4Network
@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from blueprint.azure.contract import (
+from tests.blueprint.documents import ABSENT, Edits, load_text
+from tests.nonempty import nonempty
+from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, pods, quantity, workloads
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
+from voice_agent.settings import AgentSettings
+from voice_blueprint.azure.contract import (
     AGENT_FLOWS,
     AGENT_NODE_HEALTH,
     CALLER_FLOWS,
@@ -17,27 +22,25 @@ from blueprint.azure.contract import (
     VAD_NODE_HEALTH,
     Component,
 )
-from blueprint.azure.names import CALLER_ACCOUNTS
-from blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
-from blueprint.capacity import FILL
-from blueprint.contract.environment import ENVIRONMENT, VALKEY_HOST, VALKEY_PASSWORD
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import CONTROL_SOCKET
-from blueprint.contract.network import AGENT_HTTP, PROMETHEUS
-from blueprint.engines.launch.base import ANY_ADDRESS
-from blueprint.file.errors import DeploymentFileError
-from sandbox.azure.graph import Graph, Resource
-from tests.blueprint.documents import ABSENT, Edits, load_text
-from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, pods, quantity, workloads
-from tests.stacks.azure.recorded import cluster, edited, inputs
-from voice_agent.settings import AgentSettings
+from voice_blueprint.azure.names import CALLER_ACCOUNTS
+from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
+from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S, VALKEY_HOST, VALKEY_PASSWORD
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH
+from voice_blueprint.contract.network import AGENT_HTTP, ENGINE_HEALTH, GATEWAY_HTTP, PROMETHEUS, VAD_HEALTH
+from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, MAX_FILE_BYTES
+from voice_blueprint.engines.launch.base import ANY_ADDRESS
+from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.file.errors import DeploymentFileError
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
+from voice_sandbox.azure.graph import Graph, Resource
 from voice_telemetry.settings import Settings as TelemetrySettings
 from voice_whisper.settings import EngineSettings, ModelSettings
 
-FILE = edited({"images": DIGESTS}, "production-azure")
+FILE = edit_deployment({"images": DIGESTS}, "production-azure")
 CIDR = "10.60.0.0/16"
 TIERS = {
     Component.GATEWAY: Image.GATEWAY,
@@ -46,7 +49,8 @@ TIERS = {
     Component.AGENT: Image.AGENT,
 }
 HEALTH_PORTS = (GATEWAY_HEALTH, VAD_NODE_HEALTH, AGENT_NODE_HEALTH)
-DATA_PLANE = Path(__file__).parents[3] / "images/vad-dataplane/src/config/config.cpp"
+ROOT = Path(__file__).parents[3]
+DATA_PLANE = ROOT / "images/vad-dataplane/src/config/config.cpp"
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +63,13 @@ def pods_graph() -> Graph:
     return workloads(FILE)
 
 
-def _one(graph: Graph, kind: str, name: str | None = None) -> Resource:
+def _only_resource(graph: Graph, kind: str, name: str | None = None) -> Resource:
     (found,) = (each for each in graph.of_type(kind) if name in (None, each.name))
     return found
 
 
-def _allowed(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
-    rules = inputs(_one(cloud, "network:NetworkSecurityGroup", group))["securityRules"]
+def _allowed_flows(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
+    rules = inputs(_only_resource(cloud, "network:NetworkSecurityGroup", group))["securityRules"]
     return {
         (rule["sourceAddressPrefix"], rule["destinationAddressPrefix"], rule["protocol"], rule["destinationPortRange"])
         for rule in rules
@@ -76,9 +80,9 @@ def _allowed(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
 # --- The way in ------------------------------------------------------------------------------------------
 
 
-def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: Graph) -> None:
+def test_security_groups_allow_exactly_the_flows_of_the_contract(cloud: Graph) -> None:
     ranges, nodes = small_ranges(CIDR), nodes_range(CIDR)
-    rtp = str(_one(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"])
+    rtp = str(_only_resource(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"])
     ends = {
         (Component.INTERNET, Component.EDGE): ("edge", "Internet", ranges.edge),
         (Component.INTERNET, Component.VAD): ("nodes", "Internet", rtp),
@@ -91,15 +95,15 @@ def test_security_groups_let_in_what_the_contract_says_and_nothing_else(cloud: G
             group, source, destination = ends[flow.source, flow.destination]
             wanted[group].add((source, destination, flow.port.protocol.capitalize(), str(flow.port.number)))
     azure = {("AzureLoadBalancer", nodes, "Tcp", str(port.number)) for port in HEALTH_PORTS}
-    inside = {each for each in _allowed(cloud, "nodes") if "/" in each[0] and each[0] != ranges.edge}
-    assert _allowed(cloud, "nodes") - inside == wanted["nodes"] | azure
+    inside = {each for each in _allowed_flows(cloud, "nodes") if "/" in each[0] and each[0] != ranges.edge}
+    assert _allowed_flows(cloud, "nodes") - inside == wanted["nodes"] | azure
     prescribed = {("GatewayManager", "*", "Tcp", "65200-65535"), ("AzureLoadBalancer", "*", "*", "*")}
-    assert _allowed(cloud, "edge") == wanted["edge"] | prescribed
-    assert (nodes, ranges.endpoints, "Tcp", str(REDIS.number)) in _allowed(cloud, "endpoints")
+    assert _allowed_flows(cloud, "edge") == wanted["edge"] | prescribed
+    assert (nodes, ranges.endpoints, "Tcp", str(REDIS.number)) in _allowed_flows(cloud, "endpoints")
 
 
-def test_the_edge_leads_each_name_to_its_port_of_gateway_and_agents(cloud: Graph, pods_graph: Graph) -> None:
-    edge = inputs(_one(cloud, "network:ApplicationGateway"))
+def test_the_edge_routes_each_name_to_its_port_of_gateway_and_agents(cloud: Graph, pods_graph: Graph) -> None:
+    edge = inputs(_only_resource(cloud, "network:ApplicationGateway"))
     assert edge["autoscaleConfiguration"]["maxCapacity"] < IPv4Network(small_ranges(CIDR).edge).num_addresses - 5
     services = {each["metadata"]["name"]: each for each in manifests(pods_graph, "Service")}
     for pool in edge["backendAddressPools"]:
@@ -114,9 +118,9 @@ def test_the_edge_leads_each_name_to_its_port_of_gateway_and_agents(cloud: Graph
         listener = listeners[rule["httpListener"]["id"].rpartition("/")[2]]
         routed[listener["hostName"]] = ports[rule["backendHttpSettings"]["id"].rpartition("/")[2]]
         assert listener["protocol"] == "Https"
-        of_agents = listener["hostName"].startswith("agent.")
-        assert rule["backendAddressPool"]["id"].endswith("agent" if of_agents else "gateway")
-    told, agent = (_told(pod(pods_graph, tier).container(tier)) for tier in ("gateway", "agent"))
+        agent_alerts = listener["hostName"].startswith("agent.")
+        assert rule["backendAddressPool"]["id"].endswith("agent" if agent_alerts else "gateway")
+    told, agent = (_environment(pod(pods_graph, tier).container(tier)) for tier in ("gateway", "agent"))
     assert routed == {
         "api.voice.example.com": int(told["VOICE_HTTP_PORT"]),
         told["VOICE_MEDIA_HOST"]: int(told["VOICE_MEDIA_PORT"]),
@@ -129,8 +133,8 @@ def test_the_edge_leads_each_name_to_its_port_of_gateway_and_agents(cloud: Graph
     )
 
 
-def test_the_parts_of_the_edge_refer_to_parts_that_there_are(cloud: Graph) -> None:
-    resource = _one(cloud, "network:ApplicationGateway")
+def test_references_between_edge_resources_exist(cloud: Graph) -> None:
+    resource = _only_resource(cloud, "network:ApplicationGateway")
     edge = inputs(resource)
     lists = {
         key: {part["name"] for part in value}
@@ -145,23 +149,38 @@ def test_the_parts_of_the_edge_refer_to_parts_that_there_are(cloud: Graph) -> No
         assert name in found
 
 
-def test_the_udp_load_balancer_has_the_address_that_callers_are_told(cloud: Graph, pods_graph: Graph) -> None:
+def test_the_edge_accepts_the_documented_maximum_file_size(cloud: Graph) -> None:
+    (firewall,) = (each for each in cloud.managed() if each.type.endswith(":WebApplicationFirewallPolicy"))
+    settings = inputs(firewall)["policySettings"]
+    assert settings["fileUploadEnforcement"]
+    assert MAX_FILE_BYTES <= settings["fileUploadLimitInMb"] * 10**6 <= MAX_FILE_BYTES * 1.1
+    promised = re.search(r"of up to an hour and (\d+) MiB", (ROOT / "docs/clients.md").read_text(encoding="utf-8"))
+    assert promised is not None
+    assert int(promised[1]) << 20 == MAX_FILE_BYTES
+
+
+def test_the_udp_load_balancer_has_the_published_address(cloud: Graph, pods_graph: Graph) -> None:
     (service,) = (each for each in manifests(pods_graph, "Service") if each["metadata"]["name"] == "vad")
-    address = inputs(_one(cloud, "network:PublicIPAddress", "rtp"))
+    address = inputs(_only_resource(cloud, "network:PublicIPAddress", "rtp"))
     annotations = service["metadata"]["annotations"]
     assert annotations["service.beta.kubernetes.io/azure-pip-name"] == address["publicIpAddressName"]
     assert annotations["service.beta.kubernetes.io/azure-load-balancer-resource-group"] == address["resourceGroupName"]
     assert [(each["port"], each["protocol"]) for each in service["spec"]["ports"]] == [(5004, "UDP")]
+    assert service["spec"]["sessionAffinity"] == "ClientIP", "a caller whose NAT changes its port stays with its pod"
     exported = cloud.outputs["edgeAddresses"]
-    assert exported["rtp"] == _one(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"]
-    assert exported["api"] == exported["media"] == _one(cloud, "network:PublicIPAddress", "edge").outputs["ipAddress"]
+    assert exported["rtp"] == _only_resource(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"]
+    assert (
+        exported["api"]
+        == exported["media"]
+        == _only_resource(cloud, "network:PublicIPAddress", "edge").outputs["ipAddress"]
+    )
 
 
 # --- What each tier is told ------------------------------------------------------------------------------
 
 
-def _told(container: Manifest) -> dict[str, str]:
-    """The variables as the pod sees them, where Kubernetes looks a value up some value of its kind."""
+def _environment(container: Manifest) -> dict[str, str]:
+    """Return the environment of a container, with sample values for references."""
     looked_up = {"metadata.name": "gateway-0", "status.podIP": "10.244.0.7"}
     told = {}
     for entry in container["env"]:
@@ -173,13 +192,13 @@ def _told(container: Manifest) -> dict[str, str]:
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_variable_of_the_contract_is_set(pods_graph: Graph, tier: Component) -> None:
-    told = _told(pod(pods_graph, tier.value).container(tier.value))
+    told = _environment(pod(pods_graph, tier.value).container(tier.value))
     of_files = {VALKEY_HOST, VALKEY_PASSWORD}
     wanted = {variable.name for variable in ENVIRONMENT[TIERS[tier]] if variable not in of_files}
     assert wanted - set(told) <= {"VOICE_ZONE"}, "no zone is told: pods of all zones are as near"
 
 
-def test_programs_take_what_they_are_told(pods_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_accept_their_configuration(pods_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     programs: dict[Component, tuple[type[Any], ...]] = {
         Component.GATEWAY: (GatewaySettings, StoreSettings),
         Component.ASR: (EngineSettings, ModelSettings, StoreSettings),
@@ -187,27 +206,27 @@ def test_programs_take_what_they_are_told(pods_graph: Graph, monkeypatch: pytest
     }
     for tier, kinds in programs.items():
         with monkeypatch.context() as patch:
-            for name, value in _told(pod(pods_graph, tier.value).container(tier.value)).items():
+            for name, value in _environment(pod(pods_graph, tier.value).container(tier.value)).items():
                 patch.setenv(name, value)
             for kind in kinds:
                 kind()
     for tier in (Component.VAD, Component.ASR):
         with monkeypatch.context() as patch:
-            for name, value in _told(pod(pods_graph, tier.value).container("telemetry")).items():
+            for name, value in _environment(pod(pods_graph, tier.value).container("telemetry")).items():
                 patch.setenv(name, value)
             told, _ = TelemetrySettings(), StoreSettings()
         assert (told.fleet, told.region) == (tier, ""), "no CloudWatch is told"
     sidecar = pod(pods_graph, "vad").container("state-token")
-    for name, value in _told(sidecar).items():
+    for name, value in _environment(sidecar).items():
         monkeypatch.setenv(name, value)
     assert (
         str(TokenSettings().voice_state_token_file)
-        == _told(pod(pods_graph, "vad").container("vad"))["VOICE_VALKEY_PASSWORD_FILE"]
+        == _environment(pod(pods_graph, "vad").container("vad"))["VOICE_VALKEY_PASSWORD_FILE"]
     )
 
 
-def test_the_data_plane_is_told_what_it_asks_for(pods_graph: Graph) -> None:
-    told = _told(pod(pods_graph, "vad").container("vad"))
+def test_the_data_plane_has_its_variables(pods_graph: Graph) -> None:
+    told = _environment(pod(pods_graph, "vad").container("vad"))
     asked = dict(re.findall(r'Variable\{"(\w+)", (nullptr|"[^"]*")\}', DATA_PLANE.read_text(encoding="utf-8")))
     assert {name for name, fallback in asked.items() if fallback == "nullptr"} <= set(told)
     assert set(told) <= set(asked)
@@ -215,7 +234,7 @@ def test_the_data_plane_is_told_what_it_asks_for(pods_graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("tier", [tier for tier in TIERS if tier is not Component.AGENT])
-def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, tier: Component) -> None:
+def test_metrics_of_a_tier_are_scraped_at_its_metrics_port(pods_graph: Graph, tier: Component) -> None:
     (monitor,) = (each for each in manifests(pods_graph, "PodMonitor") if each["metadata"]["name"] == tier)
     each = pod(pods_graph, tier.value)
     assert monitor["spec"]["selector"]["matchLabels"].items() <= each.labels.items()
@@ -226,7 +245,7 @@ def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, t
         for port in one.get("ports", [])
         if port["name"] == asked["port"]
     )
-    told = _told(container)
+    told = _environment(container)
     assert told["VOICE_PROMETHEUS_PORT"] == str(port)
     if container["name"] == "telemetry":
         assert told["VOICE_PROMETHEUS_ADDRESS"] == ANY_ADDRESS, "it is asked from outside the pod"
@@ -236,13 +255,37 @@ def test_a_tiers_metrics_are_asked_for_where_they_are_shown(pods_graph: Graph, t
     assert policy["spec"]["ingress"][0]["ports"] == [{"port": port, "protocol": "TCP"}]
 
 
-def test_agents_are_told_where_their_engines_are(pods_graph: Graph) -> None:
-    told = _told(pod(pods_graph, "agent").container("agent"))
+LIVENESS = {
+    Component.GATEWAY: (GATEWAY_HTTP, LIVENESS_PATH),
+    Component.AGENT: (AGENT_HTTP, LIVENESS_PATH),
+    Component.ASR: (ENGINE_HEALTH, ENGINE_METRICS_PATH),
+    Component.VAD: (VAD_HEALTH, HEALTH_PATH),
+}
+"""Liveness endpoint of each program, which the tests of its image check."""
+
+
+@pytest.mark.parametrize("tier", TIERS, ids=lambda tier: tier.value)
+def test_a_hanging_tier_is_restarted_and_a_draining_one_is_not_killed(pods_graph: Graph, tier: Component) -> None:
+    found = pod(pods_graph, tier.value)
+    main = found.container(tier.value)
+    port, path = LIVENESS[tier]
+    assert main["livenessProbe"]["httpGet"] == {"path": path, "port": port.number}
+    # Not shorter than the load balancer's timeout for a loaded pod, and not before the start.
+    assert main["livenessProbe"]["periodSeconds"] * main["livenessProbe"]["failureThreshold"] >= 60
+    assert main["livenessProbe"]["timeoutSeconds"] >= 5
+    assert main["startupProbe"]
+    drain_s = next(int(each["value"]) for each in main["env"] if each["name"] == DRAIN_TIMEOUT_S.name)
+    before = main.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    assert found.spec["terminationGracePeriodSeconds"] >= before + drain_s + 15
+
+
+def test_agents_have_the_addresses_of_their_engines(pods_graph: Graph) -> None:
+    told = _environment(pod(pods_graph, "agent").container("agent"))
     services = {each["metadata"]["name"]: each for each in manifests(pods_graph, "Service")}
     for variable, service, path in (
         ("VOICE_GATEWAY_URL", "gateway", ""),
-        ("VOICE_CHAT_URL", "router", "/v1"),
-        ("VOICE_SPEECH_URL", "router", "/v1"),
+        ("VOICE_CHAT_URL", "router", f"/{told['VOICE_CHAT_MODEL']}/v1"),
+        ("VOICE_SPEECH_URL", "router", f"/{told['VOICE_SPEECH_MODEL']}/v1"),
     ):
         found = services[service]
         ports = {
@@ -258,14 +301,16 @@ def test_agents_are_told_where_their_engines_are(pods_graph: Graph) -> None:
     assert {told["VOICE_CHAT_MODEL"], told["VOICE_SPEECH_MODEL"]} <= served
 
 
-def test_secrets_of_agents_come_from_the_vault_and_stand_nowhere_else() -> None:
+def test_secrets_of_agents_are_only_in_the_vault() -> None:
     endpoint = {"kind": "endpoint", "url": "https://engines.callers.dev/v1", "model": "any", "key_secret": "engine-key"}
     edits: Edits = {
         "azure.agents.prompt": ABSENT,
         "azure.agents.prompt_secret": "house-prompt",
         "azure.agents.speech": endpoint,
+        "azure.agents.tools_key_secret": "tools-key",
+        "azure.agents.twilio": {"account": f"AC{'0' * 32}", "token_secret": "twilio-token"},
     }
-    graph = workloads(edited({"images": DIGESTS, **edits}, "production-azure"))
+    graph = workloads(edit_deployment({"images": DIGESTS, **edits}, "production-azure"))
     (provider,) = (
         each for each in manifests(graph, "SecretProviderClass") if each["metadata"]["name"] == "agent-secrets"
     )
@@ -280,14 +325,16 @@ def test_secrets_of_agents_come_from_the_vault_and_stand_nowhere_else() -> None:
         "VOICE_TOKEN_KEY": "session-token-key",
         "VOICE_PROMPT": "house-prompt",
         "VOICE_SPEECH_KEY": "engine-key",
+        "VOICE_TOOLS_KEY": "tools-key",
+        "VOICE_TWILIO_TOKEN": "twilio-token",
     }
     assert brought == set(looked_up.values())
     assert all("value" not in entry for entry in container["env"] if entry["name"] in looked_up)
 
 
-def test_agents_grow_by_conversations_and_end_with_them(pods_graph: Graph) -> None:
+def test_agents_scale_on_conversations_and_wait_for_their_end(pods_graph: Graph) -> None:
     each = pod(pods_graph, "agent")
-    told = _told(each.container("agent"))
+    told = _environment(each.container("agent"))
     (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == "agent")
     (trigger,) = (one["metadata"] for one in scaled["spec"]["triggers"])
     assert trigger["query"] == "sum(voice_agent_conversations)"
@@ -306,13 +353,13 @@ def test_agents_grow_by_conversations_and_end_with_them(pods_graph: Graph) -> No
         ("asr", 'sum(voice_slots_taken{Fleet="asr"})', "VOICE_SESSIONS", 100),
     ],
 )
-def test_tiers_grow_first_by_what_they_admit_by(
+def test_tiers_scale_first_by_their_admission_limit(
     pods_graph: Graph, tier: str, query: str, admits: str, share: int | None
 ) -> None:
-    """A pod whose places are taken refuses, however little its CPUs do; a core that polls does always all it can."""
+    """A full pod refuses calls even if its CPU load is low, and a polling core always has full load."""
     (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == tier)
     first, *others = (one["metadata"] for one in scaled["spec"]["triggers"])
-    told = int(_told(pod(pods_graph, tier).container(tier))[admits])
+    told = int(_environment(pod(pods_graph, tier).container(tier))[admits])
     assert told > 0
     assert first["query"] == query
     assert float(first["threshold"]) == pytest.approx((share or told) * FILL, abs=0.5)
@@ -320,9 +367,9 @@ def test_tiers_grow_first_by_what_they_admit_by(
     assert ["container_cpu_usage" in one["query"] for one in others] == ([] if tier == "vad" else [True])
 
 
-def test_nobody_outside_reads_an_agents_figures(pods_graph: Graph) -> None:
-    """They have a port of their own, to which no load balancer leads."""
-    told = _told(pod(pods_graph, "agent").container("agent"))
+def test_agents_metrics_are_not_public(pods_graph: Graph) -> None:
+    """Metrics have a separate port, which no load balancer uses."""
+    told = _environment(pod(pods_graph, "agent").container("agent"))
     (balancer,) = (
         one for one in manifests(pods_graph, "Service")
         if one["spec"].get("type") == "LoadBalancer" and one["spec"]["selector"][COMPONENT_LABEL] == "agent"
@@ -332,14 +379,14 @@ def test_nobody_outside_reads_an_agents_figures(pods_graph: Graph) -> None:
     assert [each["targetPort"] for each in balancer["spec"]["ports"]] == [AGENT_HTTP.number]
 
 
-def test_without_agents_there_is_no_way_to_them() -> None:
-    text = edited({"images": DIGESTS, "azure.agents": ABSENT}, "production-azure")
+def test_without_agents_no_route_to_them_exists() -> None:
+    text = edit_deployment({"images": DIGESTS, "azure.agents": ABSENT}, "production-azure")
     for graph in (cluster(text), workloads(text)):
         assert not [each for each in graph.managed() if "agent" in each.name]
-    assert len(inputs(_one(cluster(text), "network:ApplicationGateway"))["httpListeners"]) == 2
+    assert len(inputs(_only_resource(cluster(text), "network:ApplicationGateway"))["httpListeners"]) == 2
 
 
-def test_telemetry_sees_the_data_planes_socket(pods_graph: Graph) -> None:
+def test_telemetry_mounts_the_socket_of_the_data_plane(pods_graph: Graph) -> None:
     each, folder = pod(pods_graph, "vad"), str(Path(CONTROL_SOCKET).parent)
     volumes = {
         mount["name"]
@@ -350,12 +397,12 @@ def test_telemetry_sees_the_data_planes_socket(pods_graph: Graph) -> None:
     assert volumes == {"run"}
 
 
-def test_every_path_that_a_tier_is_told_is_mounted(pods_graph: Graph) -> None:
+def test_every_configured_path_of_a_tier_is_mounted(pods_graph: Graph) -> None:
     for tier in TIERS:
         each = pod(pods_graph, tier.value)
-        for container in each.running:
+        for container in nonempty(each.running):
             mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-            paths = [value for name, value in _told(container).items() if name.endswith("_FILE")]
+            paths = [value for name, value in _environment(container).items() if name.endswith("_FILE")]
             assert paths
             assert all(any(path.startswith(f"{mount}/") for mount in mounts) for path in paths)
 
@@ -364,62 +411,65 @@ def test_every_path_that_a_tier_is_told_is_mounted(pods_graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_tier_signs_in_as_its_own_identity_and_no_other(cloud: Graph, pods_graph: Graph, tier: Component) -> None:
+def test_a_tier_only_signs_in_with_its_own_identity(cloud: Graph, pods_graph: Graph, tier: Component) -> None:
     each = pod(pods_graph, tier.value)
-    identity = _one(cloud, "managedidentity:UserAssignedIdentity", tier.value)
-    trust = inputs(_one(cloud, "managedidentity:FederatedIdentityCredential", f"{tier}-pods"))
+    identity = _only_resource(cloud, "managedidentity:UserAssignedIdentity", tier.value)
+    trust = inputs(_only_resource(cloud, "managedidentity:FederatedIdentityCredential", f"{tier}-pods"))
     assert trust["subject"] == f"system:serviceaccount:{each.namespace}:{each.spec['serviceAccountName']}"
     assert trust["resourceName"] == identity.outputs["name"]
     assert CALLER_ACCOUNTS[tier].subject == trust["subject"]
-    assert _told(each.container("state-token"))["AZURE_CLIENT_ID"] == identity.outputs["clientId"]
-    assignment = inputs(_one(cloud, "redisenterprise:AccessPolicyAssignment", f"{tier}-uses-state"))
-    user = _told(each.container(tier.value))["VOICE_VALKEY_USER"]
+    assert _environment(each.container("state-token"))["AZURE_CLIENT_ID"] == identity.outputs["clientId"]
+    assignment = inputs(_only_resource(cloud, "redisenterprise:AccessPolicyAssignment", f"{tier}-uses-state"))
+    user = _environment(each.container(tier.value))["VOICE_VALKEY_USER"]
     assert assignment["user"]["objectId"] == user == identity.outputs["principalId"]
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_the_identitys_token_is_the_sidecars_alone(pods_graph: Graph, tier: Component) -> None:
+def test_only_the_sidecar_has_the_identity_token(pods_graph: Graph, tier: Component) -> None:
     each = pod(pods_graph, tier.value)
     (volume,) = (volume["name"] for volume in each.spec["volumes"] if "projected" in volume)
     holders = [one["name"] for one in each.containers if volume in {mount["name"] for mount in one["volumeMounts"]}]
-    assert holders == ["state-token"]
+    # The gateway authenticates to the archive itself.
+    assert sorted(holders) == (["gateway", "state-token"] if tier is Component.GATEWAY else ["state-token"])
     sidecar = each.container("state-token")
-    assert sidecar["startupProbe"]["exec"]["command"][-1] == _told(sidecar)["VOICE_STATE_TOKEN_FILE"]
+    assert sidecar["startupProbe"]["exec"]["command"][-1] == _environment(sidecar)["VOICE_STATE_TOKEN_FILE"]
 
 
-def test_the_store_takes_no_keys_and_is_where_programs_look(cloud: Graph, pods_graph: Graph) -> None:
-    database = inputs(_one(cloud, "redisenterprise:Database"))
+def test_the_store_has_no_access_keys_and_the_configured_address(cloud: Graph, pods_graph: Graph) -> None:
+    database = inputs(_only_resource(cloud, "redisenterprise:Database"))
     assert database["accessKeysAuthentication"] == "Disabled"
     assert database["clusteringPolicy"] == "NoCluster", "programs are not told of shards, and transactions span keys"
     (config,) = (each for each in manifests(pods_graph, "ConfigMap") if each["metadata"]["name"] == "state")
     assert config["data"]["host"] == cloud.outputs["stateHost"]
     for tier in TIERS:
-        assert _told(pod(pods_graph, tier.value).container(tier.value))["VOICE_VALKEY_PORT"] == str(database["port"])
+        assert _environment(pod(pods_graph, tier.value).container(tier.value))["VOICE_VALKEY_PORT"] == str(
+            database["port"]
+        )
 
 
 # --- Pods and nodes --------------------------------------------------------------------------------------
 
 
-def test_the_data_planes_cores_are_its_own(cloud: Graph, pods_graph: Graph) -> None:
-    """The kubelet pins whole CPUs of pods whose requests are their limits, where its policy is static."""
-    pool = inputs(_one(cloud, "containerservice:AgentPool", "cpu"))
+def test_the_data_plane_has_exclusive_cores(cloud: Graph, pods_graph: Graph) -> None:
+    """With the static policy the kubelet pins whole CPUs of pods whose requests equal their limits."""
+    pool = inputs(_only_resource(cloud, "containerservice:AgentPool", "cpu"))
     assert pool["kubeletConfig"]["cpuManagerPolicy"] == "static"
     assert "gpuProfile" not in pool
     each = pod(pods_graph, "vad")
     assert all(one["resources"]["requests"] == one["resources"]["limits"] for one in each.containers)
     cpus = quantity(each.container("vad")["resources"]["requests"]["cpu"])
     assert cpus == int(cpus)
-    assert int(_told(each.container("vad"))["VOICE_RX_QUEUES"]) == cpus - 1
+    assert int(_environment(each.container("vad"))["VOICE_RX_QUEUES"]) == cpus - 1
 
 
-REFUSED: list[tuple[Edits, str]] = [
+REFUSED_EDITS: list[tuple[Edits, str]] = [
     ({"azure.cpu_pool": ABSENT}, "`callers` need a `cpu_pool`"),
     ({"azure.callers.asr.model": "qwen3-8b"}, "served by no aggregated service"),
-    ({"azure.pools.0.name": "cpu", "azure.services.0.pool": "cpu"}, "pool cpu stands twice"),
+    ({"azure.pools.0.name": "cpu", "azure.services.0.pool": "cpu"}, "cpu is the name of `cpu_pool`"),
 ]
 
 
-@pytest.mark.parametrize(("edits", "answer"), REFUSED)
-def test_callers_without_what_they_need_are_refused(edits: Edits, answer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("edits", "answer"), REFUSED_EDITS)
+def test_callers_without_required_settings_are_refused(edits: Edits, answer: str, tmp_path: Path) -> None:
     with pytest.raises(DeploymentFileError, match=answer):
-        load_text(edited(edits, "production-azure"), tmp_path)
+        load_text(edit_deployment(edits, "production-azure"), tmp_path)

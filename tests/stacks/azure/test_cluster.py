@@ -1,19 +1,19 @@
-"""The AKS cluster: who gets in, what it runs, when it is upgraded, where its records go."""
+"""The AKS cluster: access, contents, upgrades, and logs."""
 
 from typing import Any
 
 import pytest
 import yaml
 
-from blueprint.azure.names import ClusterOutput
-from blueprint.file.model.azure import Azure
-from sandbox.azure.graph import Graph
-from sandbox.azure.values import Secret, reveal
 from tests.blueprint.documents import DEPLOYMENTS, load_text
-from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from voice_blueprint.azure.names import ClusterOutput
+from voice_blueprint.file.model.azure import Azure
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.values import Secret, reveal
 
-PRODUCTION = edited({})
-PUBLIC = edited(
+PRODUCTION = edit_deployment({})
+PUBLIC = edit_deployment(
     {
         "azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]},
         "azure.pools.4.purchase": {"option": "on-demand"},
@@ -36,7 +36,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
     return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
 
 
-def test_people_sign_in_with_entra_and_in_no_other_way(aks: dict[str, Any], azure: Azure) -> None:
+def test_users_can_only_sign_in_with_entra(aks: dict[str, Any], azure: Azure) -> None:
     assert aks["disableLocalAccounts"] is True
     assert aks["enableRBAC"] is True
     assert aks["aadProfile"]["managed"] is True
@@ -52,14 +52,14 @@ def test_pods_get_identities_without_secrets(aks: dict[str, Any]) -> None:
     assert "podIdentityProfile" not in aks
 
 
-def test_private_api_server_has_no_public_name(aks: dict[str, Any]) -> None:
+def test_a_private_api_server_has_no_public_name(aks: dict[str, Any]) -> None:
     access = aks["apiServerAccessProfile"]
     assert access["enablePrivateCluster"] is True
     assert access["enablePrivateClusterPublicFQDN"] is False
     assert "authorizedIPRanges" not in access
 
 
-def test_public_api_server_answers_listed_ranges_and_its_own_nodes() -> None:
+def test_a_public_api_server_is_reachable_from_listed_ranges_and_its_nodes() -> None:
     graph = cluster(PUBLIC)
     access = inputs(graph.named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"]
     egress = reveal(graph.named("egress", "network:PublicIPAddress").outputs["ipAddress"])
@@ -68,7 +68,7 @@ def test_public_api_server_answers_listed_ranges_and_its_own_nodes() -> None:
     assert access["disableRunCommand"] is True
 
 
-def test_cilium_carries_and_filters_an_overlay(aks: dict[str, Any], azure: Azure) -> None:
+def test_cilium_is_data_plane_and_network_policy_of_an_overlay(aks: dict[str, Any], azure: Azure) -> None:
     network = aks["networkProfile"]
     assert (network["networkPlugin"], network["networkPluginMode"]) == ("azure", "overlay")
     assert (network["networkDataplane"], network["networkPolicy"]) == ("cilium", "cilium")
@@ -76,7 +76,7 @@ def test_cilium_carries_and_filters_an_overlay(aks: dict[str, Any], azure: Azure
     assert network["outboundType"] == "userAssignedNATGateway"
 
 
-def test_system_pool_keeps_everything_else_away(aks: dict[str, Any], azure: Azure) -> None:
+def test_system_pool_rejects_other_pods(aks: dict[str, Any], azure: Azure) -> None:
     (pool,) = aks["agentPoolProfiles"]
     assert pool["mode"] == "System"
     assert pool["nodeTaints"] == ["CriticalAddonsOnly=true:NoSchedule"]
@@ -85,20 +85,20 @@ def test_system_pool_keeps_everything_else_away(aks: dict[str, Any], azure: Azur
     assert pool["enableEncryptionAtHost"] is True
 
 
-def test_autoscaler_lets_the_slowest_service_finish(aks: dict[str, Any], azure: Azure) -> None:
+def test_autoscaler_waits_for_the_slowest_service(aks: dict[str, Any], azure: Azure) -> None:
     profile = aks["autoScalerProfile"]
     assert profile["expander"] == "least-waste"
     assert int(profile["maxGracefulTerminationSec"]) > max(service.drain_timeout_s for service in azure.services)
     assert profile["skipNodesWithLocalStorage"] == "false"  # engines have an emptyDir
 
 
-def test_autoscalers_of_pods_are_on(aks: dict[str, Any]) -> None:
+def test_pod_autoscalers_are_enabled(aks: dict[str, Any]) -> None:
     scalers = aks["workloadAutoScalerProfile"]
     assert scalers["keda"]["enabled"] is True
     assert scalers["verticalPodAutoscaler"]["enabled"] is True
 
 
-def test_upgrades_come_by_themselves_in_the_window_only(graph: Graph, aks: dict[str, Any], azure: Azure) -> None:
+def test_automatic_upgrades_only_run_in_the_maintenance_window(graph: Graph, aks: dict[str, Any], azure: Azure) -> None:
     assert aks["autoUpgradeProfile"] == {"upgradeChannel": "patch", "nodeOSUpgradeChannel": "NodeImage"}
     configurations = {
         inputs(r)["configName"]: inputs(r)["maintenanceWindow"]
@@ -134,11 +134,11 @@ def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> N
     associations = [inputs(r) for r in graph.of_type("monitor:DataCollectionRuleAssociation")]
     assert {each["dataCollectionRuleId"] for each in associations} == rules
     assert {each["resourceUri"] for each in associations} == {aks.id}
-    # The agent for container logs knows its association by name.
+    # The agent for container logs looks up its association by name.
     assert "ContainerInsightsExtension" in {each["associationName"] for each in associations}
 
 
-def test_who_did_what_is_kept(graph: Graph) -> None:
+def test_audit_logs_are_retained(graph: Graph) -> None:
     logs = graph.named("logs", "operationalinsights:Workspace")
     settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.of_type("monitor:DiagnosticSetting")}
     assert {setting["workspaceId"] for setting in settings.values()} == {logs.id}
@@ -149,29 +149,30 @@ def test_who_did_what_is_kept(graph: Graph) -> None:
         assert settings[str(resource.id)]["logs"] == [{"categoryGroup": "audit", "enabled": True}]
 
 
-def test_logs_are_kept_as_long_as_the_file_says(graph: Graph, azure: Azure) -> None:
+def test_logs_have_the_configured_retention(graph: Graph, azure: Azure) -> None:
     logs = inputs(graph.named("logs", "operationalinsights:Workspace"))
     assert logs["retentionInDays"] == azure.log_retention_days
     assert logs["features"]["disableLocalAuth"] is True
 
 
-OF_CALLERS = {
+CALLER_OUTPUTS = {
     ClusterOutput.CALLER_IDENTITIES,
     ClusterOutput.STATE_HOST,
     ClusterOutput.RTP_ADDRESS_NAME,
     ClusterOutput.EDGE_ADDRESSES,
+    ClusterOutput.ARCHIVE_URL,
 }
-"""What a file with callers exports beside the rest."""
+"""Additional outputs of a file with callers."""
 
 
-def test_a_file_with_callers_exports_where_they_come_in() -> None:
-    outputs = cluster(edited({}, "production-azure")).outputs
+def test_a_file_with_callers_exports_their_addresses() -> None:
+    outputs = cluster(edit_deployment({}, "production-azure")).outputs
     assert set(outputs) == {str(output) for output in ClusterOutput}
     assert all(reveal(value) for value in outputs.values())
 
 
 def test_everything_is_exported_and_the_kubeconfig_is_secret(graph: Graph) -> None:
-    assert set(graph.outputs) == {str(output) for output in ClusterOutput if output not in OF_CALLERS}
+    assert set(graph.outputs) == {str(output) for output in ClusterOutput if output not in CALLER_OUTPUTS}
     assert all(reveal(value) for value in graph.outputs.values())
     kubeconfig = graph.outputs[ClusterOutput.KUBECONFIG]
     assert isinstance(kubeconfig, Secret)
@@ -179,14 +180,14 @@ def test_everything_is_exported_and_the_kubeconfig_is_secret(graph: Graph) -> No
 
 
 @pytest.mark.parametrize("file", ["production-azure", "cells", "both"])
-def test_shipped_files_make_a_cluster(file: str) -> None:
-    graph = cluster(edited({}, file))
+def test_shipped_files_define_a_valid_cluster(file: str) -> None:
+    graph = cluster(edit_deployment({}, file))
     pools = {inputs(r)["agentPoolName"] for r in graph.of_type("containerservice:AgentPool")}
     document = yaml.safe_load((DEPLOYMENTS / f"{file}.yaml").read_text(encoding="utf-8"))
     on_cpus = {"cpu"} if "cpu_pool" in document["azure"] else set()
     assert pools == on_cpus | {pool["name"] for pool in document["azure"]["pools"]}
 
 
-def test_nothing_is_made_twice_under_one_name_in_azure(graph: Graph) -> None:
+def test_azure_names_are_unique(graph: Graph) -> None:
     ids = [str(resource.id).lower() for resource in azure_resources(graph)]
     assert len(ids) == len(set(ids))

@@ -1,4 +1,4 @@
-"""How operators and pipelines get in: each kind of access, and what is used instead of being made."""
+"""Each kind of access for operators and pipelines, and use of existing resources."""
 
 import shutil
 import subprocess
@@ -8,28 +8,28 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from blueprint.azure.names import ClusterOutput, Role
-from blueprint.file.model.azure import ExistingNetwork
-from sandbox.azure.graph import Graph
-from sandbox.azure.values import reveal
 from tests.blueprint.documents import Edits
-from tests.stacks.azure.recorded import cluster, edited, inputs
-from voice_constructs.azure.cluster import API_SERVER, signs_in_with_azure_cli
-from voice_constructs.azure.jump_host import nobodys_key
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
+from voice_blueprint.azure.names import API_SERVER_APP, ClusterOutput, Role
+from voice_blueprint.file.model.azure import ExistingNetwork
+from voice_constructs.azure.cluster import signs_in_with_azure_cli
+from voice_constructs.azure.jump_host import unusable_key
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.values import reveal
 
 HUB = "/subscriptions/11111111-1111-4111-8111-111111111111/resourceGroups/hub/providers"
 HUB_NETWORK = f"{HUB}/Microsoft.Network/virtualNetworks/hub"
 SPOKE = f"{HUB}/Microsoft.Network/virtualNetworks/spoke"
 REGISTRY = f"{HUB}/Microsoft.ContainerRegistry/registries/ourImages"
 WORKSPACE = f"{HUB}/Microsoft.OperationalInsights/workspaces/ours"
-ZONE_OF = f"{HUB}/Microsoft.Network/privateDnsZones"
+ZONE_PREFIX = f"{HUB}/Microsoft.Network/privateDnsZones"
 ZONES = {
-    name: f"{ZONE_OF}/{name}"
+    name: f"{ZONE_PREFIX}/{name}"
     for name in ("privatelink.azurecr.io", "privatelink.grafana.azure.com", "privatelink.westus3.azmk8s.io")
 }
-PUBLIC: Edits = {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}
-PEERED: Edits = {"azure.access": {"kind": "peering", "network_id": HUB_NETWORK}}
-EXISTING: Edits = {
+PUBLIC_ACCESS: Edits = {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}
+PEERED_ACCESS: Edits = {"azure.access": {"kind": "peering", "network_id": HUB_NETWORK}}
+EXISTING_NETWORK: Edits = {
     "azure.access": {
         "kind": "existing-network",
         "nodes_subnet_id": f"{SPOKE}/subnets/nodes",
@@ -38,8 +38,8 @@ EXISTING: Edits = {
 }
 
 
-def graph_of(edits: Edits) -> Graph:
-    return cluster(edited(edits))
+def graph_for(edits: Edits) -> Graph:
+    return cluster(edit_deployment(edits))
 
 
 def aks(graph: Graph) -> dict[str, Any]:
@@ -51,10 +51,10 @@ def aks(graph: Graph) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def jump() -> Graph:
-    return graph_of({})
+    return graph_for({})
 
 
-def test_a_jump_host_is_reached_through_bastion_alone(jump: Graph) -> None:
+def test_a_jump_host_is_only_reachable_through_bastion(jump: Graph) -> None:
     (interface,) = jump.of_type("network:NetworkInterface")
     (configuration,) = inputs(interface)["ipConfigurations"]
     assert "publicIPAddress" not in configuration
@@ -66,15 +66,15 @@ def test_a_jump_host_is_reached_through_bastion_alone(jump: Graph) -> None:
     allowed = [rule for rule in inputs(group)["securityRules"] if rule["access"] == "Allow"]
     assert [(rule["sourceAddressPrefix"], rule["destinationPortRange"]) for rule in allowed] == [(bastion_range, "22")]
     bastion = inputs(jump.of_type("network:BastionHost")[0])
-    # `az network bastion ssh` works with the Standard SKU and tunnelling only.
+    # `az network bastion ssh` works only with the Standard SKU and tunnelling.
     assert (bastion["sku"]["name"], bastion["enableTunneling"]) == ("Standard", True)
     assert bastion["ipConfigurations"][0]["subnet"]["id"] == jump.named("AzureBastionSubnet", "network:Subnet").id
 
 
-def test_people_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
+def test_users_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
     machine = jump.of_type("compute:VirtualMachine")[0]
     asked = inputs(machine)
-    assert asked["identity"] == {"type": "SystemAssigned"}  # which the extension works with
+    assert asked["identity"] == {"type": "SystemAssigned"}  # which the extension uses
     (extension,) = jump.of_type("compute:VirtualMachineExtension")
     assert inputs(extension)["type"] == "AADSSHLoginForLinux"
     assert inputs(extension)["vmName"] == asked["vmName"]
@@ -89,19 +89,19 @@ def test_people_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
     ] == ["Group"]
 
 
-def test_nobodys_key_is_a_key() -> None:
-    """OpenSSH reads it, as Azure does when the machine is made."""
+def test_the_unusable_key_is_valid() -> None:
+    """OpenSSH can parse the key; Azure parses it when it creates the machine."""
     keygen = shutil.which("ssh-keygen")
     if not keygen:
         pytest.skip("no ssh-keygen here")
     command = [keygen, "-l", "-f", "-"]
-    read = subprocess.run(command, input=nobodys_key(), capture_output=True, text=True, check=True)  # noqa: S603
+    read = subprocess.run(command, input=unusable_key(), capture_output=True, text=True, check=True)  # noqa: S603
     assert read.stdout.startswith("256 SHA256:")
     assert "(ED25519)" in read.stdout
 
 
-def test_another_size_is_one_edit() -> None:
-    graph = graph_of({"azure.access": {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}})
+def test_the_jump_host_size_is_configurable() -> None:
+    graph = graph_for({"azure.access": {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}})
     asked = inputs(graph.of_type("compute:VirtualMachine")[0])
     assert asked["hardwareProfile"] == {"vmSize": "Standard_D8ds_v5"}
 
@@ -110,8 +110,8 @@ def test_another_size_is_one_edit() -> None:
 
 
 @pytest.mark.parametrize("through_gateway", [False, True])
-def test_a_peering_has_two_sides(through_gateway: bool) -> None:
-    graph = graph_of({**PEERED, "azure.access.through_gateway": through_gateway})
+def test_a_peering_is_created_on_both_networks(through_gateway: bool) -> None:
+    graph = graph_for({**PEERED_ACCESS, "azure.access.through_gateway": through_gateway})
     (network,) = graph.of_type("network:VirtualNetwork")
     sides = {inputs(side)["virtualNetworkName"]: side for side in graph.of_type("network:VirtualNetworkPeering")}
     ours, theirs = sides[inputs(network)["virtualNetworkName"]], sides["hub"]
@@ -126,8 +126,8 @@ def test_a_peering_has_two_sides(through_gateway: bool) -> None:
     assert ours.provider != theirs.provider
 
 
-def test_a_peered_network_finds_the_services_by_name() -> None:
-    graph = graph_of(PEERED)
+def test_a_peered_network_resolves_the_services_by_name() -> None:
+    graph = graph_for(PEERED_ACCESS)
     linked: dict[str, set[str]] = {}
     for link in graph.of_type("privatedns:VirtualNetworkLink"):
         linked.setdefault(inputs(link)["privateZoneName"], set()).add(inputs(link)["virtualNetwork"]["id"])
@@ -135,7 +135,7 @@ def test_a_peered_network_finds_the_services_by_name() -> None:
     assert linked
     assert set(map(frozenset, linked.values())) == {frozenset({own, HUB_NETWORK})}
     access = aks(graph)["apiServerAccessProfile"]
-    # The zone that AKS makes is linked to the cluster's network alone.
+    # The zone that AKS creates is linked only to the cluster's network.
     assert (access["enablePrivateCluster"], access["enablePrivateClusterPublicFQDN"]) == (True, True)
     assert not graph.of_type("network:BastionHost")
 
@@ -143,8 +143,8 @@ def test_a_peered_network_finds_the_services_by_name() -> None:
 # --- an existing network, and other existing resources --------------------------------------------------------
 
 
-def test_an_existing_network_is_used_and_not_made() -> None:
-    graph = graph_of(EXISTING)
+def test_an_existing_network_is_used_and_not_created() -> None:
+    graph = graph_for(EXISTING_NETWORK)
     for kind in ("VirtualNetwork", "Subnet", "NetworkSecurityGroup", "NatGateway", "PublicIPAddress", "BastionHost"):
         assert not graph.of_type(f"network:{kind}"), kind
     pools = [inputs(pool) for pool in graph.of_type("containerservice:AgentPool")] + aks(graph)["agentPoolProfiles"]
@@ -160,13 +160,13 @@ def test_an_existing_network_is_used_and_not_made() -> None:
 @pytest.mark.parametrize(
     ("egress", "outbound"), [("nat-gateway", "userAssignedNATGateway"), ("route-table", "userDefinedRouting")]
 )
-def test_nodes_leave_an_existing_network_as_it_leads(egress: str, outbound: str) -> None:
-    graph = graph_of({**EXISTING, "azure.access.egress": egress})
+def test_nodes_use_the_egress_of_an_existing_network(egress: str, outbound: str) -> None:
+    graph = graph_for({**EXISTING_NETWORK, "azure.access.egress": egress})
     assert aks(graph)["networkProfile"]["outboundType"] == outbound
 
 
 def test_subnets_of_two_networks_are_refused() -> None:
-    with pytest.raises(ValidationError, match=r"endpoints_subnet_id is in .*/hub, nodes_subnet_id in .*/spoke"):
+    with pytest.raises(ValidationError, match=r"is in .*/hub, and nodes_subnet_id in .*/spoke"):
         ExistingNetwork(
             kind="existing-network",
             nodes_subnet_id=f"{SPOKE}/subnets/nodes",
@@ -174,22 +174,22 @@ def test_subnets_of_two_networks_are_refused() -> None:
         )
 
 
-def test_an_existing_registry_and_workspace_are_used_and_not_made() -> None:
-    graph = graph_of({"azure.existing": {"registry_id": REGISTRY, "log_workspace_id": WORKSPACE}})
+def test_an_existing_registry_and_workspace_are_used_and_not_created() -> None:
+    graph = graph_for({"azure.existing": {"registry_id": REGISTRY, "log_workspace_id": WORKSPACE}})
     assert not graph.of_type("containerregistry:Registry")
     assert not graph.of_type("operationalinsights:Workspace")
     assert graph.outputs[ClusterOutput.REGISTRY_LOGIN_SERVER] == "ourimages.azurecr.io"
     pull = inputs(graph.named("kubelet-pulls-images"))
     assert pull["scope"] == REGISTRY
-    # Who may push to it is not this deployment's business.
+    # Push permissions are outside this deployment.
     others = [inputs(r)["roleDefinitionId"] for r in graph.of_type("authorization:RoleAssignment")]
     assert not [role for role in others if role.endswith((Role.ACR_PUSH, Role.ACR_IMPORT))]
     settings = [inputs(r)["workspaceId"] for r in graph.of_type("monitor:DiagnosticSetting")]
     assert set(settings) == {WORKSPACE}
 
 
-def test_existing_zones_are_used_and_not_made() -> None:
-    graph = graph_of({**EXISTING, "azure.existing": {"private_dns_zones": list(ZONES.values())}})
+def test_existing_dns_zones_are_used_and_not_created() -> None:
+    graph = graph_for({**EXISTING_NETWORK, "azure.existing": {"private_dns_zones": list(ZONES.values())}})
     made = {inputs(zone)["privateZoneName"] for zone in graph.of_type("privatedns:PrivateZone")}
     assert not made & set(ZONES)
     used = {
@@ -201,46 +201,48 @@ def test_existing_zones_are_used_and_not_made() -> None:
     assert used >= set(ZONES.values()) - {api_server}
     access = aks(graph)["apiServerAccessProfile"]
     assert (access["privateDNSZone"], access["enablePrivateClusterPublicFQDN"]) == (api_server, False)
-    # AKS writes into the zone and links it as the control plane, before which both roles have to be there.
+    # AKS writes to the zone and links it with the identity of the control plane, so both roles must exist before.
     granted = {inputs(r)["scope"]: r for r in graph.of_type("authorization:RoleAssignment")}
     before = graph.needed_by(graph.named("cluster", "containerservice:ManagedCluster").urn)
     assert {granted[api_server].urn, granted[SPOKE].urn} <= set(before)
 
 
-def test_a_zone_that_nothing_uses_is_refused() -> None:
+def test_an_unused_dns_zone_is_refused() -> None:
     with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is used by nothing"):
-        graph_of({"azure.existing": {"private_dns_zones": [f"{ZONE_OF}/privatelink.blob.core.windows.net"]}})
+        graph_for({"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/privatelink.blob.core.windows.net"]}})
 
 
 # --- a public API server --------------------------------------------------------------------------------------
 
 
-def test_a_public_api_server_leaves_the_registry_inside() -> None:
-    graph = graph_of(PUBLIC)
+def test_a_public_api_server_does_not_expose_the_registry() -> None:
+    graph = graph_for(PUBLIC_ACCESS)
     (registry,) = graph.of_type("containerregistry:Registry")
     assert inputs(registry)["publicNetworkAccess"] == "Disabled"
-    # Images come by `az acr import`: through the control plane, which takes a role of its own.
+    # Images are imported by `az acr import` through the control plane, which requires a separate role.
     imports = [
         inputs(r) for r in graph.of_type("authorization:RoleAssignment")
         if inputs(r)["roleDefinitionId"].endswith(Role.ACR_IMPORT)
     ]  # fmt: skip
     assert [each["scope"] for each in imports] == [registry.id]
     assert inputs(registry)["networkRuleBypassOptions"] == "AzureServices"
-    # Dashboards are of no use where nobody gets at them.
+    # Dashboards must remain reachable.
     assert inputs(graph.of_type("dashboard:Grafana")[0])["properties"]["publicNetworkAccess"] == "Enabled"
 
 
 # --- signing in -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("edits", [{}, PUBLIC, PEERED, EXISTING], ids=["jump host", "public", "peering", "existing"])
-def test_the_kubeconfig_waits_for_nobody(edits: Edits) -> None:
-    """Azure's own asks for a device code, which no pipeline can type."""
-    kubeconfig = yaml.safe_load(reveal(graph_of(edits).outputs[ClusterOutput.KUBECONFIG]))
+@pytest.mark.parametrize(
+    "edits", [{}, PUBLIC_ACCESS, PEERED_ACCESS, EXISTING_NETWORK], ids=["jump host", "public", "peering", "existing"]
+)
+def test_the_kubeconfig_needs_no_interaction(edits: Edits) -> None:
+    """Azure's default requires a device code, which pipelines cannot enter."""
+    kubeconfig = yaml.safe_load(reveal(graph_for(edits).outputs[ClusterOutput.KUBECONFIG]))
     (user,) = kubeconfig["users"]
     plugin = user["user"]["exec"]
     assert plugin["command"] == "kubelogin"
-    assert plugin["args"] == ["get-token", "--login", "azurecli", "--server-id", API_SERVER]
+    assert plugin["args"] == ["get-token", "--login", "azurecli", "--server-id", API_SERVER_APP]
     assert plugin["interactiveMode"] == "Never"
     assert list(user["user"]) == ["exec"]
     (context,) = kubeconfig["contexts"]

@@ -1,18 +1,19 @@
-"""An edit of the deployment file changes the resources that it is about, and no others."""
+"""An edit of the deployment file changes only the affected resources."""
 
 import re
 
 import pytest
 
-from sandbox.azure.diff import compare
-from sandbox.azure.graph import Graph, short_type
-from sandbox.azure.outages import DOWN, outages
-from sandbox.azure.replacements import AZURE, KUBERNETES, defined
-from sandbox.azure.schema import args_shape, resource_shape
-from sandbox.changes import Op
 from tests.blueprint.documents import ABSENT, Edits
-from tests.stacks.azure.manifests import DIGESTS, pod, workloads
-from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+from tests.nonempty import nonempty
+from tests.stacks.azure.manifests import DIGESTS, manifests, pod, workloads
+from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from voice_sandbox.azure.diff import compare
+from voice_sandbox.azure.graph import Graph, short_type
+from voice_sandbox.azure.replacements import AZURE, KUBERNETES, defined
+from voice_sandbox.azure.schema import args_shape, resource_shape
+from voice_sandbox.changes import Op
+from voice_sandbox.rehearsals.azure_outages import DOWN, outages
 
 Changes = set[str]
 AKS = "containerservice:ManagedCluster cluster"
@@ -50,7 +51,7 @@ CASES: dict[str, tuple[Edits, Changes]] = {
         {"azure.services.1.drain_timeout_s": 3000},
         {AKS, "containerservice:AgentPool h100"},
     ),
-    # The router runs then, and is missed when it does not.
+    # The router is running then, so its removal is an outage.
     "images": (
         {"images": {"router": f"sha256:{'1' * 64}"}},
         {"alertsmanagement:PrometheusRuleGroup rules-cluster"},
@@ -59,14 +60,17 @@ CASES: dict[str, tuple[Edits, Changes]] = {
 }
 
 
-def _asked(graph: Graph) -> dict[str, object]:
+def _inputs_by_resource(graph: Graph) -> dict[str, object]:
     return {f"{r.type.removeprefix('azure-native:')} {r.name}": inputs(r) for r in azure_resources(graph)}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_edit_changes_what_it_is_about(case: str) -> None:
+def test_an_edit_only_changes_its_resources(case: str) -> None:
     edits, expected = CASES[case]
-    before, after = _asked(cluster(edited({}))), _asked(cluster(edited(edits)))
+    before, after = (
+        _inputs_by_resource(cluster(edit_deployment({}))),
+        _inputs_by_resource(cluster(edit_deployment(edits))),
+    )
     assert {key for key in before | after if before.get(key) != after.get(key)} == expected
 
 
@@ -81,9 +85,9 @@ SERVICE_B = {
     "tensor_parallel": 2,
     "cpus": 40,
 }
-BESIDE = {"azure.pools.5": POOL_B, "azure.services.4": SERVICE_B}
-INSTEAD = {"azure.pools.1": POOL_B, "azure.services.1": SERVICE_B}
-AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
+ADDED_POOL = {"azure.pools.5": POOL_B, "azure.services.4": SERVICE_B}
+REPLACED_POOL = {"azure.pools.1": POOL_B, "azure.services.1": SERVICE_B}
+DISRUPTIVE_EDITS: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
     "public": (
         CASES["public"][0],
         {("cluster", f"apiServerAccessProfile.{name}") for name in ("enablePrivateCluster", "privateDNSZone")},
@@ -119,62 +123,68 @@ AWAY: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
     "nodes": (CASES["nodes"][0], set()),
     "logs": (CASES["logs"][0], set()),
 }
-"""Edits, and what of the cluster would be away: the resource, and the input that cannot change in place."""
+"""Edits that cause an outage, with the affected resource and the input that cannot be updated in place."""
 
 
-OF_CALLERS = {
+CALLER_EDITS = {
     "network": {("edge", "addressPrefix")},
     "zones": {("edge", "zones[2]"), ("rtp", "zones[2]"), ("cpu", "availabilityZones[2]")},
 }
-"""What goes too where a file has callers."""
+"""Additional outages of a file with callers."""
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
-@pytest.mark.parametrize("case", AWAY)
-def test_a_replacement_of_what_serves_or_holds_state_is_an_outage(case: str, file: str) -> None:
-    edits, expected = AWAY[case]
-    steps = compare(cluster(edited({}, file)), cluster(edited(edits, file)))
+@pytest.mark.parametrize("case", DISRUPTIVE_EDITS)
+def test_replacing_a_serving_or_stateful_resource_is_an_outage(case: str, file: str) -> None:
+    edits, expected = DISRUPTIVE_EDITS[case]
+    steps = compare(cluster(edit_deployment({}, file)), cluster(edit_deployment(edits, file)))
     found = outages(steps)
     if file == "production-azure":
-        expected = expected | OF_CALLERS.get(case, set())
+        expected = expected | CALLER_EDITS.get(case, set())
     assert {(each.name, change) for each in found for change in each.changes} == expected
     assert all(re.search(r"minutes|hour|for good|until", each.text()) for each in found)
     assert outages(steps, [name for name, _ in expected]) == []
 
 
-def test_a_pool_gets_another_size_with_a_new_one_beside_it() -> None:
-    """New pool and service, then the old ones away: nothing is replaced; a graph for the service comes and goes."""
-    old, both, new = (cluster(edited(edits)) for edits in ({}, BESIDE, INSTEAD))
+def test_a_pool_is_resized_by_adding_a_second_pool() -> None:
+    """Adding a pool and a service and then removing the old ones replaces no resource.
+
+    A graph of the service is added and removed.
+    """
+    old, both, new = (cluster(edit_deployment(edits)) for edits in ({}, ADDED_POOL, REPLACED_POOL))
     drawn = (Op.UPDATE, "dashboard-services")
-    assert _touched(old, both) == {(Op.CREATE, "h100b"), drawn}
-    assert _touched(both, new) == {(Op.DELETE, "h100"), drawn}
+    assert _changed_resources(old, both) == {(Op.CREATE, "h100b"), drawn}
+    assert _changed_resources(both, new) == {(Op.DELETE, "h100"), drawn}
 
 
-def test_callers_are_served_by_both_while_a_pool_gets_another_size() -> None:
-    """The router finds the new service by what it finds the old one by, under one model; only the old one goes."""
-    both, new = (workloads(edited({"images": DIGESTS, **edits})) for edits in (BESIDE, INSTEAD))
-    routing = pod(both, "router").containers[0]["command"]
-    key, _, value = routing[routing.index("--k8s-label-selector") + 1].partition("=")
+def test_callers_are_served_by_both_pools_during_a_resize() -> None:
+    """The router has pods of both services for one model; only the old service is removed."""
+    both, new = (workloads(edit_deployment({"images": DIGESTS, **edits})) for edits in (ADDED_POOL, REPLACED_POOL))
+    files = [each["data"] for each in manifests(both, "ConfigMap")]
+    (config,) = [text for data in files for name, text in data.items() if "haproxy" in name]
+    backend = next(each for each in config.split("\nbackend ") if each.startswith("voxtral-small-24b\n"))
+    names = {each["metadata"]["name"]: each["spec"] for each in manifests(both, "Service")}
     served = {}
     for name in ("voxtral", "voxtral-b"):
         found = pod(both, name)
-        assert found.labels[key] == value
+        assert f" engines-{name}.voice.svc.cluster.local:8000 " in backend
+        assert names[f"engines-{name}"]["selector"].items() <= found.labels.items()
         command = found.container("engine")["command"]
         served[name] = command[command.index("--served-model-name") + 1]
     assert len(set(served.values())) == 1
     assert [each.name for each in outages(compare(both, new))] == ["voxtral"]
 
 
-def _touched(before: Graph, after: Graph) -> set[tuple[Op, str]]:
+def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
     return {(step.op, step.resource.name) for step in compare(before, after) if step.op is not Op.SAME}
 
 
-def test_a_cluster_takes_what_is_in_it_along() -> None:
-    (found,) = outages(compare(cluster(edited({})), cluster(edited(AWAY["public"][0]))))
-    assert found.along >= 5 + 1  # its pools, and what watches it
+def test_replacing_a_cluster_replaces_its_children() -> None:
+    (found,) = outages(compare(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0]))))
+    assert found.along >= 5 + 1  # its pools and monitoring resources
 
 
-def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> None:
+def test_immutable_inputs_are_read_from_the_definitions() -> None:
     aks = defined("azure-native:containerservice:ManagedCluster")
     assert {"dnsPrefix", "fqdnSubdomain", "networkProfile.outboundType"} <= set(aks)
     assert "location" in defined("azure-native:containerregistry:Registry")
@@ -183,11 +193,11 @@ def test_definitions_are_read_where_they_say_that_an_input_cannot_change() -> No
 
 
 @pytest.mark.parametrize("kind", [*AZURE, *KUBERNETES])
-def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> None:
+def test_additions_to_definitions_are_inputs_with_a_source(kind: str) -> None:
     token = f"{package(kind)}:{kind}"
-    for path, source in {**AZURE, **KUBERNETES}[kind].items():
+    for path, source in nonempty({**AZURE, **KUBERNETES}[kind].items()):
         assert source.startswith("https://"), path
-        assert path not in defined(token)  # or the row can go
+        assert path not in defined(token)  # otherwise the row can be removed
         shape = resource_shape(token)
         for name in path.split("."):
             assert shape
@@ -195,13 +205,13 @@ def test_what_definitions_do_not_say_is_an_input_and_has_a_source(kind: str) -> 
             shape = args_shape(shape.module, shape.inputs[name].args or "")
 
 
-def test_what_is_away_is_said_of_types_that_there_are() -> None:
+def test_types_that_cause_outages_exist() -> None:
     assert all(resource_shape(f"{package(kind)}:{kind}") for kind in DOWN)
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
-def test_what_is_away_is_said_of_all_that_production_protects(file: str) -> None:
-    protected = {short_type(each.type) for each in azure_resources(cluster(edited({}, file))) if each.protect}
+def test_outages_are_reported_for_all_protected_types(file: str) -> None:
+    protected = {short_type(each.type) for each in azure_resources(cluster(edit_deployment({}, file))) if each.protect}
     assert len(protected) > 8
     assert protected <= DOWN.keys()
 

@@ -1,24 +1,28 @@
-"""Who may do what: every role of every identity stands in one table here, and nothing else is granted."""
+"""Permissions: a table lists every role of every identity, and no other role is assigned."""
 
 from collections import Counter
 
 import pytest
 
-from blueprint.azure.names import Role
-from sandbox.azure.graph import Graph, Resource
-from sandbox.azure.values import reveal
-from tests.stacks.azure.recorded import cluster, edited, inputs
+from tests.nonempty import nonempty
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
+from voice_blueprint.azure.names import Role
+from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.azure.values import reveal
 
 ADMINS = ["00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000a2"]
-GROUP_ID = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/a100"
-RESERVED = edited(
+GROUP_ID = (
+    "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/r/"
+    "providers/Microsoft.Compute/capacityReservationGroups/a100"
+)
+WITH_RESERVATION = edit_deployment(
     {
         "azure.admin_groups": ADMINS,
         "azure.pools.3.purchase": {"option": "capacity-reservation", "group_id": GROUP_ID},
     }
 )
 
-ALLOWED: set[tuple[str, Role, str]] = {
+ALLOWED_ROLES: set[tuple[str, Role, str]] = {
     ("control-plane", Role.NETWORK_CONTRIBUTOR, "network:Subnet nodes"),
     ("control-plane", Role.MANAGED_IDENTITY_OPERATOR, "managedidentity:UserAssignedIdentity kubelet"),
     ("kubelet", Role.ACR_PULL, "containerregistry:Registry registry"),
@@ -27,7 +31,7 @@ ALLOWED: set[tuple[str, Role, str]] = {
     ("grafana", Role.MONITORING_READER, "operationalinsights:Workspace logs"),
     ("model-fetch", Role.KEY_VAULT_SECRETS_USER, "keyvault:Vault vault"),
 }
-PEOPLE: set[tuple[Role, str]] = {
+USER_ROLES: set[tuple[Role, str]] = {
     (Role.AKS_CLUSTER_USER, "containerservice:ManagedCluster cluster"),
     (Role.AKS_RBAC_CLUSTER_ADMIN, "containerservice:ManagedCluster cluster"),
     (Role.ACR_PUSH, "containerregistry:Registry registry"),
@@ -44,7 +48,7 @@ def _identities(graph: Graph) -> dict[str, Resource]:
 
 
 def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
-    """Who (an identity's name, or a group's id), which role, on what."""
+    """Return identity name or group id, role, and scope."""
     identities = _identities(graph)
     things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed()}
     found = []
@@ -58,25 +62,25 @@ def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return cluster(RESERVED)
+    return cluster(WITH_RESERVATION)
 
 
-def test_identities_have_the_roles_of_the_table_and_each_once(graph: Graph) -> None:
-    people = {(admin, role, on) for admin in ADMINS for role, on in PEOPLE}
+def test_identities_have_each_role_of_the_table_once(graph: Graph) -> None:
+    people = {(admin, role, on) for admin in ADMINS for role, on in USER_ROLES}
     reserved = {("control-plane", Role.CONTRIBUTOR, GROUP_ID)}
-    assert Counter(_grants(graph)) == Counter(ALLOWED | people | reserved)
+    assert Counter(_grants(graph)) == Counter(ALLOWED_ROLES | people | reserved)
 
 
-def test_without_a_reservation_nobody_contributes_to_one() -> None:
-    people = {("00000000-0000-0000-0000-000000000000", role, on) for role, on in PEOPLE}
-    assert Counter(_grants(cluster(edited({})))) == Counter(ALLOWED | people)
+def test_without_a_reservation_no_role_refers_to_one() -> None:
+    people = {("00000000-0000-0000-0000-000000000000", role, on) for role, on in USER_ROLES}
+    assert Counter(_grants(cluster(edit_deployment({})))) == Counter(ALLOWED_ROLES | people)
 
 
-def test_every_identity_has_a_role_and_somebody_who_acts_as_it(graph: Graph) -> None:
+def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
     aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
     grafana = inputs(graph.named("grafana", "dashboard:Grafana"))
     trusted = {inputs(r)["resourceName"] for r in graph.of_type("managedidentity:FederatedIdentityCredential")}
-    for principal, identity in _identities(graph).items():
+    for principal, identity in nonempty(_identities(graph).items()):
         assert any(inputs(r)["principalId"] == principal for r in graph.of_type("authorization:RoleAssignment"))
         used = {
             *aks["identity"]["userAssignedIdentities"],
@@ -86,7 +90,7 @@ def test_every_identity_has_a_role_and_somebody_who_acts_as_it(graph: Graph) -> 
         assert identity.id in used or inputs(identity)["resourceName"] in trusted
 
 
-def test_nodes_pull_images_and_do_nothing_else(graph: Graph) -> None:
+def test_nodes_can_only_pull_images(graph: Graph) -> None:
     aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
     kubelet = aks["identityProfile"]["kubeletidentity"]
     assert _identities(graph)[kubelet["objectId"]].id == kubelet["resourceId"]
@@ -95,9 +99,9 @@ def test_nodes_pull_images_and_do_nothing_else(graph: Graph) -> None:
     assert (inputs(pull)["principalId"], inputs(pull)["scope"]) == (kubelet["objectId"], registry.id)
 
 
-def test_kinds_of_principals_are_told(graph: Graph) -> None:
-    # Azure refuses a principal that it has not heard of yet, unless it is told what it is.
-    for resource in graph.of_type("authorization:RoleAssignment"):
+def test_principal_types_are_set(graph: Graph) -> None:
+    # Azure refuses a principal that it has not replicated yet, unless its type is given.
+    for resource in nonempty(graph.of_type("authorization:RoleAssignment")):
         kind = "Group" if inputs(resource)["principalId"] in ADMINS else "ServicePrincipal"
         assert inputs(resource)["principalType"] == kind
 
@@ -115,7 +119,7 @@ def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
         assert each["audiences"] == ["api://AzureADTokenExchange"]
 
 
-def test_the_cluster_waits_for_what_its_identities_need(graph: Graph) -> None:
+def test_the_cluster_depends_on_the_roles_of_its_identities(graph: Graph) -> None:
     aks = graph.named("cluster", "containerservice:ManagedCluster")
     before = graph.needed_by(aks.urn)
     for name in ("control-plane-uses-subnet", "control-plane-assigns-kubelet", "kubelet-pulls-images"):

@@ -1,4 +1,4 @@
-"""What can be reached from where, what carries tags, and what survives a teardown."""
+"""Network exposure, tags, and resources that remain after a teardown."""
 
 import ipaddress
 import itertools
@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from sandbox.azure.graph import Graph
-from sandbox.azure.schema import resource_shape
-from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+from tests.nonempty import nonempty
+from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.schema import resource_shape
 
 PUBLIC = {"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}
-FILES = {"private": edited({}), "public": edited(PUBLIC), "both": edited({}, "both")}
+FILES = {"private": edit_deployment({}), "public": edit_deployment(PUBLIC), "both": edit_deployment({}, "both")}
 SMALL = {"azure.network.cidr": "10.60.0.0/22"}
-CLOSED = ("containerregistry:Registry", "keyvault:Vault", "dashboard:Grafana")
-DATA = (
+PRIVATE_TYPES = ("containerregistry:Registry", "keyvault:Vault", "dashboard:Grafana")
+DATA_TYPES = (
     "resources:ResourceGroup",
     "containerregistry:Registry",
     "keyvault:Vault",
     "operationalinsights:Workspace",
     "monitor:AzureMonitorWorkspace",
 )
-SERVING = (
+SERVING_TYPES = (
     "containerservice:AgentPool",
     "containerservice:ManagedCluster",
     "network:Subnet",
@@ -38,7 +39,7 @@ def _rules(graph: Graph) -> list[dict[str, Any]]:
     return [rule for r in graph.of_type("network:NetworkSecurityGroup") for rule in inputs(r)["securityRules"]]
 
 
-def test_public_addresses_are_the_way_out_and_bastions(graph: Graph) -> None:
+def test_only_egress_and_bastion_have_public_addresses(graph: Graph) -> None:
     users = {
         user.type.removeprefix("azure-native:")
         for address in graph.of_type("network:PublicIPAddress")
@@ -51,29 +52,29 @@ def test_public_addresses_are_the_way_out_and_bastions(graph: Graph) -> None:
     assert not [r for r in azure_resources(graph) if "LoadBalancer" in r.type or "ApplicationGateway" in r.type]
 
 
-def test_no_rule_lets_the_internet_in(graph: Graph) -> None:
-    for rule in _rules(graph):
+def test_no_rule_admits_the_internet(graph: Graph) -> None:
+    for rule in nonempty(_rules(graph)):
         if rule["access"] == "Allow":
             source = rule["sourceAddressPrefix"]
             assert source == "VirtualNetwork" or ipaddress.ip_network(source).is_private
-    for group in graph.of_type("network:NetworkSecurityGroup"):
+    for group in nonempty(graph.of_type("network:NetworkSecurityGroup")):
         last = max(inputs(group)["securityRules"], key=lambda rule: rule["priority"])
         assert (last["access"], last["sourceAddressPrefix"], last["direction"]) == ("Deny", "*", "Inbound")
 
 
-def test_every_subnet_has_a_security_group_and_no_way_out_of_azures_own(graph: Graph) -> None:
+def test_every_subnet_has_a_security_group_and_no_default_outbound_access(graph: Graph) -> None:
     groups = {group.id for group in graph.of_type("network:NetworkSecurityGroup")}
-    # Azure prescribes what a security group of Bastion's subnet would hold.
+    # Azure prescribes the content of a security group for Bastion's subnet.
     subnets = [inputs(subnet) for subnet in graph.of_type("network:Subnet") if subnet.name != "AzureBastionSubnet"]
     assert {subnet["networkSecurityGroup"]["id"] for subnet in subnets} == groups
     assert all(subnet["defaultOutboundAccess"] is False for subnet in subnets)
 
 
-def test_services_answer_inside_the_network_only(graph: Graph) -> None:
+def test_services_are_only_reachable_inside_the_network(graph: Graph) -> None:
     is_private = not inputs(graph.named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"].get(
         "authorizedIPRanges"
     )
-    for kind in CLOSED if is_private else CLOSED[:-1]:  # Grafana is public where the API server is
+    for kind in PRIVATE_TYPES if is_private else PRIVATE_TYPES[:-1]:  # Grafana is public if the API server is public
         (service,) = graph.of_type(kind)
         asked = inputs(service)
         access = asked.get("publicNetworkAccess") or asked["properties"]["publicNetworkAccess"]
@@ -82,7 +83,7 @@ def test_services_answer_inside_the_network_only(graph: Graph) -> None:
         assert [c for c in connections if c[0]["privateLinkServiceId"] == service.id]
 
 
-def test_private_endpoints_are_found_by_name(graph: Graph) -> None:
+def test_private_endpoints_are_resolved_by_name(graph: Graph) -> None:
     zones = {zone.id: zone for zone in graph.of_type("privatedns:PrivateZone")}
     links = {inputs(link)["privateZoneName"] for link in graph.of_type("privatedns:VirtualNetworkLink")}
     assert links == {inputs(zone)["privateZoneName"] for zone in zones.values()}
@@ -92,7 +93,7 @@ def test_private_endpoints_are_found_by_name(graph: Graph) -> None:
     assert {each["privateEndpointName"] for each in grouped} == endpoints
 
 
-def test_registry_and_vault_know_identities_only(graph: Graph) -> None:
+def test_registry_and_vault_only_accept_identities(graph: Graph) -> None:
     registry = inputs(graph.of_type("containerregistry:Registry")[0])
     assert registry["sku"]["name"] == "Premium"  # which has private endpoints
     assert registry["adminUserEnabled"] is False
@@ -105,8 +106,8 @@ def test_registry_and_vault_know_identities_only(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("edits", [{}, SMALL], ids=["/16", "/22"])
-def test_ranges_lie_in_the_network_and_apart(edits: dict[str, object]) -> None:
-    graph = cluster(edited(edits))
+def test_subnet_ranges_are_inside_the_network_and_disjoint(edits: dict[str, object]) -> None:
+    graph = cluster(edit_deployment(edits))
     (network,) = graph.of_type("network:VirtualNetwork")
     whole = ipaddress.ip_network(inputs(network)["addressSpace"]["addressPrefixes"][0])
     parts = [ipaddress.IPv4Network(inputs(r)["addressPrefix"]) for r in graph.of_type("network:Subnet")]
@@ -125,14 +126,14 @@ def test_ranges_lie_in_the_network_and_apart(edits: dict[str, object]) -> None:
     assert nodes.num_addresses > 2 * most
 
 
-def test_the_way_out_is_in_a_zone_and_its_address_in_all(graph: Graph) -> None:
+def test_the_nat_gateway_is_zonal_and_its_address_zone_redundant(graph: Graph) -> None:
     address = inputs(graph.named("egress", "network:PublicIPAddress"))
     gateway = inputs(graph.of_type("network:NatGateway")[0])
     assert len(gateway["zones"]) == 1
     assert set(gateway["zones"]) < set(address["zones"])
 
 
-def test_everything_that_takes_tags_has_them(graph: Graph) -> None:
+def test_every_taggable_resource_has_tags(graph: Graph) -> None:
     tagged = 0
     for resource in azure_resources(graph):
         shape = resource_shape(resource.type)
@@ -149,12 +150,14 @@ def test_everything_that_takes_tags_has_them(graph: Graph) -> None:
     ("environment", "keep", "protect"),
     [("sandbox", False, False), ("staging", True, False), ("production", True, True)],
 )
-def test_data_outlives_a_teardown_by_environment(environment: str, *, keep: bool, protect: bool) -> None:
-    graph = cluster(edited({"environment": environment}))
+def test_retention_of_data_after_a_teardown_depends_on_the_environment(
+    environment: str, *, keep: bool, protect: bool
+) -> None:
+    graph = cluster(edit_deployment({"environment": environment}))
     for resource in azure_resources(graph):
         kind = resource.type.removeprefix("azure-native:")
-        holds_data = kind in DATA
+        holds_data = kind in DATA_TYPES
         assert resource.retain_on_delete is (keep and holds_data), resource.label
-        assert resource.protect is (protect and (holds_data or kind in SERVING)), resource.label
+        assert resource.protect is (protect and (holds_data or kind in SERVING_TYPES)), resource.label
     vault = inputs(graph.of_type("keyvault:Vault")[0])["properties"]
     assert vault.get("enablePurgeProtection") is (True if keep else None)

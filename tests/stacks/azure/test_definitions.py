@@ -1,4 +1,4 @@
-"""What is asked of Azure is what Azure's own definitions allow, in both shipped files, and mistakes are seen."""
+"""Resources of the shipped files conform to Azure's type definitions, and mistakes are detected."""
 
 import copy
 import json
@@ -7,28 +7,29 @@ from typing import Any
 
 import pytest
 
-from sandbox.azure.definitions import problems
-from sandbox.azure.graph import Graph, short_type
-from sandbox.azure.schema import DEFINITIONS, api_version, definitions
 from tests.blueprint.documents import DEPLOYMENTS
+from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS
-from tests.stacks.azure.recorded import azure_resources, cluster, edited, inputs
+from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from voice_sandbox.azure.definitions import problems
+from voice_sandbox.azure.graph import Graph, short_type
+from voice_sandbox.azure.schema import DEFINITIONS, api_version, definitions
 
 FILES = {
-    "production": edited({"images": DIGESTS}, "production-azure"),
-    "cells": edited({"images": DIGESTS}),
-    "both": edited({}, "both"),
-    "public": edited({"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}),
+    "production": edit_deployment({"images": DIGESTS}, "production-azure"),
+    "cells": edit_deployment({"images": DIGESTS}),
+    "both": edit_deployment({}, "both"),
+    "public": edit_deployment({"azure.access": {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}}),
 }
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_inputs_are_as_azure_defines_them(file: str) -> None:
-    for resource in azure_resources(cluster(FILES[file])):
+def test_inputs_match_the_azure_definitions(file: str) -> None:
+    for resource in nonempty(azure_resources(cluster(FILES[file]))):
         assert problems(short_type(resource.type), inputs(resource)) == [], resource.name
 
 
-def test_the_table_has_every_type_that_is_deployed_in_the_version_that_the_sdk_speaks() -> None:
+def test_the_table_has_every_deployed_type_in_the_api_version_of_the_sdk() -> None:
     deployed = {short_type(each.type) for file in FILES for each in azure_resources(cluster(FILES[file]))}
     assert deployed == definitions().keys()
     for kind, known in definitions().items():
@@ -37,12 +38,12 @@ def test_the_table_has_every_type_that_is_deployed_in_the_version_that_the_sdk_s
         )
 
 
-def test_the_table_says_where_it_is_from() -> None:
+def test_the_table_names_its_source() -> None:
     origin = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["origin"]
     assert origin["repository"] == "https://github.com/Azure/bicep-types-az"
     assert len(origin["commit"]) == 40
     assert sorted(path.stem for path in DEPLOYMENTS.glob("*.yaml") if "\nazure:" in path.read_text()) == [
-        "both", "cells", "production-azure",
+        "both", "cells", "hearing", "production-azure", "qwen",
     ]  # fmt: skip
 
 
@@ -51,8 +52,8 @@ def graph() -> Graph:
     return cluster(FILES["production"])
 
 
-def changed(value: Mapping[str, Any], path: str, new: object) -> dict[str, Any]:
-    """Return a copy with another value at a path; numbers are places in lists."""
+def change_at_path(value: Mapping[str, Any], path: str, new: object) -> dict[str, Any]:
+    """Return a copy with another value at a path; numbers are list indexes."""
     whole: Any = copy.deepcopy(dict(value))
     *above, last = path.split(".")
     at = whole
@@ -110,11 +111,13 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "path", "value", "said"), MISTAKES, ids=[f"{each[0]}-{each[1]}" for each in MISTAKES])
-def test_a_mistake_is_seen(graph: Graph, kind: str, path: str, value: object, said: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "message"), MISTAKES, ids=[f"{each[0]}-{each[1]}" for each in MISTAKES]
+)
+def test_a_mistake_is_detected(graph: Graph, kind: str, path: str, value: object, message: str) -> None:
     given = next(inputs(each) for each in graph.of_type(kind) if "/" not in path and _reaches(inputs(each), path))
-    found = problems(kind, changed(given, path, value))
-    assert any(said in problem for problem in found), found
+    found = problems(kind, change_at_path(given, path, value))
+    assert any(message in problem for problem in found), found
 
 
 def _reaches(given: Mapping[str, Any], path: str) -> bool:

@@ -1,6 +1,6 @@
-"""Numbers and switches of the Azure half that no setting decides, stated a second time, most with what they are for.
+"""Numbers and switches of the Azure section that no setting determines, most with their purpose.
 
-Each is read from what the programs ask for; who changes one has to change it here too.
+Each is read from the programs' output; changing one requires a change here.
 """
 
 import re
@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from sandbox.azure.graph import Graph, short_type
-from tests.stacks.aws.test_numbers import at, numbers
+from tests.stacks.aws.test_numbers import numbers, values_at
 from tests.stacks.azure.manifests import workloads
-from tests.stacks.azure.recorded import cluster, edited, inputs
+from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
+from voice_sandbox.azure.graph import Graph, short_type
 
 CLUSTER, POOL, POD = "containerservice:ManagedCluster", "containerservice:AgentPool", "spec.template.spec"
 DEPLOYMENT, DAEMON, JOB, SCALED = (
@@ -22,11 +22,11 @@ DEPLOYMENT, DAEMON, JOB, SCALED = (
 )
 BEHAVIOR = "spec.advanced.horizontalPodAutoscalerConfig.behavior"
 
-ELSEWHERE = re.compile(
+TESTED_ELSEWHERE = re.compile(
     r"port$|Port$|replicas$|ReplicaCount$|[cC]ount$|^amount$|durationHours$|retentionInDays$|drainTimeoutInMinutes$"
     r"|^spec\.suspend$|terminationGracePeriodSeconds$|runAs(User|Group)$|fsGroup$|threshold$"
 )
-"""Of the deployment file or of the contract, whose own tests follow them."""
+"""Values from the deployment file or the contract, which other tests cover."""
 
 NUMBERS: dict[tuple[str, str], tuple[set[object], str]] = {
     # --- Cluster
@@ -45,12 +45,13 @@ NUMBERS: dict[tuple[str, str], tuple[set[object], str]] = {
         {100, 110, 120, 130, 4096}, "what is denied comes behind what is let in"),
     ("alertsmanagement:PrometheusRuleGroup", "rules.severity"): ({1, 2}, "errors and warnings"),
     # --- Pods
-    (DEPLOYMENT, f"{POD}.containers.lifecycle.preStop.sleep.seconds"): ({15}, "until the router has seen that it goes"),
+    (DEPLOYMENT, f"{POD}.containers.lifecycle.preStop.sleep.seconds"): (
+        {15, 38}, "until no request comes: kube-proxy for the router, AKS's cache of DNS for engines"),
     (DEPLOYMENT, f"{POD}.containers.startupProbe.periodSeconds"): ({5, 10}, "router; engine"),
     (DEPLOYMENT, f"{POD}.containers.startupProbe.failureThreshold"): ({24, 240}, "router two minutes, engine forty"),
     (DEPLOYMENT, f"{POD}.containers.startupProbe.timeoutSeconds"): ({5}, "a busy engine answers late"),
-    (DEPLOYMENT, f"{POD}.containers.livenessProbe.periodSeconds"): ({10}, "with the next: a minute"),
-    (DEPLOYMENT, f"{POD}.containers.livenessProbe.failureThreshold"): ({6}, "a restart costs a cold start"),
+    (DEPLOYMENT, f"{POD}.containers.livenessProbe.periodSeconds"): ({10, 15}, "router, a minute; engine, two"),
+    (DEPLOYMENT, f"{POD}.containers.livenessProbe.failureThreshold"): ({6, 8}, "a restart costs a cold start"),
     (DEPLOYMENT, f"{POD}.containers.livenessProbe.timeoutSeconds"): ({5}, "a busy engine answers late"),
     (DEPLOYMENT, f"{POD}.containers.readinessProbe.periodSeconds"): ({5}, "with the next: ten seconds"),
     (DEPLOYMENT, f"{POD}.containers.readinessProbe.failureThreshold"): ({2}, "one slow answer moves nobody"),
@@ -92,7 +93,7 @@ NUMBERS: dict[tuple[str, str], tuple[set[object], str]] = {
     ("azmonitoring.coreos.com/v1:PodMonitor", "spec.labelValueLengthLimit"): ({1023}, "and longer ones"),
 }  # fmt: skip
 
-ON = frozenset(
+ENABLED_SETTINGS = frozenset(
     {
         ("alertsmanagement:PrometheusRuleGroup", "enabled"), ("alertsmanagement:PrometheusRuleGroup", "rules.enabled"),
         ("alertsmanagement:PrometheusRuleGroup", "rules.resolveConfiguration.autoResolved"),
@@ -126,7 +127,7 @@ ON = frozenset(
         ("operationalinsights:Workspace", "features.enableLogAccessUsingOnlyResourcePermissions"),
         ("storage.k8s.io/v1:StorageClass", "allowVolumeExpansion"),
         (DEPLOYMENT, f"{POD}.securityContext.runAsNonRoot"), (JOB, f"{POD}.securityContext.runAsNonRoot"),
-        (DEPLOYMENT, f"{POD}.shareProcessNamespace"),  # of a cell, whose engines see each other's memory
+        (DEPLOYMENT, f"{POD}.shareProcessNamespace"),  # of a cell, whose engines access each other's memory
         (DAEMON, f"{POD}.containers.securityContext.privileged"),  # of the device plugin
         *((kind, f"{POD}.{group}.securityContext.readOnlyRootFilesystem")
           for kind, group in ((DEPLOYMENT, "containers"), (DEPLOYMENT, "initContainers"), (DAEMON, "containers"),
@@ -135,8 +136,9 @@ ON = frozenset(
           for kind, group in ((DEPLOYMENT, "containers"), (DEPLOYMENT, "initContainers"), (DAEMON, "containers"))),
     }
 )  # fmt: skip
-OFF = frozenset(
+DISABLED_SETTINGS = frozenset(
     {
+        (DEPLOYMENT, f"{POD}.automountServiceAccountToken"),
         ("containerregistry:Registry", "adminUserEnabled"), ("containerregistry:Registry", "anonymousPullEnabled"),
         (CLUSTER, "agentPoolProfiles.enableNodePublicIP"), (POOL, "enableNodePublicIP"),
         (CLUSTER, "apiServerAccessProfile.disableRunCommand"),
@@ -157,9 +159,6 @@ OFF = frozenset(
                               (JOB, "containers"))),
     }
 )  # fmt: skip
-BOTH = {(DEPLOYMENT, f"{POD}.automountServiceAccountToken")}
-"""On of the router, which asks for pods; off of every engine."""
-
 TEXTS = [
     (CLUSTER, "cluster", "agentPoolProfiles.upgradeSettings.maxSurge", {"33%"}, "of three nodes, one"),
     (CLUSTER, "cluster", "addonProfiles.azureKeyvaultSecretsProvider.config.rotationPollInterval", {"1h"}, ""),
@@ -167,8 +166,8 @@ TEXTS = [
     (POOL, "cells", "upgradeSettings.maxUnavailable", {"1"}, "no spare node: one at a time is away"),
     (POOL, "cells", "upgradeSettings.maxSurge", {"0"}, "a surge node needs quota and a free machine"),
     (POOL, "h100", "upgradeSettings.maxUnavailable", {"0"}, "a spare node first"),
-    ("dashboard:Grafana", "grafana", "properties.grafanaMajorVersion", {"11"}, "what the dashboards were made for"),
-    (DEPLOYMENT, "router", f"{POD}.containers.resources.limits.cpu", {"2"}, "a proxy of JSON and audio"),
+    ("dashboard:Grafana", "grafana", "properties.grafanaMajorVersion", {"12"}, "Azure refuses 11"),
+    (DEPLOYMENT, "router", f"{POD}.containers.resources.limits.cpu", {"2"}, "it passes bytes on"),
     (DEPLOYMENT, "router", f"{POD}.containers.resources.limits.memory", {"4096Mi"}, ""),
     (DEPLOYMENT, "voxtral", f"{POD}.initContainers.resources.limits.memory", {"512Mi"}, "the check of the topology"),
     (DEPLOYMENT, "voxtral", f"{POD}.volumes.emptyDir.sizeLimit", {"8192Mi"}, "what programs write for themselves"),
@@ -180,24 +179,24 @@ TEXTS = [
 
 @cache
 def graphs() -> tuple[Graph, Graph]:
-    text = edited({})
+    text = edit_deployment({})
     return cluster(text), workloads(text)
 
 
-def test_no_number_of_the_programs_is_left_out() -> None:
+def test_every_number_of_the_programs_is_listed() -> None:
     found: dict[tuple[str, str], set[object]] = {}
     for graph in graphs():
         for resource in graph.managed():
             for place, value in numbers(inputs(resource)):
-                if not ELSEWHERE.search(place):
+                if not TESTED_ELSEWHERE.search(place):
                     found.setdefault((short_type(resource.type), place), set()).add(value)
     stated: dict[tuple[str, str], set[object]] = {key: values for key, (values, _) in NUMBERS.items()}
-    for keys, values in ((ON, {True}), (OFF, {False}), (BOTH, {True, False})):
+    for keys, values in ((ENABLED_SETTINGS, {True}), (DISABLED_SETTINGS, {False})):
         stated |= {key: set[object](values) for key in keys}
     assert found == stated
 
 
-@pytest.mark.parametrize(("kind", "name", "place", "values", "why"), TEXTS, ids=lambda part: str(part)[:40])
-def test_a_size_that_is_written_as_text(kind: str, name: str, place: str, values: set[str], why: str) -> None:
+@pytest.mark.parametrize(("kind", "name", "path", "values", "reason"), TEXTS, ids=lambda part: str(part)[:40])
+def test_a_quantity_in_text_is_parsed(kind: str, name: str, path: str, values: set[str], reason: str) -> None:
     (resource,) = (each for graph in graphs() for each in graph.of_type(kind) if each.name == name)
-    assert set(at(inputs(resource), place)) == values, why
+    assert set(values_at(inputs(resource), path)) == values, reason

@@ -1,13 +1,10 @@
-"""What runs on the cluster: every object valid, every pool used, every door that is open in the contract."""
+"""Workloads of the cluster: objects are valid, pools are used, and open ports are in the contract."""
 
 import pytest
+import yaml
 
-from blueprint.azure.contract import COMPONENT_LABEL, Component
-from blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
-from blueprint.file.model.azure import Azure, ChatService
-from sandbox.azure.graph import Graph
-from sandbox.azure.recorder import Mode
 from tests.blueprint.documents import load_text
+from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import (
     GIB,
     Manifest,
@@ -20,7 +17,12 @@ from tests.stacks.azure.manifests import (
     variables,
     workloads,
 )
-from tests.stacks.azure.recorded import edited
+from tests.stacks.azure.recorded import edit_deployment
+from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
+from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.recorder import Mode
 
 PRODUCTION = production()
 WITH_LMCACHE = production({"azure.services.1.lmcache": {"l1_gib": 100}})
@@ -29,7 +31,7 @@ CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor"}
 
 @pytest.fixture(scope="module", params=["production", "held back", "with LMCache"])
 def graph(request: pytest.FixtureRequest) -> Graph:
-    files = {"production": PRODUCTION, "held back": edited({}), "with LMCache": WITH_LMCACHE}
+    files = {"production": PRODUCTION, "held back": edit_deployment({}), "with LMCache": WITH_LMCACHE}
     return workloads(files[request.param])
 
 
@@ -41,7 +43,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
 # --- Every object is one that Kubernetes takes -----------------------------------------------------------
 
 
-def test_every_object_fits_kubernetes_own_schema(graph: Graph) -> None:
+def test_every_object_matches_the_kubernetes_schema(graph: Graph) -> None:
     core = [each for each in manifests(graph) if each["kind"] not in CUSTOM]
     assert len(core) > 40
     assert {(each["kind"], each["metadata"]["name"]): problems(each) for each in core if problems(each)} == {}
@@ -51,7 +53,7 @@ def test_every_object_fits_kubernetes_own_schema(graph: Graph) -> None:
     ("place", "value"),
     [(("limits", "memory"), "400Gb"), (("limits", "memory"), "lots"), (("requets", "cpu"), "1")],
 )
-def test_a_wrong_object_does_not(place: tuple[str, str], value: str) -> None:
+def test_an_invalid_object_does_not_match_the_schema(place: tuple[str, str], value: str) -> None:
     wrong: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -66,7 +68,7 @@ def test_quantities_are_exact(text: str, value: str | int) -> None:
     assert quantity(text) == type(quantity(text))(value)
 
 
-def test_pod_monitors_have_what_their_type_requires(graph: Graph) -> None:
+def test_pod_monitors_have_the_required_fields(graph: Graph) -> None:
     ports = {
         port["name"] for each in pods(graph) for container in each.containers for port in container.get("ports") or []
     }
@@ -80,9 +82,9 @@ def test_pod_monitors_have_what_their_type_requires(graph: Graph) -> None:
     assert set(scraped) - ports == set()
 
 
-def test_what_is_referred_to_exists(graph: Graph) -> None:
+def test_references_exist(graph: Graph) -> None:
     there = {(each["kind"], each["metadata"]["name"]) for each in manifests(graph)}
-    for each in pods(graph):
+    for each in nonempty(pods(graph)):
         assert ("ServiceAccount", each.spec["serviceAccountName"]) in there
         volumes = {volume["name"]: volume for volume in each.spec["volumes"]}
         for volume in volumes.values():
@@ -97,18 +99,30 @@ def test_what_is_referred_to_exists(graph: Graph) -> None:
         assert mounted == set(volumes)
 
 
-def test_files_that_are_mounted_are_in_their_config_map(graph: Graph) -> None:
+def test_the_nvme_driver_runs_on_the_pools_that_need_it(graph: Graph) -> None:
+    (local,) = (each for each in manifests(graph, "StorageClass") if each["metadata"]["name"] == "local-nvme")
+    affinity = yaml.safe_load(local["metadata"]["annotations"]["storageoperator.acstor.io/nodeAffinity"])
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (chosen,) = term["matchExpressions"]
+    wanted = {
+        each.labels[POOL_LABEL] for each in pods(graph) for volume in each.spec["volumes"] if "ephemeral" in volume
+    }
+    assert wanted
+    assert (chosen["key"], set(chosen["values"])) == ("kubernetes.azure.com/agentpool", wanted)
+
+
+def test_mounted_files_are_in_their_config_map(graph: Graph) -> None:
     maps = {each["metadata"]["name"]: each["data"] for each in manifests(graph, "ConfigMap")}
-    for each in pods(graph):
+    for each in nonempty(pods(graph)):
         names = [volume["configMap"]["name"] for volume in each.spec["volumes"] if "configMap" in volume]
         mounts = [mount for container in each.containers for mount in container["volumeMounts"] if mount.get("subPath")]
         assert bool(names) == bool(mounts)
         assert all(maps[names[0]][mount["subPath"]] for mount in mounts)
 
 
-def test_nothing_is_made_before_what_it_needs(graph: Graph) -> None:
+def test_nothing_is_created_before_its_dependencies(graph: Graph) -> None:
     made = {resource.urn: resource for resource in graph.managed()}
-    for resource in made.values():
+    for resource in nonempty(made.values()):
         needed = {graph[urn].type for urn in graph.needed_by(resource.urn)}
         namespaced = dict(resource.inputs).get("metadata", {}).get("namespace", "kube-system") != "kube-system"
         assert not namespaced or "kubernetes:core/v1:Namespace" in needed
@@ -144,14 +158,14 @@ def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure
 
 def test_pods_tolerate_exactly_the_taints_of_their_nodes(graph: Graph, azure: Azure) -> None:
     taints = {pool.name: set(pool_taints(azure, pool)) for pool in azure.pools} | {SYSTEM_POOL: {SYSTEM_TAINT}}
-    for each in pods(graph):
+    for each in nonempty(pods(graph)):
         tolerated = {Taint(one["key"], one["value"], one["effect"]) for one in each.spec["tolerations"]}
         pool = each.spec.get("nodeSelector", {}).get(POOL_LABEL)
         gpu_taints = {taint for pool in azure.pools for taint in pool_taints(azure, pool)}
         assert tolerated == (taints[pool] if pool else gpu_taints)
 
 
-def test_the_device_plugin_says_which_devices_a_container_has() -> None:
-    """Else a reload of systemd takes the GPUs away that a hook alone had let in."""
+def test_the_device_plugin_sets_the_devices_of_a_container() -> None:
+    """Otherwise a reload of systemd removes access to GPUs that only a hook had granted."""
     plugin = pod(workloads(PRODUCTION), "device-plugin")
     assert variables(plugin.containers[0])["PASS_DEVICE_SPECS"] == "true"

@@ -1,14 +1,7 @@
-"""The prefill/decode cell: one pod whose containers share a node's GPUs, CPUs and processes as the design says."""
+"""The prefill/decode cell: one pod whose containers share a node's GPUs, CPUs and processes as designed."""
 
 import pytest
 
-from blueprint import catalog
-from blueprint.azure.contract import GPU_RESOURCE
-from blueprint.azure.topology import Request, place, whole_node
-from blueprint.engines.cell import check_cell_cpus
-from blueprint.engines.published.release import published
-from blueprint.engines.sizing.result import DoesNotFitError
-from blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 from tests.blueprint.documents import load_text
 from tests.blueprint.engines.rules import check_endpoint
 from tests.stacks.azure.manifests import (
@@ -18,12 +11,19 @@ from tests.stacks.azure.manifests import (
     pod,
     production,
     quantity,
-    requested,
-    service_of,
-    size_of,
+    requested_amount,
+    service_for,
     variables,
+    vm_size_for,
     workloads,
 )
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import GPU_RESOURCE
+from voice_blueprint.azure.topology import Request, place, whole_node
+from voice_blueprint.engines.cell import check_cell_cpus
+from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 
 PRODUCTION = production()
 CELL = "voxtral-cells"
@@ -42,15 +42,15 @@ def cell() -> Pod:
 
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 @pytest.mark.parametrize("reserved_cpus", [1, 2])
-def test_the_kubelet_gives_each_engine_the_cpus_beside_its_gpus(
+def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
     cell: Pod, azure: Azure, policy: TopologyPolicy, reserved_cpus: int
 ) -> None:
     def request(container: Manifest) -> Request:
-        cpus = requested(container, "cpu")
-        return Request(int(requested(container, GPU_RESOURCE)), int(cpus) if cpus == int(cpus) else None)
+        cpus = requested_amount(container, "cpu")
+        return Request(int(requested_amount(container, GPU_RESOURCE)), int(cpus) if cpus == int(cpus) else None)
 
-    size = size_of(cell, azure)
-    containers = [*cell.sidecars, *cell.main]  # the check's GPUs are given on to the container that holds them
+    size = vm_size_for(cell, azure)
+    containers = [*cell.sidecars, *cell.main]  # the GPUs of the check are reused by the container that requests them
     answers = dict(
         zip(
             (one["name"] for one in containers),
@@ -67,34 +67,34 @@ def test_the_kubelet_gives_each_engine_the_cpus_beside_its_gpus(
         assert {node for gpu in own for node, numa in enumerate(size.numa_nodes) if gpu in numa.gpus} == bound
 
 
-def test_one_container_of_a_cell_holds_all_gpus_and_the_others_see_them(cell: Pod, azure: Azure) -> None:
-    holders = [one["name"] for one in cell.running if requested(one, GPU_RESOURCE)]
+def test_one_container_of_a_cell_requests_all_gpus_and_the_others_can_access_them(cell: Pod, azure: Azure) -> None:
+    holders = [one["name"] for one in cell.running if requested_amount(one, GPU_RESOURCE)]
     assert holders == ["gpus"]
-    assert requested(cell.container("gpus"), GPU_RESOURCE) == size_of(cell, azure).gpu_count
+    assert requested_amount(cell.container("gpus"), GPU_RESOURCE) == vm_size_for(cell, azure).gpu_count
     for name in ("prefill", "decode", "lmcache", "lmcache-decode"):
         assert variables(cell.container(name))["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert cell.spec["shareProcessNamespace"] is True
 
 
-def test_the_runtimes_hooks_have_room_beside_a_sleep(cell: Pod) -> None:
-    """They run in the memory of the container whose GPUs they find; 64 MiB once were all that it had."""
+def test_container_memory_covers_runtime_hooks_of_a_sleep(cell: Pod) -> None:
+    """GPU runtime hooks count towards the memory of the container, whose limit once was only 64 MiB."""
     assert quantity(cell.container("gpus")["resources"]["limits"]["memory"]) == 256 * 2**20
 
 
 def test_a_cell_is_checked_before_anything_starts(cell: Pod, azure: Azure) -> None:
     first = cell.spec["initContainers"][0]
     assert first["name"] == "check-topology"
-    assert requested(first, GPU_RESOURCE) == size_of(cell, azure).gpu_count
+    assert requested_amount(first, GPU_RESOURCE) == vm_size_for(cell, azure).gpu_count
     assert first["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_what_requests_pass_through_outlives_the_engines(cell: Pod) -> None:
+def test_proxies_outlive_the_engines(cell: Pod) -> None:
     assert [one["name"] for one in cell.sidecars] == ["lmcache", "lmcache-decode", "pd-router", "front"]
     assert {one["name"] for one in cell.main} == {"prefill", "decode", "gpus"}
 
 
-def test_relays_hold_no_engine_up(cell: Pod) -> None:
-    # A sidecar with a startup probe is waited for, and these wait for the engines.
+def test_proxies_do_not_delay_the_engines(cell: Pod) -> None:
+    # Kubernetes waits for sidecars with a startup probe, and these sidecars wait for the engines.
     for name in ("pd-router", "front"):
         assert "startupProbe" not in cell.container(name)
         assert "livenessProbe" not in cell.container(name)
@@ -107,17 +107,17 @@ def test_two_cells_never_share_a_node(cell: Pod) -> None:
     assert term["labelSelector"]["matchLabels"].items() <= cell.labels.items()
 
 
-def test_a_volume_on_nvme_holds_what_both_servers_may_keep(cell: Pod, azure: Azure) -> None:
+def test_an_nvme_volume_is_large_enough_for_both_servers(cell: Pod, azure: Azure) -> None:
     (volume,) = (one for one in cell.spec["volumes"] if "ephemeral" in one)
     asked = quantity(volume["ephemeral"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"])
-    service = service_of(cell, azure)
+    service = service_for(cell, azure)
     assert isinstance(service, PrefillDecodeCell)
-    assert service.lmcache.l2_nvme_gib * GIB < asked <= size_of(cell, azure).nvme_gib * GIB
+    assert service.lmcache.l2_nvme_gib * GIB < asked <= vm_size_for(cell, azure).nvme_gib * GIB
 
 
 @pytest.mark.parametrize("cpus", [5, 20, 78, 97])
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
-def test_cpus_that_would_put_an_engine_far_from_its_gpus_are_refused(cpus: int, policy: TopologyPolicy) -> None:
+def test_cpus_distant_from_the_gpus_of_an_engine_are_refused(cpus: int, policy: TopologyPolicy) -> None:
     with pytest.raises(DoesNotFitError) as refused:
         check_cell_cpus(NC96, cpus, policy)
     assert refused.value.remedy == "79 to 95 cpus"
@@ -125,12 +125,12 @@ def test_cpus_that_would_put_an_engine_far_from_its_gpus_are_refused(cpus: int, 
         check_cell_cpus(NC96, enough, policy)
 
 
-def test_no_cell_lies_on_one_numa_node() -> None:
+def test_no_cell_fits_one_numa_node() -> None:
     with pytest.raises(DoesNotFitError, match="best-effort"):
         check_cell_cpus(NC96, 80, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
-def test_a_policy_that_aligns_nothing_refuses_nothing() -> None:
+def test_a_topology_policy_without_alignment_refuses_nothing() -> None:
     check_cell_cpus(NC96, 20, TopologyPolicy.NONE)
 
 

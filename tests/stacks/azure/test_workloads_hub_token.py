@@ -1,4 +1,4 @@
-"""A gated repository: the token's way from the vault to the program that fetches the model, which is run here."""
+"""Gated models: the token is passed from the vault to the program that downloads the model, which is run here."""
 
 import json
 import os
@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from blueprint.azure.contract import WEIGHTS_DIR
-from blueprint.azure.names import ClusterOutput
-from sandbox.azure.graph import Graph
-from sandbox.azure.values import reveal
 from tests.stacks.azure.manifests import Pod, manifests, pods, production, workloads
 from tests.stacks.azure.recorded import cluster
+from voice_blueprint.azure.contract import WEIGHTS_DIR
+from voice_blueprint.azure.names import ClusterOutput
 from voice_constructs.azure.kubernetes.model_fetch import HUB_DIR
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.values import reveal
 
 TOKEN = "hf_of_this_test"
 GATED = production({"azure.hub_token_secret": "hub-token"})
 COMMIT = "a" * 40
 WEIGHTS = b"weights"
+FILES = ("model.safetensors", "consolidated.safetensors")  # both weight formats, as in Voxtral's repository
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def jobs(graph: Graph) -> list[Pod]:
     return [each for each in pods(graph) if each.name.startswith("fetch-")]
 
 
-def test_the_driver_reads_the_secret_as_the_identity_that_may(graph: Graph) -> None:
+def test_the_driver_reads_the_secret_as_the_permitted_identity(graph: Graph) -> None:
     (made,) = manifests(graph, "SecretProviderClass")
     outputs = cluster(GATED).outputs
     parameters = made["spec"]["parameters"]
@@ -62,14 +63,14 @@ def test_every_job_has_the_token_as_a_file_and_no_engine_has_it(graph: Graph) ->
         assert job.spec["serviceAccountName"] == "model-fetch"  # which the identity trusts
 
 
-def test_without_a_secret_nothing_asks_for_one() -> None:
+def test_without_a_secret_no_workload_mounts_one() -> None:
     graph = workloads(production())
     assert not manifests(graph, "SecretProviderClass")
     assert not any("csi" in volume for each in pods(graph) for volume in each.spec["volumes"])
 
 
 class Hub(ThreadingHTTPServer):
-    """As much of the hub as a download needs; its repositories are gated."""
+    """Fake hub with gated repositories."""
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -79,8 +80,12 @@ class Answers(BaseHTTPRequestHandler):
         elif "/resolve/" in self.path:
             self._send(200, WEIGHTS, {"ETag": '"one"', "X-Repo-Commit": COMMIT})
         else:
-            found: dict[str, Any] = {"id": "any/model", "sha": COMMIT, "siblings": [{"rfilename": "model.safetensors"}]}
-            tree = [{"type": "file", "path": "model.safetensors", "size": len(WEIGHTS), "oid": "one"}]
+            found: dict[str, Any] = {
+                "id": "any/model",
+                "sha": COMMIT,
+                "siblings": [{"rfilename": name} for name in FILES],
+            }
+            tree = [{"type": "file", "path": name, "size": len(WEIGHTS), "oid": "one"} for name in FILES]
             self._send(200, json.dumps(tree if "/tree/" in self.path else found).encode(), {})
 
     do_HEAD = do_GET  # noqa: N815  a name that http.server asks for
@@ -106,10 +111,8 @@ def hub() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("with_token", [True, False])
-def test_the_program_that_is_deployed_fetches_a_gated_model(
-    graph: Graph, hub: str, tmp_path: Path, with_token: bool
-) -> None:
-    """The job's own command and environment; only its volumes are folders of this machine."""
+def test_the_deployed_program_downloads_a_gated_model(graph: Graph, hub: str, tmp_path: Path, with_token: bool) -> None:
+    """Runs the command of the job in its environment, with local folders as volumes."""
     (container,) = jobs(graph)[0].main
     secrets, weights = tmp_path / "hub", tmp_path / "weights"
     secrets.mkdir()
@@ -122,5 +125,6 @@ def test_the_program_that_is_deployed_fetches_a_gated_model(
     done = subprocess.run(  # noqa: S603  the command of the manifest
         container["command"], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    found = [path.read_bytes() for path in weights.rglob("model.safetensors")]
-    assert (done.returncode == 0, found) == (with_token, [WEIGHTS] if with_token else []), done.stderr
+    found = {path.name: path.read_bytes() for path in weights.rglob("*.safetensors")}
+    one_format = {"consolidated.safetensors": WEIGHTS}
+    assert (done.returncode == 0, found) == (with_token, one_format if with_token else {}), done.stderr

@@ -1,4 +1,4 @@
-"""What pods may do and whom they may talk to: no more than the contract says."""
+"""Permissions and connections of pods: no more than in the contract."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,13 @@ from typing import Any
 import cel
 import pytest
 
-from blueprint.azure import contract as cluster_contract
-from blueprint.azure.contract import (
+from tests.blueprint.documents import load_text
+from tests.nonempty import nonempty
+from tests.registry import SigningKey
+from tests.stacks.azure.manifests import DIGESTS, Manifest, Pod, manifests, pods, production, workloads
+from tests.stacks.azure.recorded import edit_deployment
+from voice_blueprint.azure import contract as cluster_contract
+from voice_blueprint.azure.contract import (
     CLIENT_LABEL,
     COMPONENT_LABEL,
     GPU_NAMESPACE,
@@ -16,23 +21,20 @@ from blueprint.azure.contract import (
     Component,
     cluster_flows,
 )
-from blueprint.azure.ranges import small_ranges
-from blueprint.contract import network as cloud_contract
-from blueprint.contract.network import Port
-from blueprint.file.model.azure import Azure
-from blueprint.signing import manifest
-from sandbox.azure.graph import Graph
-from tests.blueprint.documents import load_text
-from tests.registry import SigningKey
-from tests.stacks.azure.manifests import DIGESTS, Manifest, Pod, manifests, pods, production, workloads
-from tests.stacks.azure.recorded import edited
+from voice_blueprint.azure.ranges import small_ranges
+from voice_blueprint.contract import network as cloud_contract
+from voice_blueprint.contract.network import Port
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.signing import manifest
 from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_OF
+from voice_sandbox.azure.graph import Graph
 
 FILES = {
     "production": production(),
-    "held back": edited({}),
-    "callers": edited({"images": DIGESTS}, "production-azure"),
+    "held back": edit_deployment({}),
+    "peers": production({"azure.services.1.lmcache": {"l1_gib": 100, "peers": True}}),
+    "callers": edit_deployment({"images": DIGESTS}, "production-azure"),
 }
 
 
@@ -53,17 +55,24 @@ def azure(file: str, tmp_path_factory: pytest.TempPathFactory) -> Azure:
 
 @pytest.fixture
 def flows(azure: Azure) -> tuple[ClusterFlow, ...]:
-    return cluster_flows(callers=azure.callers is not None, agents=azure.agents is not None)
+    return cluster_flows(
+        callers=azure.callers is not None,
+        agents=azure.agents is not None,
+        archive=azure.archive is not None,
+        peers=azure.has_peers,
+    )
 
 
 # --- Who may talk to whom --------------------------------------------------------------------------------
 
 
-def component_of(peer: Manifest, azure: Azure) -> Component:
+HTTPS = 443
+
+
+def component_for(peer: Manifest, azure: Azure) -> Component:
     if "ipBlock" in peer:
         ranges = small_ranges(azure.network.cidr)
         known = {
-            azure.network.cidr: Component.API_SERVER,
             ranges.edge: Component.EDGE,
             ranges.endpoints: Component.STATE,
         }
@@ -81,32 +90,37 @@ def component_of(peer: Manifest, azure: Azure) -> Component:
     return Component.CLIENT
 
 
-def flows_of(policies: list[Manifest], direction: str, azure: Azure) -> set[tuple[Component, Component, int, str]]:
+def flows_in(policies: list[Manifest], direction: str, azure: Azure) -> set[tuple[Component, Component, int, str]]:
     found = set()
     for policy in policies:
         for rule in policy["spec"].get(direction) or []:
             own = Component(policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL])
             assert policy["metadata"]["namespace"] == NAMESPACE_OF[own]
             for peer in rule["from" if direction == "ingress" else "to"]:
-                other = component_of(peer, azure)
-                ends = (other, own) if direction == "ingress" else (own, other)
-                found |= {(*ends, port["port"], port["protocol"]) for port in rule["ports"]}
+                for port in rule["ports"]:
+                    other = component_for(peer, azure)
+                    if (other, port["port"]) == (Component.STATE, HTTPS):  # both are private endpoints
+                        other = Component.ARCHIVE
+                    ends = (other, own) if direction == "ingress" else (own, other)
+                    found.add((*ends, port["port"], port["protocol"]))
     return found
 
 
-def of_contract(flow: ClusterFlow) -> tuple[Component, Component, int, str]:
+def contract_flow(flow: ClusterFlow) -> tuple[Component, Component, int, str]:
     return flow.source, flow.destination, flow.port.number, flow.port.protocol.upper()
 
 
-def test_open_doors_are_exactly_the_contracts(graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]) -> None:
+def test_network_policies_allow_exactly_the_flows_of_the_contract(
+    graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]
+) -> None:
     policies = manifests(graph, "NetworkPolicy")
-    received = {of_contract(flow) for flow in flows if flow.destination in NAMESPACE_OF}
-    sent = {of_contract(flow) for flow in flows if flow.source in NAMESPACE_OF}
-    assert flows_of(policies, "ingress", azure) == received
-    assert flows_of(policies, "egress", azure) == sent
+    received = {contract_flow(flow) for flow in flows if flow.destination in NAMESPACE_OF}
+    sent = {contract_flow(flow) for flow in flows if flow.source in NAMESPACE_OF}
+    assert flows_in(policies, "ingress", azure) == received
+    assert flows_in(policies, "egress", azure) == sent
 
 
-def test_what_no_flow_names_is_refused(graph: Graph) -> None:
+def test_connections_without_a_flow_are_refused(graph: Graph) -> None:
     closed = [each for each in manifests(graph, "NetworkPolicy") if not each["spec"]["podSelector"]]
     assert {each["metadata"]["namespace"] for each in closed} == {NAMESPACE, GPU_NAMESPACE}
     for policy in closed:
@@ -115,7 +129,7 @@ def test_what_no_flow_names_is_refused(graph: Graph) -> None:
         assert not policy["spec"].get("egress")
 
 
-def test_nobody_reaches_the_metadata_service_or_the_network_as_if_it_were_the_internet(
+def test_internet_rules_exclude_the_metadata_service_and_the_network(
     graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]
 ) -> None:
     blocks = [
@@ -135,20 +149,24 @@ def test_nobody_reaches_the_metadata_service_or_the_network_as_if_it_were_the_in
     assert all(set(block["except"]) == inside for _, _, block in blocks if block["cidr"] == "0.0.0.0/0")
 
 
-def test_every_port_that_a_container_opens_is_in_the_contract(graph: Graph, flows: tuple[ClusterFlow, ...]) -> None:
+def test_every_container_port_is_in_the_contract(graph: Graph, flows: tuple[ClusterFlow, ...]) -> None:
     known = {**vars(cluster_contract), **vars(cloud_contract)}
     named = {port.number for port in known.values() if isinstance(port, Port)}
-    asked = {cloud_contract.VAD_HEALTH.number, cloud_contract.ENGINE_HEALTH.number}  # by their node alone
+    asked = {cloud_contract.VAD_HEALTH.number, cloud_contract.ENGINE_HEALTH.number}  # only by their node
     reached = {flow.port.number for flow in flows} | asked
-    for each in pods(graph):
+    for each in nonempty(pods(graph)):
         for container in each.containers:
             opened = {port["containerPort"] for port in container.get("ports") or []}
             assert opened <= named & reached
 
 
-def test_callers_alone_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:
+def test_only_caller_endpoints_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:
     opened = {each["metadata"]["name"]: each["spec"] for each in manifests(graph, "Service")}
     assert opened.pop("router")["type"] == "ClusterIP"
+    for service in azure.services:
+        assert opened.pop(f"engines-{service.name}")["clusterIP"] == "None"
+    inside = {"lmcache-coordinator"} if azure.has_peers else set()
+    assert {opened.pop(name)["type"] for name in inside} <= {"ClusterIP"}
     assert set(opened) == ({"agent", "gateway", "vad"} if azure.callers else set())
     assert {spec["externalTrafficPolicy"] for spec in opened.values()} <= {"Local"}, "pods see who sends"
     assert not manifests(graph, "Ingress")
@@ -161,7 +179,7 @@ def test_callers_alone_are_reachable_from_outside_the_cluster(graph: Graph, azur
 # --- What pods may do ------------------------------------------------------------------------------------
 
 
-def needs(each: Pod) -> str:
+def required_pod_security(each: Pod) -> str:
     """Return the strictest Pod Security level that admits a pod.
 
     https://kubernetes.io/docs/concepts/security/pod-security-standards/
@@ -182,43 +200,39 @@ def needs(each: Pod) -> str:
     return "restricted" if restricted else "baseline"
 
 
-def test_namespaces_allow_what_their_pods_need_and_no_more(graph: Graph, azure: Azure) -> None:
+def test_namespaces_have_the_strictest_pod_security_of_their_pods(graph: Graph, azure: Azure) -> None:
     order = ["restricted", "baseline", "privileged"]
-    for namespace in manifests(graph, "Namespace"):
+    for namespace in nonempty(manifests(graph, "Namespace")):
         name, labels = namespace["metadata"]["name"], namespace["metadata"]["labels"]
         inside = [each for each in pods(graph) if each.namespace == name]
         assert inside
         level = labels["pod-security.kubernetes.io/enforce"]
-        assert level == max((needs(each) for each in inside), key=order.index)
+        assert level == max((required_pod_security(each) for each in inside), key=order.index)
         assert level == POD_SECURITY[name][0]
         assert labels["pod-security.kubernetes.io/enforce-version"] == f"v{azure.kubernetes_version}"
 
 
-def test_only_the_router_has_a_token_and_it_reads_pods_alone(graph: Graph) -> None:
-    for account in manifests(graph, "ServiceAccount"):
-        assert account["automountServiceAccountToken"] is False
-    mounted = [each.name for each in pods(graph) if each.spec["automountServiceAccountToken"]]
-    assert mounted == ["router"]
-    (role,) = manifests(graph, "Role")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    assert not manifests(graph, "ClusterRole", "ClusterRoleBinding")
-    (binding,) = manifests(graph, "RoleBinding")
-    assert [subject["name"] for subject in binding["subjects"]] == ["router"]
+def test_no_pod_has_a_service_account_token(graph: Graph) -> None:
+    accounts = manifests(graph, "ServiceAccount")
+    assert accounts
+    assert {account["automountServiceAccountToken"] for account in accounts} == {False}
+    assert {each.spec["automountServiceAccountToken"] for each in pods(graph)} == {False}
+    assert not manifests(graph, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
-def test_only_what_runs_on_every_gpu_node_touches_its_host(graph: Graph) -> None:
-    touching = {each.name for each in pods(graph) if needs(each) == "privileged"}
+def test_only_daemons_of_gpu_nodes_access_the_host(graph: Graph) -> None:
+    touching = {each.name for each in pods(graph) if required_pod_security(each) == "privileged"}
     assert touching == {Component.DEVICE_PLUGIN.value, Component.GPU_METRICS.value}
 
 
-def test_no_container_writes_to_its_image(graph: Graph) -> None:
-    for each in pods(graph):
+def test_every_container_has_a_read_only_root_file_system(graph: Graph) -> None:
+    for each in nonempty(pods(graph)):
         if each.namespace == NAMESPACE:
             assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in each.containers)
             assert each.spec["securityContext"]["runAsUser"] == 10001
 
 
-def test_images_are_named_by_digest(graph: Graph) -> None:
+def test_images_are_referenced_by_digest(graph: Graph) -> None:
     images: list[Any] = [container["image"] for each in pods(graph) for container in each.containers]
     assert all(".azurecr.io/" in image and "@sha256:" in image for image in images)
 
@@ -226,8 +240,8 @@ def test_images_are_named_by_digest(graph: Graph) -> None:
 # --- What they may run -----------------------------------------------------------------------------------
 
 
-def admitted(graph: Graph, spec: Manifest) -> bool:
-    """What an API server with the policy says to a pod: its expressions are CEL, evaluated as they are."""
+def is_admitted(graph: Graph, spec: Manifest) -> bool:
+    """Return the API server's decision on a pod: the policy's CEL expressions are evaluated unchanged."""
     (policy,) = manifests(graph, "ValidatingAdmissionPolicy")
     (binding,) = manifests(graph, "ValidatingAdmissionPolicyBinding")
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
@@ -248,11 +262,11 @@ def test_only_signed_images_are_admitted(tmp_path: Path) -> None:
     specs = [pod.spec for pod in pods(graph)]
     assert len(specs) > 5
     for spec in specs:
-        assert admitted(graph, spec)
+        assert is_admitted(graph, spec)
         for kind in ("containers", "initContainers", "ephemeralContainers"):
             for image in ("docker.io/evil:latest", f"{spec['containers'][0]['image'][:-1]}0"):
-                assert not admitted(graph, {**spec, kind: [{**spec["containers"][0], "image": image}]})
+                assert not is_admitted(graph, {**spec, kind: [{**spec["containers"][0], "image": image}]})
 
 
-def test_without_a_key_nothing_is_held_to_it(graph: Graph) -> None:
+def test_without_a_signing_key_no_policy_is_created(graph: Graph) -> None:
     assert not manifests(graph, "ValidatingAdmissionPolicy")

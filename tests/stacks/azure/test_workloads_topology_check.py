@@ -1,4 +1,4 @@
-"""The program that looks at a node's NVLinks before a cell starts, against what nvidia-smi prints."""
+"""The program that checks a node's NVLinks before a cell starts, with output of nvidia-smi."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blueprint import catalog
+from voice_blueprint import catalog
 from voice_constructs.azure.kubernetes.files import check_topology
 from voice_constructs.azure.kubernetes.files.check_topology import (
     Expectation,
@@ -23,7 +23,7 @@ from voice_constructs.azure.kubernetes.topology_check import SOURCE, HandOver, e
 
 NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
-EXPECTED = Expectation.from_json(expectation(NC96, 4))
+EXPECTATION = Expectation.from_json(expectation(NC96, 4))
 
 LEGEND = """
 Legend:
@@ -35,7 +35,7 @@ Legend:
 
 
 def matrix(links: dict[tuple[int, int], str], gpus: int = 4, numa: list[str] | None = None) -> str:
-    """What `nvidia-smi topo -m` prints: an underlined header, tabs, blanks around X, an empty last column."""
+    """Return the output of `nvidia-smi topo -m`: an underlined header, tabs, blanks around X, an empty last column."""
     affinity = numa or [str(gpu) for gpu in range(gpus)]
     titles = "\t".join(f"GPU{gpu}" for gpu in range(gpus))
     lines = [f"\t\x1b[4m{titles}\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
@@ -53,19 +53,19 @@ def listing(gpus: int = 4, mig: bool = False) -> str:
     return "\n".join(f"GPU {gpu}: NVIDIA A100 80GB PCIe (UUID: GPU-{gpu:08x}){instance}" for gpu in range(gpus))
 
 
-GOOD = matrix({(0, 1): "NV12", (2, 3): "NV12"})
+VALID_MATRIX = matrix({(0, 1): "NV12", (2, 3): "NV12"})
 
 
-def test_a_good_node_is_taken() -> None:
-    check(EXPECTED, parse(GOOD), listing())
+def test_a_valid_node_is_accepted() -> None:
+    check(EXPECTATION, parse(VALID_MATRIX), listing())
 
 
-def test_what_the_driver_does_not_know_of_numa_is_no_reason() -> None:
-    check(EXPECTED, parse(matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["N/A"] * 4)), listing())
+def test_unknown_numa_nodes_are_accepted() -> None:
+    check(EXPECTATION, parse(matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["N/A"] * 4)), listing())
 
 
 @pytest.mark.parametrize(
-    ("shown", "listed", "reasons"),
+    ("topology", "gpu_list", "reasons"),
     [
         pytest.param(matrix({}), listing(), ("GPU 0 to GPU 1 is SYS", "GPU 2 to GPU 3 is SYS", "Redeploy"), id="dead"),
         pytest.param(matrix({(0, 1): "NV12"}), listing(), ("GPU 2 to GPU 3 is SYS", "Redeploy"), id="one-dead"),
@@ -76,7 +76,7 @@ def test_what_the_driver_does_not_know_of_numa_is_no_reason() -> None:
             id="other-pairs",
         ),
         pytest.param(matrix({(0, 1): "NV12"}, gpus=3), listing(3), ("3 GPUs of 4",), id="fewer"),
-        pytest.param(GOOD, listing(mig=True), ("MIG is on",), id="mig"),
+        pytest.param(VALID_MATRIX, listing(mig=True), ("MIG is on",), id="mig"),
         pytest.param(
             matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["0", "0", "2", "3"]),
             listing(),
@@ -86,22 +86,22 @@ def test_what_the_driver_does_not_know_of_numa_is_no_reason() -> None:
         pytest.param("No devices were found\n", "", ("shows no GPU", "No devices were found"), id="none"),
     ],
 )
-def test_a_broken_node_is_refused_with_its_reason(shown: str, listed: str, reasons: tuple[str, ...]) -> None:
+def test_a_broken_node_is_refused_with_its_reason(topology: str, gpu_list: str, reasons: tuple[str, ...]) -> None:
     with pytest.raises(UnusableNodeError) as refused:
-        check(EXPECTED, parse(shown), listed)
+        check(EXPECTATION, parse(topology), gpu_list)
     assert all(reason in str(refused.value) for reason in reasons)
     assert "\n" not in str(refused.value)
 
 
-def test_a_pod_with_some_gpus_wants_those_joined() -> None:
+def test_a_pod_with_some_gpus_requires_nvlink_between_them() -> None:
     some = Expectation.from_json(expectation(NC96, 2))
     assert list(some.linked_pairs()) == [(0, 1)]
     assert some.numa_nodes == ()
     assert Expectation.from_json(expectation(NC80, 2)).numa_nodes == (0, 1)
 
 
-# As the driver prints it for NC96ads: https://github.com/NVIDIA/cuQuantum/issues/191, driver 570.
-APART = (
+# The driver's output for NC96ads: https://github.com/NVIDIA/cuQuantum/issues/191, driver 570.
+NO_PEER_ACCESS = (
     " \tGPU0\tGPU1\tGPU2\tGPU3\t\n"
     " GPU0\tX\tOK\tNS\tNS\t\n"
     " GPU1\tOK\tX\tNS\tNS\t\n"
@@ -109,47 +109,53 @@ APART = (
     " GPU3\tNS\tNS\tOK\tX\t\n"
     "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  NS   = Not supported\n"
 )
-JOINED = APART.replace("NS\t", "OK\t")
-ACROSS = HandOver(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
+WITH_PEER_ACCESS = NO_PEER_ACCESS.replace("NS\t", "OK\t")
+CROSS_PAIR_TRANSFER = HandOver(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
 
 
-def test_gpus_that_hand_over_reach_each_other() -> None:
-    expected = Expectation.from_json(expectation(NC96, 4, ACROSS))
+def test_gpus_that_transfer_kv_cache_need_peer_access() -> None:
+    expected = Expectation.from_json(expectation(NC96, 4, CROSS_PAIR_TRANSFER))
     assert set(expected.peers) == {(0, 2), (0, 3), (1, 2), (1, 3)}
-    assert check_peers(expected, peer_access(JOINED)) == ""
+    assert check_peers(expected, peer_access(WITH_PEER_ACCESS)) == ""
     with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX is left"):
-        check_peers(expected, peer_access(APART))
-    lenient = Expectation.from_json(expectation(NC96, 4, replace(ACROSS, refuse=False)))
-    assert "GPU 1 to GPU 3 is NS" in check_peers(lenient, peer_access(APART))
+        check_peers(expected, peer_access(NO_PEER_ACCESS))
+    lenient = Expectation.from_json(expectation(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=False)))
+    assert "GPU 1 to GPU 3 is NS" in check_peers(lenient, peer_access(NO_PEER_ACCESS))
     with pytest.raises(UnusableNodeError, match="GPU 0 to GPU 2 is absent"):
         check_peers(expected, peer_access("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"))
     with pytest.raises(UnusableNodeError, match="shows no GPU"):
         peer_access("No devices were found\n")
 
 
-@pytest.mark.parametrize(("refuse", "code", "said"), [(True, 1, "refused: GPUs"), (False, 0, "warning: GPUs")])
+@pytest.mark.parametrize(("refuse", "code", "message"), [(True, 1, "refused: GPUs"), (False, 0, "warning: GPUs")])
 @pytest.mark.parametrize("apart", ["w", "r"])
-def test_the_file_chooses_what_a_node_without_peer_access_means(
-    tmp_path: Path, apart: str, *, refuse: bool, code: int, said: str
+def test_the_reaction_to_missing_peer_access_is_configurable(
+    tmp_path: Path, apart: str, *, refuse: bool, code: int, message: str
 ) -> None:
     fake = tmp_path / "nvidia-smi"
-    # GPUs may reach each other one way alone: prefill writes, decode reads.
-    shown = {"-m ": GOOD, "-p2p w": JOINED, "-p2p r": JOINED, " ": listing(), f"-p2p {apart}": APART}
+    # GPUs may reach each other in one direction only: prefill writes, decode reads.
+    shown = {
+        "-m ": VALID_MATRIX,
+        "-p2p w": WITH_PEER_ACCESS,
+        "-p2p r": WITH_PEER_ACCESS,
+        " ": listing(),
+        f"-p2p {apart}": NO_PEER_ACCESS,
+    }
     cases = "".join(f"  '{flags}') cat <<'END'\n{text}\nEND\n  ;;\n" for flags, text in shown.items())
     fake.write_text(f'#!/bin/sh\ncase "$2 $3" in\n{cases}esac\n', encoding="utf-8")
     fake.chmod(0o755)
-    expected = expectation(NC96, 4, replace(ACROSS, refuse=refuse))
+    expected = expectation(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=refuse))
     done = subprocess.run(  # noqa: S603  the program under test
         [sys.executable, str(SOURCE)],
         env={"PATH": f"{tmp_path}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expected},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == code
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(message)
 
 
 def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the program as the container does, with a nvidia-smi that prints what it is told."""
+    """Run the program like the container, with a simulated nvidia-smi."""
     if outputs:
         fake = folder / "nvidia-smi"
         cases = "".join(f"  {flag}) cat <<'END'\n{text}\nEND\n  ;;\n" for flag, text in outputs.items())
@@ -161,13 +167,13 @@ def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_program_starts_nothing_else_on_a_good_node(tmp_path: Path) -> None:
-    done = run(tmp_path, topo=GOOD, **{"-L": listing()})
+def test_the_program_starts_nothing_else_on_a_valid_node(tmp_path: Path) -> None:
+    done = run(tmp_path, topo=VALID_MATRIX, **{"-L": listing()})
     assert (done.returncode, done.stderr) == (0, "")
-    assert "NV12" in done.stdout  # whoever asks later finds the matrix in the log
+    assert "NV12" in done.stdout  # the log contains the matrix for later analysis
 
 
-def test_the_program_says_one_line_when_it_refuses(tmp_path: Path) -> None:
+def test_the_program_refuses_with_one_line(tmp_path: Path) -> None:
     done = run(tmp_path, topo=matrix({}), **{"-L": listing()})
     assert done.returncode == 1
     assert done.stderr.startswith("refused: NVLink is not active")
@@ -175,13 +181,13 @@ def test_the_program_says_one_line_when_it_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.path.exists("/usr/bin/nvidia-smi"), reason="this machine has a driver")  # noqa: PTH110
-def test_the_program_says_that_the_runtime_is_the_wrong_one(tmp_path: Path) -> None:
+def test_the_program_reports_an_unexpected_runtime(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 1
     assert "NVIDIA runtime" in done.stderr
 
 
-def test_the_expectation_is_the_catalogues() -> None:
+def test_the_expected_topology_matches_the_catalogue() -> None:
     said = json.loads(expectation(NC96, 4))
     assert said["nvlink_groups"] == [list(domain) for domain in NC96.nvlink_domains]
     assert said["numa_nodes"] == [0, 1, 2, 3]

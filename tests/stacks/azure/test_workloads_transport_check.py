@@ -1,4 +1,4 @@
-"""The parent of a cell's decode engine: what UCX writes is read as it comes, and decides whether callers come."""
+"""The program that starts a cell's decode engine, and admits callers depending on the log of UCX."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from blueprint.azure.contract import PD_ROUTER_HTTP
-from blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS
 from tests.stacks.azure.manifests import pod, production, variables, workloads
+from voice_blueprint.azure.contract import PD_ROUTER_HTTP
+from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS
 from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE, choices
 
-# What the UCX of NIXL 1.5.1 wrote here, on host memory over `UCX_TLS=tcp,self`: a table as it stands, and the end of
-# the one before it.
-RECORDED = """\
+# Recorded output of UCX in NIXL 1.5.1 for host memory with `UCX_TLS=tcp,self`: a complete table after the end of
+# another.
+RECORDED_LOG = """\
 [1795364222.838053] [vm:14852:0]   | 627..inf | multi-frag copy-in | tcp/lo                                 |
 [1795364222.838053] [vm:14852:0]   +----------+--------------------+----------------------------------------+
 [1795364222.838801] [vm:14852:0]   +--------+--------------------+------------------------------------+
@@ -32,45 +32,47 @@ RECORDED = """\
 [1795364222.838801] [vm:14852:0]   | 0..inf | software emulation | tcp/lo                             |
 [1795364222.838801] [vm:14852:0]   +--------+--------------------+------------------------------------+
 """
-# The same between GPUs, with the words that UCX has for them (https://github.com/ai-dynamo/nixl/issues/1754 and 1097).
-EMULATED = RECORDED.replace("into host memory from host", "into cuda/GPU2 from cuda/dev[0] ")
-FAST = EMULATED.replace("software emulation", "zero-copy         ").replace("tcp/lo       ", "cuda_ipc/cuda")
+# The same output for transfers between GPUs, with UCX's terms (https://github.com/ai-dynamo/nixl/issues/1754 and 1097).
+EMULATED_LOG = RECORDED_LOG.replace("into host memory from host", "into cuda/GPU2 from cuda/dev[0] ")
+ZERO_COPY_LOG = EMULATED_LOG.replace("software emulation", "zero-copy         ").replace(
+    "tcp/lo       ", "cuda_ipc/cuda"
+)
 # UCX 1.16 to 1.19, in one row: https://github.com/openucx/ucx/pull/7950, https://github.com/ai-dynamo/nixl/issues/1240.
-OLDER = """\
+OLDER_LOG = """\
 [1769083945.891317] [vm:7:0]   | cfg#1 | remote memory read by ucp_get*(multi) into cuda/GPU3 from cuda/dev[0] |
 [1769083945.891318] [vm:7:0]   |                              0 | copy-out           | rc_mlx5/ibp3:1/path0          |
 [1769083945.891318] [vm:7:0]   |                          1..64 | software emulation | rc_mlx5/ibp3:1/path0          |
 [1769083945.891318] [vm:7:0]   |                        65..inf | zero-copy          | 50% on cuda_ipc/cuda and tcp  |
 """
-# An endpoint that could take cuda_ipc: no proof that it does.
-CAPABLE = (
+# An endpoint that supports cuda_ipc, which does not prove that it is used.
+CONTEXT_LOG = (
     "[1.0] [vm:1:0] ucp_worker.c:1912 UCX  INFO  ucp_context_0 intra-node cfg#2 rma_am(tcp/lo) am(cuda_ipc/cuda)\n"
 )
 
 
 @pytest.mark.parametrize(
-    ("log", "found"),
+    ("log", "expected"),
     [
-        pytest.param(RECORDED, [], id="host-memory-is-no-kv-cache"),
-        pytest.param(EMULATED, [("software emulation", "tcp/lo", False)], id="emulated"),
-        pytest.param(FAST, [("zero-copy", "cuda_ipc/cuda", True)], id="fast"),
-        pytest.param(OLDER, [("zero-copy", "50% on cuda_ipc/cuda and tcp", True)], id="older"),
-        pytest.param(CAPABLE, [], id="capable"),
+        pytest.param(RECORDED_LOG, [], id="host-memory-is-no-kv-cache"),
+        pytest.param(EMULATED_LOG, [("software emulation", "tcp/lo", False)], id="emulated"),
+        pytest.param(ZERO_COPY_LOG, [("zero-copy", "cuda_ipc/cuda", True)], id="fast"),
+        pytest.param(OLDER_LOG, [("zero-copy", "50% on cuda_ipc/cuda and tcp", True)], id="older"),
+        pytest.param(CONTEXT_LOG, [], id="capable"),
     ],
 )
-def test_the_table_of_large_reads_between_gpus_is_what_counts(log: str, found: list[tuple[str, str, bool]]) -> None:
-    assert [(each.protocol, each.transport, each.is_fast) for each in choices(log.splitlines())] == found
+def test_only_the_table_of_large_reads_between_gpus_is_checked(log: str, expected: list[tuple[str, str, bool]]) -> None:
+    assert [(each.protocol, each.transport, each.is_fast) for each in choices(log.splitlines())] == expected
 
 
-def test_lines_of_two_workers_may_come_in_turns() -> None:
-    other = RECORDED.replace("vm:14852", "vm:14853")
-    turns = [line for pair in zip(EMULATED.splitlines(), other.splitlines(), strict=True) for line in pair]
+def test_log_lines_of_two_workers_may_be_interleaved() -> None:
+    other = RECORDED_LOG.replace("vm:14852", "vm:14853")
+    turns = [line for pair in zip(EMULATED_LOG.splitlines(), other.splitlines(), strict=True) for line in pair]
     assert [each.transport for each in choices(turns)] == ["tcp/lo"]
 
 
 @pytest.fixture
 def router(tmp_path: Path) -> Iterator[str]:
-    """A P/D router that answers once its engine runs; UCX then has written first."""
+    """Start a P/D router that answers once its engine runs, when UCX has already written."""
 
     class Router(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -93,7 +95,7 @@ def router(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-# Writes its log when it is asked, as UCX does at the first transfer, then serves until it is stopped.
+# Writes its log on request, like UCX at the first transfer, then serves until it is stopped.
 ENGINE = """
 import pathlib, signal, subprocess, sys, time
 folder, log = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -111,7 +113,7 @@ sys.exit(3)
 """
 
 
-# The poll and the grace are for engines that take minutes.
+# The defaults of poll and grace are for engines that take minutes.
 PROGRAM = """
 import sys
 from voice_constructs.azure.kubernetes.files import check_transport
@@ -135,22 +137,24 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_callers_come_once_kv_cache_has_gone_from_gpu_to_gpu(tmp_path: Path, router: str) -> None:
-    (tmp_path / "ready").touch()  # of an earlier life: no longer true
-    with start(tmp_path, router, FAST, refuse=True) as running:
+def test_the_cell_is_ready_after_a_kv_cache_transfer_between_gpus(tmp_path: Path, router: str) -> None:
+    (tmp_path / "ready").touch()  # from an earlier run, no longer valid
+    with start(tmp_path, router, ZERO_COPY_LOG, refuse=True) as running:
         wait_for(tmp_path / "wrote")
         wait_for(tmp_path / "ready")
         (tmp_path / "end").touch()
         said = running.communicate(timeout=40)[1]
-    assert running.returncode == 3  # the engine's own
+    assert running.returncode == 3  # of the engine
     assert "serving" in said
     assert "cuda_ipc/cuda" in said
     asked = json.loads((tmp_path / "asked").read_text(encoding="utf-8"))
     assert (asked["model"], asked["max_tokens"]) == ("voxtral", 1)
 
 
-@pytest.mark.parametrize(("log", "reason"), [(EMULATED, "software emulation over tcp/lo"), (RECORDED, "said of no")])
-def test_an_engine_whose_kv_cache_goes_slowly_is_stopped(tmp_path: Path, router: str, log: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("log", "reason"), [(EMULATED_LOG, "software emulation over tcp/lo"), (RECORDED_LOG, "said of no")]
+)
+def test_an_engine_with_slow_kv_transfer_is_stopped(tmp_path: Path, router: str, log: str, reason: str) -> None:
     with start(tmp_path, router, log, refuse=True) as running:
         said = running.communicate()[1]
     assert running.returncode == 1
@@ -161,8 +165,8 @@ def test_an_engine_whose_kv_cache_goes_slowly_is_stopped(tmp_path: Path, router:
     assert not (tmp_path / "ready").exists()
 
 
-def test_a_file_may_take_it_with_a_warning(tmp_path: Path, router: str) -> None:
-    with start(tmp_path, router, EMULATED, refuse=False) as running:
+def test_slow_kv_transfer_can_be_accepted_with_a_warning(tmp_path: Path, router: str) -> None:
+    with start(tmp_path, router, EMULATED_LOG, refuse=False) as running:
         wait_for(tmp_path / "ready")
         running.send_signal(signal.SIGTERM)
         said = running.communicate()[1]
@@ -171,13 +175,13 @@ def test_a_file_may_take_it_with_a_warning(tmp_path: Path, router: str) -> None:
 
 
 @pytest.mark.parametrize("choice", ["refuse", "warn"])
-def test_a_cell_starts_its_decode_engine_so(choice: str) -> None:
+def test_a_cell_starts_its_decode_engine_through_the_check(choice: str) -> None:
     cell = pod(workloads(production({"azure.services.0.without_peer_access": choice})), "voxtral-cells")
     decode = cell.container("decode")
     expected = json.loads(variables(decode)[EXPECTED_VARIABLE])
     assert expected["refuse"] is (choice == "refuse")
     assert expected["url"].endswith(f":{PD_ROUTER_HTTP.number}/v1/completions")
-    assert "/v1/completions" in DISAGGREGATED_PATHS  # the front would lead it past prefill
+    assert "/v1/completions" in DISAGGREGATED_PATHS  # the front would route it past prefill
     served = decode["command"][decode["command"].index("--served-model-name") + 1]
     assert expected["model"] == served
     program = decode["command"][1]

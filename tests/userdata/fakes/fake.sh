@@ -1,6 +1,6 @@
 #!/bin/bash
-# Every external command of a host, under its own name: writes down how it was called and does what the test's
-# machine would. State lies in $FAKE; lines of $FAKE/fail and $FAKE/fail-once are patterns of calls that fail.
+# Every external command of a host, under its own name: records its calls and simulates the test's machine. State is in
+# $FAKE; lines of $FAKE/fail and $FAKE/fail-once are patterns of failing calls.
 PATH=/usr/bin:/bin
 name=${0##*/}
 ROOT=$VOICE_ROOT
@@ -13,7 +13,7 @@ state() { # FILE DEFAULT
   if [[ -e $FAKE/$1 ]]; then cat "$FAKE/$1"; else printf '%s\n' "$2"; fi
 }
 
-# One line a read, the last one for ever.
+# One line per read; the last one repeats.
 next_line() {
   head -n 1 "$1"
   [[ $(wc -l <"$1") -lt 2 ]] || sed -i 1d "$1"
@@ -93,7 +93,7 @@ ethtool() {
   esac
 }
 
-# What the kernel does when a file of it is written.
+# Simulates the kernel's reaction to a write to one of its files.
 tee() {
   local value pci
   value=$(cat)
@@ -117,7 +117,7 @@ case $name in
   logger) record "# ${*:4}" && exit ;;
   tee) tee "$@" && exit ;;
 esac
-# A pipe starts both its ends at once: the reader is written down when the writer is done.
+# A pipe starts both ends at once: the reader is recorded after the writer.
 [[ "$name $1" != 'docker login' ]] || cat >/dev/null
 record "$name $*"
 if injected_failure "$*"; then
@@ -138,7 +138,7 @@ case $name in
     ;;
   mountpoint) grep -qxF "$2" "$FAKE/mounts" 2>/dev/null ;;
   mount) echo "${@: -1}" >>"$FAKE/mounts" ;;
-  # What the unit's processes said; by the unit's name systemd's own lines come along.
+  # Output of the unit's processes; by the unit's name, systemd's own lines are included.
   journalctl) if [[ $* == *_SYSTEMD_UNIT=* ]]; then state journal ''; else echo 'Consumed 1s CPU time.'; fi ;;
   blkid) [[ -e $FAKE/label ]] && cat "$FAKE/label" ;;
   mkfs.xfs) echo "${@: -1}" >"$FAKE/label" ;;

@@ -1,6 +1,6 @@
-"""Speaks a recording to a gateway through a framework's own speech-to-text service, and prints each final.
+"""Sends a recording to a gateway through a framework's own speech-to-text service, and prints each final.
 
-It runs in an environment of its own (``requirements.txt``), whose versions ours need not agree with:
+It runs in a separate environment (``requirements.txt``), whose versions may differ from those of this project:
 
     python hear.py pipecat-openai 127.0.0.1:8080 sample.wav
 """
@@ -10,27 +10,27 @@ import sys
 import wave
 from collections.abc import AsyncIterator
 
-PIECE_S = 0.02
-BEHIND_S = 5.0
-"""Of silence behind the recording, in which the last final comes."""
+CHUNK_S = 0.02
+END_WAIT_S = 5.0
+"""Silence after the recording, during which the last final arrives."""
 KEY = "any"
 
 
-async def pieces(file: str) -> AsyncIterator[tuple[bytes, int]]:
-    """Yield the recording in real time, and its rate."""
+async def audio_chunks(file: str) -> AsyncIterator[tuple[bytes, int]]:
+    """Yield chunks of the recording in real time, each with the sample rate."""
     with wave.open(file) as recording:
-        rate, step = recording.getframerate(), round(recording.getframerate() * PIECE_S)
-        audio = recording.readframes(recording.getnframes()) + bytes(2 * round(rate * BEHIND_S))
+        rate, step = recording.getframerate(), round(recording.getframerate() * CHUNK_S)
+        audio = recording.readframes(recording.getnframes()) + bytes(2 * round(rate * END_WAIT_S))
     loop = asyncio.get_running_loop()
     begin = loop.time()
     for number in range(len(audio) // (2 * step)):
-        await asyncio.sleep(begin + number * PIECE_S - loop.time())
+        await asyncio.sleep(begin + number * CHUNK_S - loop.time())
         yield audio[2 * step * number :][: 2 * step], rate
 
 
 async def livekit(service: str, address: str, file: str) -> None:
-    """Speak through LiveKit's."""
-    import aiohttp  # noqa: PLC0415  the frameworks are heavy, and each is asked for alone
+    """Send through LiveKit's service."""
+    import aiohttp  # noqa: PLC0415  the frameworks are large, and each run imports only one
     from livekit import rtc  # noqa: PLC0415
     from livekit.agents import stt, utils  # noqa: PLC0415
     from livekit.plugins import deepgram, openai  # noqa: PLC0415
@@ -48,14 +48,14 @@ async def livekit(service: str, address: str, file: str) -> None:
                     print(event.alternatives[0].text, flush=True)
 
         listening = asyncio.create_task(listen())
-        async for piece, rate in pieces(file):
+        async for piece, rate in audio_chunks(file):
             stream.push_frame(rtc.AudioFrame(piece, rate, 1, len(piece) // 2))
         listening.cancel()
         await stream.aclose()
 
 
 async def pipecat(service: str, address: str, file: str) -> None:
-    """Speak through Pipecat's."""
+    """Send through Pipecat's service."""
     from pipecat.frames.frames import EndFrame, Frame, InputAudioRawFrame, TranscriptionFrame  # noqa: PLC0415
     from pipecat.pipeline.pipeline import Pipeline  # noqa: PLC0415
     from pipecat.pipeline.runner import PipelineRunner  # noqa: PLC0415
@@ -82,7 +82,7 @@ async def pipecat(service: str, address: str, file: str) -> None:
     task = PipelineTask(Pipeline([speech, Printer()]), params=PipelineParams(audio_in_sample_rate=16_000))
 
     async def speak() -> None:
-        async for piece, rate in pieces(file):
+        async for piece, rate in audio_chunks(file):
             await task.queue_frame(InputAudioRawFrame(piece, rate, 1))
         await task.queue_frame(EndFrame())
 

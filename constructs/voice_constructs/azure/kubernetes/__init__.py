@@ -1,1 +1,1 @@
-"""What runs on the cluster, as Kubernetes objects."""
+"""Kubernetes objects of the cluster."""

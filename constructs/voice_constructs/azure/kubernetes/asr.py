@@ -1,19 +1,24 @@
-"""Our engine on the cluster: chunks of speech in, utterances to the services that transcribe, transcripts out."""
+"""Our engine on the cluster.
+
+It receives chunks of speech, sends utterances to the transcription services, and returns transcripts.
+"""
 
 import pulumi
 
-from blueprint.azure.contract import Component
-from blueprint.contract.environment import HOST, HOST_ADDRESS
-from blueprint.contract.images import Image
-from blueprint.contract.network import CHUNK, ENGINE_HEALTH
-from blueprint.contract.session_api import HEALTH_PATH
-from blueprint.engines.launch.callers import asr
-from blueprint.file.model.azure_callers import AsrPods
-from blueprint.hosts import CALLER_TIER_IMAGES
-from blueprint.observability.azure_scaling import cpu_trigger, places_trigger
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.contract.environment import HOST, HOST_ADDRESS
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import ENGINE_METRICS_PATH
+from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.file.model.azure_callers import AsrPods
+from voice_blueprint.hosts import CALLER_TIER_IMAGES
+from voice_blueprint.observability.azure.scaling import cpu_trigger, places_trigger
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, of_pod
+from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, liveness_probe, pod_field
+from voice_constructs.azure.kubernetes.programs import asr
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
@@ -27,17 +32,20 @@ def asr_front(
     scaling: Scaling,
     opts: pulumi.ResourceOptions,
 ) -> CpuReplicas:
-    """Return its pods. There is no load balancer: the data plane finds them in the host registry."""
+    """Return its pods. There is no load balancer, since the data plane finds them in the host registry."""
     main = LaunchedContainer(
         name=Component.ASR.value,
         image=context.image_uri(Image.WHISPER_ENGINE),
         launcher=asr(settings),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"chunks": CHUNK, "health": ENGINE_HEALTH},
-        # It is ready when the router knows the model: as late as the first GPU node.
+        # Its port opens once the router knows the model, which may require the first GPU node.
+        startup=http_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH, period_s=10, failures=START_TIMEOUT_S // 10),
+        # The readiness endpoint fails while it drains; the metrics endpoint responds as long as it runs.
+        liveness=liveness_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH),
         readiness=http_probe(ENGINE_HEALTH, HEALTH_PATH, period_s=5, failures=2),
         extra_environment=login.environment(Component.ASR),
-        sources={HOST.name: of_pod("metadata.name"), HOST_ADDRESS.name: of_pod("status.podIP")},
+        sources={HOST.name: pod_field("metadata.name"), HOST_ADDRESS.name: pod_field("status.podIP")},
         mounts=login.mounts(),
     )
     return CpuReplicas(

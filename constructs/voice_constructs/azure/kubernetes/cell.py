@@ -5,7 +5,7 @@ from dataclasses import replace
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import (
+from voice_blueprint.azure.contract import (
     DECODE_HTTP,
     DECODE_LMCACHE_HTTP,
     ENGINE_HTTP,
@@ -13,11 +13,11 @@ from blueprint.azure.contract import (
     PD_ROUTER_HTTP,
     PREFILL_HTTP,
 )
-from blueprint.azure.names import replicas_name
-from blueprint.catalog import VmSize
-from blueprint.contract.images import Image
-from blueprint.contract.network import Port
-from blueprint.engines.cell import (
+from voice_blueprint.azure.names import replicas_name
+from voice_blueprint.catalog import VmSize
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import Port
+from voice_blueprint.engines.cell import (
     FRONT_CPUS,
     FRONT_GIB,
     HOLDER_CPUS,
@@ -29,58 +29,60 @@ from blueprint.engines.cell import (
     check_cell_cpus,
     engine_cpus,
 )
-from blueprint.engines.launch.base import Launcher
-from blueprint.engines.launch.fabric import TRANSPORTS
-from blueprint.engines.launch.lmcache import LmcacheServer
-from blueprint.engines.launch.services import CellLaunch, cell_launch
-from blueprint.engines.launch.vllm import VllmServer
-from blueprint.engines.sizing.layouts import cell_groups
-from blueprint.engines.sizing.service import PoolSizing, size_service
-from blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
-from blueprint.observability.azure_scaling import triggers
+from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.engines.launch.fabric import TRANSPORTS
+from voice_blueprint.engines.launch.lmcache import LmcacheServer
+from voice_blueprint.engines.launch.services import POD_ADDRESS, CellLaunch, cell_launch
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.service import PoolSizing, size_service
+from voice_blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
+from voice_blueprint.observability.azure.scaling import triggers
 from voice_constructs.azure.kubernetes.context import ClusterContext
+from voice_constructs.azure.kubernetes.engine_check import Checked, liveness, readiness
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
-    PRE_STOP_S,
+    ENGINE_PRE_STOP_S,
     LaunchedContainer,
     Probe,
     Share,
-    engine_probes,
     http_probe,
     model_cache_mount,
+    pod_field,
     shared_memory_mount,
+    start_probe,
 )
 from voice_constructs.azure.kubernetes.topology_check import HandOver, topology_check
 from voice_constructs.azure.kubernetes.transport_check import READY, TransportCheck
 
 SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
-"""Read by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
-no RuntimeClass `nvidia` to name (https://github.com/Azure/AgentBaker). The device plugin overwrites the
-variable in a container that asks for GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
+"""Used by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
+no RuntimeClass `nvidia` to refer to (https://github.com/Azure/AgentBaker). The device plugin overwrites the variable in
+a container that requests GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
 
 _LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
 class GpuHolder(Launcher):
-    """The container that asks for the GPUs; it sleeps."""
+    """The container that requests the GPUs and sleeps."""
 
     def command(self) -> tuple[str, ...]:
-        """Return a program that ends at SIGTERM."""
+        """Return a program that exits on SIGTERM."""
         return ("sleep", "infinity")
 
 
 def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
-    """One pod a node: prefill on one NVLink pair, decode on the other, KV cache handed over inside the node.
+    """Return one pod per node: prefill on one NVLink pair, decode on the other, and KV cache transfer inside the node.
 
-    Engines in separate pods, or in containers that do not see each other's GPUs, fall back to TCP without a word. Here
-    the containers share processes and shared memory, and all see all GPUs. A container that asks for GPUs sees only its
-    own, so neither engine does: a sleeping container asks for all of them, which keeps the scheduler's accounts right.
-    It also leaves the engines' NUMA alignment to their CPUs alone: an engine that asked for four GPUs would be aligned
-    with all four NUMA nodes, and refused under the kubelet's policy ``restricted``. ``blueprint.engines.cell`` has the
-    amounts.
+    Engines in separate pods, or in containers that do not see each other's GPUs, silently fall back to TCP. Here the
+    containers share processes and shared memory, and all of them see all GPUs. A container that requests GPUs only sees
+    its own, so neither engine requests any: a sleeping container requests all of them, which keeps the scheduler's
+    accounting correct. As a result, the kubelet aligns the engines' NUMA nodes by their CPUs only: an engine that
+    requested four GPUs would be aligned with all four NUMA nodes, and rejected under the kubelet's policy
+    ``restricted``. ``voice_blueprint.engines.cell`` contains the amounts.
 
-    LMCache servers, P/D router and front are sidecars: they start before the engines, and are stopped after them, so
-    that requests drain through them.
+    LMCache servers, P/D router and front are sidecars: they start before the engines and stop after them, so that
+    requests drain through them.
     """
     launch = cell_launch(context.azure, service)
     (sized,) = size_service(context.azure, service).pools
@@ -96,7 +98,7 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_engines(engine_image, launch, service, sized, size),
         triggers=triggers(context.azure, service)[service.pool],
-        # The pools count twice at the most: servers keep them in memory of their own or in shared memory.
+        # The pools may count twice, since servers keep them in their own memory or in shared memory.
         shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
         whole_node=True,
@@ -111,7 +113,7 @@ def _hand_over(service: PrefillDecodeCell, size: VmSize) -> HandOver:
 def _engines(
     image: pulumi.Output[str], launch: CellLaunch, service: PrefillDecodeCell, sized: PoolSizing, size: VmSize
 ) -> list[LaunchedContainer]:
-    """Return prefill, decode and the holder of the GPUs. Prefill stands first: it gets the first NUMA nodes."""
+    """Return the prefill, decode and GPU containers. Prefill is first, since it gets the first NUMA nodes."""
     share = Share(engine_cpus(service.cpus), (sized.host.engines_gib + sized.host.shared_memory_gib) / 2)
     holder = LaunchedContainer(
         name="gpus",
@@ -124,8 +126,7 @@ def _engines(
         _engine("prefill", image, launch.prefill, PREFILL_HTTP, share),
         replace(
             _engine("decode", image, launch.decode, DECODE_HTTP, share),
-            launcher=TransportCheck(launch.decode, service.without_peer_access),
-            # Its health is asked through the front.
+            launcher=Checked(TransportCheck(launch.decode, service.without_peer_access)),
             readiness=Probe(exec_=k8s.core.v1.ExecActionArgs(command=["test", "-e", READY]), period_seconds=5),
         ),
         holder,
@@ -136,13 +137,16 @@ def _engine(name: str, image: pulumi.Output[str], launcher: VllmServer, port: Po
     return LaunchedContainer(
         name=name,
         image=image,
-        launcher=launcher,
+        launcher=Checked(launcher),
         share=share,
         ports={name: port},
-        **engine_probes(port),
+        startup=start_probe(port),
+        liveness=liveness(name, port, launcher.model),
+        # The readiness of the pod is determined by the front, which sends a request to both engines.
+        readiness=http_probe(port, "/health", period_s=5, failures=2),
         mounts=[model_cache_mount(), shared_memory_mount()],
         extra_environment=SEES_EVERY_GPU,
-        pre_stop_s=PRE_STOP_S,
+        pre_stop_s=ENGINE_PRE_STOP_S,
     )
 
 
@@ -162,10 +166,10 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
         _relay(
             "front",
             router,
-            launch.front,
+            Checked(launch.front),
             share=Share(FRONT_CPUS, FRONT_GIB),
             ports={"front": ENGINE_HTTP},
-            readiness=http_probe(ENGINE_HTTP, "/health", period_s=5, failures=2),
+            readiness=readiness("front", (PREFILL_HTTP, DECODE_HTTP), ENGINE_HTTP, launch.decode.model),
         ),
     ]
 
@@ -173,9 +177,9 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
 def lmcache_sidecar(
     name: str, image: pulumi.Output[str], launcher: LmcacheServer, port: Port, *, nvme: bool
 ) -> LaunchedContainer:
-    """Return an LMCache server: engines start when it answers, and it stops after them.
+    """Return an LMCache server as a sidecar: engines start once it is ready, and it stops after them.
 
-    It asks for no GPU and sees all, for it opens its engine's GPU memory.
+    It requests no GPUs but sees all of them, since it opens its engine's GPU memory.
     """
     return LaunchedContainer(
         name=name,
@@ -186,6 +190,7 @@ def lmcache_sidecar(
         startup=http_probe(port, "/healthcheck", period_s=5, failures=120),
         liveness=http_probe(port, "/healthcheck", period_s=10, failures=6),
         mounts=[shared_memory_mount(), *([nvme_mount()] if nvme else [])],
+        sources={POD_ADDRESS: pod_field("status.podIP")} if launcher.peers else None,
         sidecar=True,
     )
 
@@ -193,14 +198,14 @@ def lmcache_sidecar(
 def _relay(
     name: str, image: pulumi.Output[str], launcher: Launcher, *, share: Share, ports: dict[str, Port], readiness: Probe
 ) -> LaunchedContainer:
-    """Return a container that passes requests on; without a startup probe, for the engines start after it."""
+    """Return a container that forwards requests. It has no startup probe, since the engines start after it."""
     return LaunchedContainer(
         name=name, image=image, launcher=launcher, share=share, ports=ports, readiness=readiness, sidecar=True
     )
 
 
 def _listens() -> Probe:
-    """Return a probe of the P/D router, which listens on the loopback, where the kubelet does not reach it."""
+    """Return a probe of the P/D router, which listens on the loopback, where the kubelet cannot reach it."""
     program = _LISTENS.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),

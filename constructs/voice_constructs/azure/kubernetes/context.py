@@ -1,4 +1,4 @@
-"""What every workload is deployed into."""
+"""Environment of every workload."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint import catalog
-from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
-from blueprint.catalog import VmSize
-from blueprint.contract.images import Image
-from blueprint.file.model.azure import Azure, GpuPool
-from blueprint.file.model.deployment import Deployment
-from blueprint.hosts import digest, held_back
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
+from voice_blueprint.catalog import VmSize
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.azure import Azure, GpuPool
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import digest, held_back
 
 TYPE_PREFIX = "voice:kubernetes"
-"""First part of the type of every component here."""
+"""Prefix of the type of every component in this package."""
 
 PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
-"""Label of every object here."""
+"""Label of every object in this package."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ClusterContext:
     Attributes:
         registry: Login server of the cluster's registry.
         namespace: Name of the services' namespace, once it exists.
-        gpu_namespace: The same of what runs on every GPU node.
+        gpu_namespace: Name of the GPU DaemonSets' namespace, once it exists.
     """
 
     deployment: Deployment
@@ -44,24 +44,24 @@ class ClusterContext:
         return next(pool for pool in self.azure.pools if pool.name == name)
 
     def vm_size(self, pool: str) -> VmSize:
-        """Return the catalogue's row of a pool's nodes."""
+        """Return the VM size of a pool's nodes."""
         return catalog.vm_sizes()[self.pool(pool).vm_size]
 
     def image_uri(self, image: Image) -> pulumi.Output[str]:
-        """Return an image's address by digest; for an image without one, an address that pulls nothing."""
+        """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
     def held(self, images: Iterable[Image]) -> bool:
-        """Whether what runs these images must wait, because one of them has no digest and cannot be pulled."""
+        """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
         return held_back(self.deployment, tuple(images))
 
     def replicas(self, asked: int, images: Iterable[Image]) -> int:
-        """Return how many replicas to start with: none of what has to wait."""
+        """Return the initial number of replicas: 0 for a workload that must wait."""
         return 0 if self.held(images) else asked
 
 
 def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
-    """Return the labels of a pod, which network policies, monitors and the router select by."""
+    """Return the labels of a pod, which network policies, monitors and the router select."""
     return {COMPONENT_LABEL: component.value, **PART_OF, **({SERVICE_LABEL: service} if service else {})}
 
 
@@ -72,7 +72,7 @@ def metadata(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> k8s.meta.v1.ObjectMetaArgs:
-    """Return the metadata of an object; what belongs to no namespace passes ``None``."""
+    """Return the metadata of an object; a cluster-scoped object passes ``None`` as namespace."""
     return k8s.meta.v1.ObjectMetaArgs(
         name=name,
         namespace=namespace,

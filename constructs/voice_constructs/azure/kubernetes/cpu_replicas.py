@@ -1,4 +1,4 @@
-"""What runs on the CPU pool: a Deployment of pods of one kind, their budget of disruptions and their scaling."""
+"""Workloads on the CPU pool: a Deployment with its disruption budget and scaling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import COMPONENT_LABEL, Component
-from blueprint.azure.names import POOL_LABEL
-from blueprint.contract.images import Image
-from blueprint.file.model.azure import CPU_POOL
-from blueprint.file.model.base import HostCount
-from blueprint.observability.azure_scaling import Trigger
+from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
+from voice_blueprint.azure.names import POOL_LABEL
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.observability.azure.scaling import Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
@@ -29,16 +29,16 @@ from voice_constructs.azure.kubernetes.scaling import Scaling
 
 @dataclass(frozen=True)
 class CpuReplicasProps:
-    """What ``CpuReplicas`` is made from.
+    """Properties of ``CpuReplicas``.
 
     Attributes:
-        component: What the pods are; the Deployment, its account and its main container have the same name.
-        main: The container that does the work.
+        component: Kind of pod; the Deployment, its service account and its main container have the same name.
+        main: The main container.
         sidecars: Containers that start before it and stop after it.
-        bounds: Fewest and most pods.
-        drain_s: What a stopping pod may take to finish.
-        images: While one has no digest, there are no pods.
-        triggers: What they are scaled by, what they admit by first: the one that asks for most pods has them.
+        bounds: Minimum and maximum number of pods.
+        drain_s: Drain timeout of a pod.
+        images: Images of the pod; while one has no digest, there are no pods.
+        triggers: Scaling triggers, the one on slots first; the trigger that requires the most pods applies.
     """
 
     component: Component
@@ -56,7 +56,7 @@ class CpuReplicas(pulumi.ComponentResource):
 
     Attributes:
         selector: Labels of the pods.
-        claim: What all of them take at most.
+        claim: Total limits of all pods.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CpuReplicas(pulumi.ComponentResource):
                 self._name,
                 context.namespace,
                 labels=labels,
-                # Without a digest, or the secret that it waits for, it never becomes ready.
+                # It does not become ready without its digest, or without a secret that it waits for.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
@@ -119,7 +119,7 @@ class CpuReplicas(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod(account)
                 ),
             ),
-            # KEDA's number, after the first deployment.
+            # After the first deployment, KEDA sets the number.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 

@@ -1,50 +1,61 @@
-"""Gateway and agents on the cluster: pods behind the edge's application gateway."""
+"""Gateway and agents on the cluster, as backends of the edge's application gateway."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 
-from blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Component
-from blueprint.azure.names import TOKEN_KEY_SECRET
-from blueprint.azure.ranges import agent_address, gateway_address
-from blueprint.capacity import gateway_pod_sockets
-from blueprint.checks.azure_callers import AGENT_CPUS
-from blueprint.contract.environment import CHAT_KEY, PROMPT, SPEECH_KEY, TOKEN_KEY, Variable
-from blueprint.contract.images import Image
-from blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS, Port
-from blueprint.contract.session_api import HEALTH_PATH
-from blueprint.engines.launch.base import Launcher
-from blueprint.engines.launch.callers import GATEWAY_DRAIN_TIMEOUT_S, agent, gateway
-from blueprint.file.model.agents import AgentPods, Endpoint
-from blueprint.file.model.azure_callers import AzureEdge
-from blueprint.file.model.base import HostCount
-from blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES
-from blueprint.observability.azure_scaling import Trigger, conversations_trigger, cpu_trigger, sockets_trigger
+from voice_blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Component
+from voice_blueprint.azure.cpu_pods import AGENT_CPUS
+from voice_blueprint.azure.names import TOKEN_KEY_SECRET
+from voice_blueprint.azure.ranges import agent_address, gateway_address
+from voice_blueprint.capacity.bounds import gateway_pod_sockets
+from voice_blueprint.contract.environment import (
+    CHAT_KEY,
+    PROMPT,
+    SPEECH_KEY,
+    TOKEN_KEY,
+    TOOLS_KEY,
+    TWILIO_TOKEN,
+    Variable,
+)
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PROMETHEUS, Port
+from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
+from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
+from voice_blueprint.file.model.agents import AgentPods, Endpoint
+from voice_blueprint.file.model.azure_callers import AzureEdge
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES
+from voice_blueprint.observability.azure.scaling import Trigger, conversations_trigger, cpu_trigger, sockets_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
-from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Share, http_probe
+from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Share, http_probe, liveness_probe
+from voice_constructs.azure.kubernetes.programs import agent, gateway
 from voice_constructs.azure.kubernetes.scaling import Scaling
-from voice_constructs.azure.kubernetes.state_login import StateLogin
+from voice_constructs.azure.kubernetes.state_login import IDENTITY_MOUNT, StateLogin
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
 AGENT_SHARE = Share(cpus=AGENT_CPUS, memory_gib=1)
-"""Of a pod: one process uses one core; it takes 140 MiB, and 14 MiB a conversation (shared models of voice)."""
+"""Resources of a pod: one process uses one core. Its memory is 140 MiB, and 14 MiB per conversation (voice models are
+shared)."""
 
 
 @dataclass(frozen=True)
 class EdgeTierProps:
-    """What sets one tier apart from the other.
+    """Differences between the two tiers.
 
     Attributes:
-        kind: Last part of Pulumi's type, which the addresses of all its resources begin with.
-        ports: What the application gateway reaches, by name; ``http`` answers the probes.
-        address: Of the load balancer, in the nodes' range.
-        health: Where nodes say whether they have a ready pod.
-        secrets: Names in the vault by the variables that they become.
-        triggers: What they are scaled by.
+        kind: Last part of Pulumi's type, and prefix of its resources' addresses.
+        ports: Ports that the application gateway reaches, by name; ``http`` responds to probes.
+        address: Address of the load balancer, in the nodes' range.
+        health: Health check port of the nodes, which reports whether a node has a ready pod.
+        secrets: Names in the vault, by environment variable.
+        triggers: Scaling triggers.
+        archives: Whether the pods write transcripts to the archive.
     """
 
     kind: str
@@ -60,14 +71,15 @@ class EdgeTierProps:
     drain_s: int
     images: tuple[Image, ...]
     triggers: tuple[Trigger, ...]
+    archives: bool = False
 
 
 class EdgeTier(pulumi.ComponentResource):
-    """Pods of one tier, the secrets that they are told, and a load balancer with an address of the nodes' range.
+    """Pods of one tier, their secrets, and an internal load balancer.
 
     Attributes:
         pods: The pods.
-        load_balancer: Leads the application gateway to them, and shows them its address.
+        load_balancer: Internal load balancer in front of them, which preserves the application gateway's address.
     """
 
     def __init__(
@@ -93,11 +105,16 @@ class EdgeTier(pulumi.ComponentResource):
             share=props.share,
             ports={**props.ports, METRICS_PORT: PROMETHEUS},
             startup=http_probe(http, HEALTH_PATH, period_s=2, failures=60),
-            # It says that it is unwell while it drains and while the store is away, which no restart mends.
+            # The health check fails while the pod drains and while the store is unavailable, which a restart does not
+            # fix.
             readiness=http_probe(http, HEALTH_PATH, period_s=5, failures=2),
-            extra_environment=login.environment(component),
+            liveness=liveness_probe(http, LIVENESS_PATH),
+            extra_environment={
+                **login.environment(component),
+                **(login.archive(cluster, component) if props.archives else {}),
+            },
             sources=secrets.sources,
-            mounts=[*login.mounts(), secrets.mount()],
+            mounts=[*login.mounts(), *([IDENTITY_MOUNT] if props.archives else ()), secrets.mount()],
             pre_stop_s=PRE_STOP_S,
         )
         self.pods = CpuReplicas(
@@ -130,7 +147,7 @@ class EdgeTier(pulumi.ComponentResource):
 
 
 def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
-    """Return the gateway's: sessions, WebSocket audio, event streams, and the key that signs tokens."""
+    """Return the gateway's properties: sessions, WebSocket audio, event streams, and the key that signs tokens."""
     sockets = gateway_pod_sockets(edge.gateway)
     return EdgeTierProps(
         kind="GatewayService",
@@ -146,15 +163,18 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
         drain_s=GATEWAY_DRAIN_TIMEOUT_S,
         images=CALLER_TIER_IMAGES[Component.GATEWAY],
         triggers=(sockets_trigger(sockets), cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
+        archives=edge.archive is not None,
     )
 
 
 def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
-    """Return the agents', which hold spoken conversations and grow by those that they hold."""
+    """Return the agents' properties; agents run conversations, and scale by their number."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     asked = {
         TOKEN_KEY: TOKEN_KEY_SECRET,
         PROMPT: settings.prompt_secret,
+        TOOLS_KEY: settings.tools_key_secret,
+        TWILIO_TOKEN: settings.twilio and settings.twilio.token_secret,
         **{variable: engine.key_secret for variable, engine in keys.items() if isinstance(engine, Endpoint)},
     }
     return EdgeTierProps(

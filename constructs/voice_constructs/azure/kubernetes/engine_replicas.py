@@ -1,4 +1,4 @@
-"""What every service with GPUs is: a Deployment of engine pods, their budget of disruptions and their scaling."""
+"""Workloads with GPUs: a Deployment of engine pods with its disruption budget and scaling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
-from blueprint.azure.names import POOL_LABEL, pool_taints
-from blueprint.azure.rollout import surge_pods
-from blueprint.contract.images import Image
-from blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
-from blueprint.file.model.azure import AzureService
-from blueprint.file.model.base import HostCount
-from blueprint.hosts import service_images
-from blueprint.observability.azure_scaling import Trigger
+from voice_blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
+from voice_blueprint.azure.names import POOL_LABEL, pool_taints
+from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
+from voice_blueprint.file.model.azure import AzureService
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.hosts import service_images
+from voice_blueprint.observability.azure.scaling import Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
-    PRE_STOP_S,
+    ENGINE_PRE_STOP_S,
     STOP_MARGIN_S,
     ConfigFiles,
     LaunchedContainer,
     Mount,
     Volume,
+    gib_quantity,
     model_cache_volume,
     pod_security,
-    quantity_of_gib,
     shared_memory_volume,
     tmp_volume,
     tolerations,
@@ -40,18 +40,18 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True)
 class EngineReplicasProps:
-    """What ``EngineReplicas`` is made from.
+    """Properties of ``EngineReplicas``.
 
     Attributes:
-        kind: Of the component, for Pulumi.
-        name: Of the Deployment.
+        kind: Kind of the component, for Pulumi.
+        name: Name of the Deployment.
         checks: Init containers that run once, in order.
         sidecars: Containers that start before the engines, in order, and stop after them.
         engines: The other containers.
-        shared_memory_gib: Upper bound of /dev/shm.
-        nvme_gib: Volume on the node's own disks; 0 is none.
-        whole_node: Whether a pod takes every GPU of its node.
-        share_processes: Whether the containers see each other's processes, as CUDA's handles to memory need.
+        shared_memory_gib: Limit of /dev/shm.
+        nvme_gib: Volume on the node's local disks, or 0.
+        whole_node: Whether a pod uses every GPU of its node.
+        share_processes: Whether the containers share a process namespace, as CUDA's memory handles require.
     """
 
     kind: str
@@ -74,17 +74,17 @@ class EngineReplicasProps:
 
     @property
     def bounds(self) -> HostCount:
-        """Fewest and most replicas."""
+        """Minimum and maximum number of replicas."""
         return self.service.replicas_on(self.pool)
 
     @property
     def surge(self) -> int:
-        """Pods beyond the replicas during an update."""
+        """Number of additional pods during an update."""
         return surge_pods(self.bounds)
 
     @property
     def claim(self) -> Claim:
-        """What all replicas take at most."""
+        """Total limits of all replicas."""
         running = [container.share for container in (*self.sidecars, *self.engines)]
         return Claim(
             pods=self.bounds.max + self.surge,
@@ -97,11 +97,11 @@ class EngineReplicasProps:
 class EngineReplicas(pulumi.ComponentResource):
     """Engine pods on one GPU pool.
 
-    A Deployment, not a StatefulSet: replicas have no identity, the router finds them by label, and what a pod keeps on
-    local disks is a cache that goes with it.
+    It is a Deployment and not a StatefulSet, since replicas have no identity: the router finds them by label, and their
+    local disks only contain caches.
 
     Attributes:
-        claim: What all replicas take at most.
+        claim: Total limits of all replicas.
     """
 
     def __init__(
@@ -149,7 +149,8 @@ class EngineReplicas(pulumi.ComponentResource):
                 props.name,
                 self._context.namespace,
                 labels=self._labels,
-                # An engine is ready after many minutes and a new GPU node: `pulumi up` does not wait for it.
+                # An engine becomes ready after many minutes and possibly a new GPU node, so `pulumi up` does not wait
+                # for it.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
@@ -165,7 +166,7 @@ class EngineReplicas(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod(account)
                 ),
             ),
-            # KEDA's number, after the first deployment.
+            # After the first deployment, KEDA sets the number.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 
@@ -184,14 +185,14 @@ class EngineReplicas(pulumi.ComponentResource):
             tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
             affinity=self._apart() if props.whole_node else None,
             topology_spread_constraints=self._spread(),
-            termination_grace_period_seconds=PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
+            termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
             init_containers=[container.args(self._files) for container in (*props.checks, *props.sidecars)] or None,
             containers=[container.args(self._files) for container in props.engines],
             volumes=self._volumes(),
         )
 
     def _apart(self) -> k8s.core.v1.AffinityArgs:
-        """Keep two such pods off one node even where a larger size would hold them."""
+        """Return the anti-affinity that keeps two such pods off one node, even if a larger size has room for both."""
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
         )
@@ -199,7 +200,7 @@ class EngineReplicas(pulumi.ComponentResource):
         return k8s.core.v1.AffinityArgs(pod_anti_affinity=apart)
 
     def _spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
-        """Prefer another zone, then another node, where there is a GPU: a zone with none must not hold a replica up."""
+        """Return constraints that prefer other zones and nodes. A zone without GPUs must not delay a replica."""
         return [
             k8s.core.v1.TopologySpreadConstraintArgs(
                 max_skew=1,
@@ -223,7 +224,7 @@ class EngineReplicas(pulumi.ComponentResource):
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
                 max_unavailable=1,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
-                # A pod that is not ready carries nobody; it must not keep a node from being drained.
+                # A pod that is not ready serves no callers, and must not prevent a node from being drained.
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
             opts=self._child,
@@ -231,17 +232,17 @@ class EngineReplicas(pulumi.ComponentResource):
 
 
 def nvme_mount() -> Mount:
-    """Return the pod's share of the node's disks."""
+    """Return the mount of the pod's local disk volume."""
     return Mount(name="nvme", mount_path=NVME_DIR)
 
 
 def nvme_volume(gib: int) -> Volume:
-    """Return the volume behind it, for so much of data; it goes with its pod."""
+    """Return an ephemeral volume of this size, which is deleted with its pod."""
     claim = k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteOnce"],
         storage_class_name=LOCAL_NVME,
         resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-            requests={"storage": quantity_of_gib(gib * FILE_SYSTEM_SHARE)}
+            requests={"storage": gib_quantity(gib * FILE_SYSTEM_SHARE)}
         ),
     )
     template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(spec=claim)

@@ -1,14 +1,14 @@
-"""What runs on every GPU node: the device plugin, and the metrics of its GPUs."""
+"""DaemonSets of GPU nodes: the device plugin and the GPU metrics exporter."""
 
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import COMPONENT_LABEL, DCGM, Component
-from blueprint.azure.names import GPU_LABEL, Taint, pool_taints
-from blueprint.contract.images import Image
-from blueprint.engines.launch.services import dcgm_launch
+from voice_blueprint.azure.contract import COMPONENT_LABEL, DCGM, Component
+from voice_blueprint.azure.names import GPU_LABEL, Taint, pool_taints
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.services import dcgm_launch
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
@@ -22,7 +22,8 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 
 HELD_LABEL = "voice-serve/image-without-digest"
-"""No node has it: what waits for its image selects by it, since a DaemonSet has no number of replicas."""
+"""Node label that no node has. A DaemonSet has no number of replicas, so one that waits for its image selects this
+label."""
 
 DEVICE_PLUGIN_SHARE = Share(cpus=0.1, memory_gib=0.25)
 DCGM_SHARE = Share(cpus=0.25, memory_gib=1)
@@ -34,10 +35,10 @@ _POD_RESOURCES = "/var/lib/kubelet/pod-resources"
 class GpuNodes(pulumi.ComponentResource):
     """The device plugin and the DCGM exporter, on the nodes of every GPU pool.
 
-    The managed GPU pools of AKS would bring both, but are a preview that the cluster autoscaler does not work with.
+    The managed GPU pools of AKS include both, but are a preview that does not support the cluster autoscaler.
 
     Attributes:
-        daemon_sets: By component.
+        daemon_sets: DaemonSets by component.
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
@@ -50,11 +51,11 @@ class GpuNodes(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_device_plugin(self) -> k8s.apps.v1.DaemonSet:
-        """Make the device plugin. https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
+        """Create the device plugin. https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
 
-        ``PASS_DEVICE_SPECS`` names the device nodes to the kubelet, so that each container's specification has them.
-        systemd sets a container's devices up anew from it whenever it reloads its units, and what a hook alone had let
-        in would be lost (https://github.com/NVIDIA/nvidia-container-toolkit/issues/48). It has to be privileged.
+        With ``PASS_DEVICE_SPECS``, the kubelet adds the device nodes to each container's specification. systemd applies
+        that specification again whenever it reloads its units, and permissions added by a hook alone would be lost
+        (https://github.com/NVIDIA/nvidia-container-toolkit/issues/48). The plugin has to be privileged.
         """
         container = Container(
             name=Component.DEVICE_PLUGIN.value,
@@ -83,7 +84,7 @@ class GpuNodes(pulumi.ComponentResource):
             security_context=k8s.core.v1.SecurityContextArgs(
                 allow_privilege_escalation=False,
                 run_as_user=0,
-                # Profiling counters of the GPU are for administrators.
+                # The GPU's profiling counters require administrator rights.
                 capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=["SYS_ADMIN"]),
                 seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
             ),
@@ -134,11 +135,11 @@ class GpuNodes(pulumi.ComponentResource):
         return list(dict.fromkeys(taint for pool in azure.pools for taint in pool_taints(azure, pool)))
 
     def _on_gpu_nodes(self) -> k8s.core.v1.AffinityArgs:
-        wanted = k8s.core.v1.NodeSelectorRequirementArgs(key=GPU_LABEL, operator="Exists")
+        desired = k8s.core.v1.NodeSelectorRequirementArgs(key=GPU_LABEL, operator="Exists")
         return k8s.core.v1.AffinityArgs(
             node_affinity=k8s.core.v1.NodeAffinityArgs(
                 required_during_scheduling_ignored_during_execution=k8s.core.v1.NodeSelectorArgs(
-                    node_selector_terms=[k8s.core.v1.NodeSelectorTermArgs(match_expressions=[wanted])]
+                    node_selector_terms=[k8s.core.v1.NodeSelectorTermArgs(match_expressions=[desired])]
                 )
             )
         )

@@ -1,24 +1,25 @@
-"""A load balancer of Azure before pods of the CPU pool."""
+"""An Azure load balancer in front of pods of the CPU pool."""
 
 from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.contract.network import Port
+from voice_blueprint.contract.network import Port
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 REASON = "voice-serve/reason"
-"""Annotation that says why the service opens the cluster."""
+"""Annotation with the reason for exposing the service."""
 ANNOTATIONS = "service.beta.kubernetes.io/"
-"""Of AKS: https://learn.microsoft.com/azure/aks/load-balancer-standard#customizations-via-kubernetes-annotations"""
+"""Prefix of AKS's annotations:
+https://learn.microsoft.com/azure/aks/load-balancer-standard#customizations-via-kubernetes-annotations"""
 
 
 class LoadBalancer(pulumi.ComponentResource):
-    """A Service of this type: packets go to nodes with a ready pod, and pods see who sent them.
+    """A Service of this type: packets go to nodes with a ready pod, and pods see the source addresses.
 
     Attributes:
-        node_ports: How many node ports it takes; a quota counts them.
+        node_ports: Number of node ports, which a quota limits.
     """
 
     def __init__(
@@ -32,7 +33,14 @@ class LoadBalancer(pulumi.ComponentResource):
         reason: str,
         annotations: Mapping[str, pulumi.Input[str]],
         opts: pulumi.ResourceOptions,
+        sticky: bool = False,
     ) -> None:
+        """Create the service.
+
+        Args:
+            sticky: Whether all flows of a source IP address reach one pod. AKS sets source IP affinity on the rule as
+                well.
+        """
         super().__init__(f"{TYPE_PREFIX}:LoadBalancer", name, None, opts)
         self.node_ports = len(ports)
         k8s.core.v1.Service(
@@ -42,7 +50,7 @@ class LoadBalancer(pulumi.ComponentResource):
                 context.namespace,
                 annotations={
                     REASON: reason,
-                    # Azure gives the address when the first node is ready.
+                    # Azure assigns the address when the first node is ready.
                     "pulumi.com/skipAwait": "true",
                     **{f"{ANNOTATIONS}{key}": value for key, value in annotations.items()},
                 },
@@ -52,6 +60,7 @@ class LoadBalancer(pulumi.ComponentResource):
                 selector=dict(selector),
                 external_traffic_policy="Local",
                 health_check_node_port=health.number,
+                session_affinity="ClientIP" if sticky else "None",
                 ports=[
                     k8s.core.v1.ServicePortArgs(
                         name=f"{port.protocol}-{port.number}",

@@ -1,4 +1,4 @@
-"""Jobs that bring weights into the model cache before an engine asks for them."""
+"""Jobs that download weights to the model cache before an engine starts."""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,15 +6,22 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint import catalog
-from blueprint.azure.contract import WEIGHTS_DIR, Component
-from blueprint.azure.names import MODEL_FETCH_SERVICE_ACCOUNT, POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, ClusterOutput
-from blueprint.catalog import ModelCard
-from blueprint.contract.images import Image
-from blueprint.engines.launch.base import Launcher
-from blueprint.file.model.azure import AggregatedService, Azure, AzureService, ChatService
-from blueprint.file.model.serving import Quantization
-from blueprint.hosts import service_images
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import WEIGHTS_DIR, Component
+from voice_blueprint.azure.names import (
+    MODEL_FETCH_SERVICE_ACCOUNT,
+    POOL_LABEL,
+    SYSTEM_POOL,
+    SYSTEM_TAINT,
+    ClusterOutput,
+)
+from voice_blueprint.catalog import ModelCard
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.engines.launch.download import download_command
+from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, ChatService
+from voice_blueprint.file.model.serving import Quantization
+from voice_blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
@@ -31,15 +38,16 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 
 SHARE = Share(cpus=2, memory_gib=8)
-"""Of one download: it writes through the page cache, which counts. ASSUMED, not measured."""
+"""Resources of one download; memory includes the page cache that it writes through. ASSUMED, not measured."""
 
 HUB_SECRETS = "hub-secrets"
-"""Name of what brings the token from the vault to the jobs."""
+"""Name of the secret provider class that mounts the token of the vault in the jobs."""
 HUB_DIR = "/var/run/hub"
-"""Where a job sees it: a file, which neither a manifest nor the job's environment repeats."""
+"""Mount path of the token: a file, so that neither a manifest nor the job's environment contains it."""
 
 TIMEOUT_S = 7200
-"""Longest download, in all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB writes about as fast."""
+"""Timeout of a download over all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB has about the same
+write speed."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +55,14 @@ class Download(Launcher):
     """The download of one repository at one revision.
 
     Attributes:
-        revision: Commit; ``None`` is the newest at the time of the job.
-        image: An image that has the Hugging Face client: the one that will serve the model.
-        token_file: File with the hub's token; ``None`` is without one.
+        card: The model.
+        repository: Repository of the model, or of its FP8 weights.
+        revision: Commit; ``None`` for the latest at the time of the job.
+        image: Image with the Hugging Face client: the one that will serve the model.
+        token_file: File with the hub's token, or ``None``.
     """
 
+    card: ModelCard
     repository: str
     revision: str | None
     image: Image
@@ -59,29 +70,32 @@ class Download(Launcher):
 
     @property
     def name(self) -> str:
-        """Name of its job; another revision is another job."""
+        """Name of its job, which depends on the revision."""
         digest = hashlib.sha256(f"{self.repository}@{self.revision}".encode()).hexdigest()[:8]
         return f"fetch-{self.repository.partition('/')[2].lower().replace('.', '-')[:40]}-{digest}"
 
     def command(self) -> tuple[str, ...]:
-        """Return the full argument vector; what is there already is not fetched again."""
-        return ("hf", "download", self.repository, *(("--revision", self.revision) if self.revision else ()))
+        """Return the full argument vector."""
+        return download_command(self.card, self.repository, self.revision)
 
     def environment(self) -> dict[str, str]:
-        """Return where weights go, and where the token is."""
+        """Return the variables with the weights' directory and the token file."""
         own = {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
         return own | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
 
 
 def downloads(azure: Azure) -> tuple[Download, ...]:
-    """Return every repository that services read, each once for each revision."""
+    """Return all repositories that services use, without duplicates."""
     token_file = f"{HUB_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
-    found = {
-        (repository, service.revision): Download(repository, service.revision, service_images(service)[0], token_file)
+    results = {
+        (repository, service.revision): Download(
+            card, repository, service.revision, service_images(service)[0], token_file
+        )
         for service in azure.services
-        for repository in [_repository(catalog.models()[service.model], service)]
+        for card in [catalog.models()[service.model]]
+        for repository in [_repository(card, service)]
     }
-    return tuple(found.values())
+    return tuple(results.values())
 
 
 def _repository(model: ModelCard, service: AzureService) -> str:
@@ -90,11 +104,11 @@ def _repository(model: ModelCard, service: AzureService) -> str:
 
 
 class ModelFetch(pulumi.ComponentResource):
-    """One job for each repository. Engines run offline and read what it left; it alone may reach the Internet.
+    """A job for each repository. Engines run offline and read its result; only the jobs may reach the internet.
 
     Attributes:
-        jobs: By repository.
-        claim: What all of them take at most.
+        jobs: Jobs by repository.
+        claim: Total limits of all jobs.
     """
 
     def __init__(
@@ -109,8 +123,8 @@ class ModelFetch(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:ModelFetch", name, None, opts)
         self._context = context
         self._model_cache = model_cache
-        wanted = downloads(context.azure)
-        self.claim = Claim(len(wanted), SHARE.cpus, SHARE.memory_gib)
+        desired = downloads(context.azure)
+        self.claim = Claim(len(desired), SHARE.cpus, SHARE.memory_gib)
         self._account = k8s.core.v1.ServiceAccount(
             MODEL_FETCH_SERVICE_ACCOUNT.name,
             metadata=metadata(
@@ -125,14 +139,14 @@ class ModelFetch(pulumi.ComponentResource):
         )
         secret = context.azure.hub_token_secret
         self._token = [self._build_token(secret, cluster)] if secret else []
-        self.jobs = {download.repository: self._build_job(download) for download in wanted}
+        self.jobs = {download.repository: self._build_job(download) for download in desired}
         self.register_outputs({})
 
     def _build_token(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
-        """Let the jobs' service account read one secret of the vault.
+        """Grant the jobs' service account read access to one secret of the vault.
 
-        The driver exchanges the account's token itself: the label of workload identity would give the pod a token of
-        its own, for nothing. https://azure.github.io/secrets-store-csi-driver-provider-azure/docs/configurations/
+        The driver exchanges the account's token itself; the label of workload identity would add an unused token to the
+        pod. https://azure.github.io/secrets-store-csi-driver-provider-azure/docs/configurations/
         identity-access-modes/workload-identity-mode/
         """
         return k8s.apiextensions.CustomResource(
@@ -182,7 +196,7 @@ class ModelFetch(pulumi.ComponentResource):
                 download.name,
                 context.namespace,
                 labels=pod_labels(Component.MODEL_FETCH),
-                # A job that waits for its image is done as far as `pulumi up` is concerned.
+                # `pulumi up` does not wait for a job without its image.
                 annotations={"pulumi.com/skipAwait": "true"} if held else None,
             ),
             spec=k8s.batch.v1.JobSpecArgs(
@@ -196,7 +210,7 @@ class ModelFetch(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[self._model_cache, *self._token],
-                # A job's pods cannot be changed: a new image is a new job under the same name.
+                # A job's pod template is immutable, so a new image requires a new job with the same name.
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=f"{TIMEOUT_S}s"),
             ),

@@ -1,14 +1,21 @@
-"""What the managed Prometheus scrapes."""
+"""Scrape targets of the managed Prometheus."""
 
 from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, SYSTEM_NAMESPACE, Component
-from blueprint.azure.metrics import POOL_SERIES, ROLE_SERIES, SCRAPE_INTERVAL_S, SERVICE_SERIES, CellRole, ClusterMetric
-from blueprint.azure.names import POOL_LABEL
-from blueprint.hosts import CALLER_TIER_IMAGES
+from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, SYSTEM_NAMESPACE, Component
+from voice_blueprint.azure.metrics import (
+    POOL_SERIES,
+    ROLE_SERIES,
+    SCRAPE_INTERVAL_S,
+    SERVICE_SERIES,
+    CellRole,
+    ClusterMetric,
+)
+from voice_blueprint.azure.names import POOL_LABEL
+from voice_blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 
@@ -19,18 +26,18 @@ ENGINE_PORTS: Mapping[str, CellRole | None] = {
     "lmcache": None,
     "lmcache-decode": CellRole.DECODE,
 }
-"""Ports of engine pods that have ``/metrics``, by name, and whose metrics they are. A pod without one is passed over;
-the front of a cell would only repeat its decode engine."""
+"""Named ports of engine pods with ``/metrics``, and the role of each. Pods without a port are skipped; the front of a
+cell would only repeat its decode engine."""
 
 AGENT_SETTINGS = "ama-metrics-settings-configmap"
-"""Where Azure's agent looks for its settings; what is left out keeps its default.
+"""Name of the ConfigMap with the settings of Azure's agent; omitted settings keep their defaults.
 https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"""
 
 
 class Monitors(pulumi.ComponentResource):
-    """Pod monitors for engines, the router, GPUs and the tiers that carry callers.
+    """Pod monitors of engines, the router, GPUs and the tiers that serve callers.
 
-    They are of Azure's own group of the Prometheus operator's types:
+    They use Azure's own API group of the Prometheus operator's types:
     https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
     """
 
@@ -39,6 +46,8 @@ class Monitors(pulumi.ComponentResource):
         engines = [_endpoint(port, _labels_of(role)) for port, role in ENGINE_PORTS.items()]
         self._monitor(Component.ENGINE, context.namespace, engines)
         self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
+        if context.azure.has_peers:
+            self._monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_endpoint("http")])
         self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
         for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
             self._monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
@@ -48,7 +57,10 @@ class Monitors(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _keep_cluster_metrics(self) -> None:
-        """Tell the agent what to keep of kube-state-metrics: by itself only what Azure's own dashboards draw."""
+        """Configure the metrics of kube-state-metrics that the agent collects.
+
+        They are added to those of Azure's own dashboards.
+        """
         kept = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(
             AGENT_SETTINGS,
@@ -92,7 +104,7 @@ def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> di
 
 
 def _labels_of(role: CellRole | None) -> list[Mapping[str, object]]:
-    """Return the labels that series of engines get: service and pool from the pod, the role from the port."""
+    """Return the relabelling of engine series: service and pool from the pod, the role from the port."""
     copied = {SERVICE_LABEL: SERVICE_SERIES, POOL_LABEL: POOL_SERIES}
     relabelings: list[Mapping[str, object]] = [
         {"sourceLabels": [_meta(label)], "targetLabel": series} for label, series in copied.items()
@@ -101,5 +113,5 @@ def _labels_of(role: CellRole | None) -> list[Mapping[str, object]]:
 
 
 def _meta(label: str) -> str:
-    """Return the name that Prometheus gives a pod's label."""
+    """Return Prometheus's name of a pod label."""
     return "__meta_kubernetes_pod_label_" + "".join(char if char.isalnum() else "_" for char in label)

@@ -1,4 +1,4 @@
-"""Namespaces, how much their pods may do, and how much they may take."""
+"""Namespaces with the permissions and resource limits of their pods."""
 
 import json
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import Literal
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
-from blueprint.file.model.deployment import Deployment
+from voice_blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
+from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES = "voice-signed-images"
-"""Name of the policy that holds pods to what was signed."""
+"""Name of the policy that restricts pods to signed images."""
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]
 
@@ -35,15 +35,15 @@ POD_SECURITY: dict[str, tuple[PodSecurity, str]] = {
         ),
     ),
 }
-"""Pod Security level of each namespace, and why it is no stricter.
-Levels: https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
+"""Pod Security level of each namespace, and the reason why it is not stricter. Levels:
+https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
 
 
 class Namespaces(pulumi.ComponentResource):
-    """The namespaces of services and of what runs on every GPU node.
+    """The namespaces of services and of the GPU DaemonSets.
 
     Attributes:
-        context: What everything in them is made with.
+        context: Context for the objects in them.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Namespaces(pulumi.ComponentResource):
 
 
 class SignedImages(pulumi.ComponentResource):
-    """Refuses pods whose images are not among the digests that the key of ``image_signing`` has signed.
+    """Rejects pods whose images are not among the digests that the key of ``image_signing`` has signed.
 
-    The API server itself judges: nothing that could be away at an upgrade stands between it and a pod.
+    The API server evaluates the policy itself, so it does not depend on a webhook that could be unavailable.
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
     """
 
@@ -126,13 +126,13 @@ class SignedImages(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class Claim:
-    """What the pods of one workload can take at most.
+    """Maximum resources of the pods of one workload.
 
     Attributes:
-        pods: Its largest number of pods.
-        cpus: Of one pod.
-        memory_gib: Of one pod.
-        gpus: Of one pod.
+        pods: Maximum number of pods.
+        cpus: CPUs per pod.
+        memory_gib: Memory per pod.
+        gpus: GPUs per pod.
     """
 
     pods: int
@@ -142,10 +142,10 @@ class Claim:
 
 
 class Limits(pulumi.ComponentResource):
-    """What the services may take together, and what a container gets that does not say.
+    """Resource quota of the services, and default limits of containers.
 
-    The quota is the sum of what the deployment file allows, so that nothing else runs beside it on paid GPUs, and
-    nothing else opens the cluster.
+    The quota is the sum of what the deployment file allows, so that no other workload can use paid GPUs or expose a
+    service.
     """
 
     def __init__(

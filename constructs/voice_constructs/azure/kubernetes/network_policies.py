@@ -1,4 +1,4 @@
-"""Who may talk to whom: a refusal of everything, and one exception for each flow of the contract."""
+"""Network policies: default deny, and one rule for each flow of the contract."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import (
+from voice_blueprint.azure.contract import (
     CLIENT_LABEL,
     COMPONENT_LABEL,
     GPU_NAMESPACE,
@@ -16,7 +16,7 @@ from blueprint.azure.contract import (
     Component,
     cluster_flows,
 )
-from blueprint.azure.ranges import small_ranges
+from voice_blueprint.azure.ranges import small_ranges
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
@@ -24,6 +24,7 @@ Peer = k8s.networking.v1.NetworkPolicyPeerArgs
 NAMESPACE_OF: dict[Component, str] = {
     Component.ROUTER: NAMESPACE,
     Component.ENGINE: NAMESPACE,
+    Component.LMCACHE_COORDINATOR: NAMESPACE,
     Component.MODEL_FETCH: NAMESPACE,
     Component.GATEWAY: NAMESPACE,
     Component.VAD: NAMESPACE,
@@ -32,27 +33,27 @@ NAMESPACE_OF: dict[Component, str] = {
     Component.GPU_METRICS: GPU_NAMESPACE,
     Component.DEVICE_PLUGIN: GPU_NAMESPACE,
 }
-"""Components whose pods are ours; only these can be held to a policy."""
+"""Namespaces of the components that are pods of this product, to which policies can be applied."""
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-"""Kubernetes puts it on every namespace."""
+"""Label that Kubernetes adds to every namespace."""
 
 _SYSTEM_PODS: dict[Component, dict[str, str]] = {
-    # Its replica set runs the scrape jobs of pod monitors; the DaemonSet beside it scrapes Kubernetes itself only.
+    # Its ReplicaSet runs the scrape jobs of pod monitors; the DaemonSet only scrapes Kubernetes itself.
     # https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration
     Component.MONITORING: {"rsName": "ama-metrics"},
     Component.DNS: {"k8s-app": "kube-dns"},
 }
 
 METADATA_SERVICE = "169.254.169.254/32"
-"""Azure's instance metadata: it gives out tokens of the node's identities."""
+"""Azure's instance metadata service, which issues tokens of the node's identities."""
 
 
 class NetworkPolicies(pulumi.ComponentResource):
-    """A default refusal in each namespace, and the flows of the contract.
+    """A default deny policy in each namespace, and the flows of the contract.
 
     Attributes:
-        policies: Every policy by its name.
+        policies: Policies by name.
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
@@ -62,14 +63,20 @@ class NetworkPolicies(pulumi.ComponentResource):
         self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
         for namespace in (NAMESPACE, GPU_NAMESPACE):
             self._policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
-        every = cluster_flows(callers=context.azure.callers is not None, agents=context.azure.agents is not None)
+        azure = context.azure
+        every = cluster_flows(
+            callers=azure.callers is not None,
+            agents=azure.agents is not None,
+            archive=azure.archive is not None,
+            peers=azure.has_peers,
+        )
         for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in every):
             flows = [flow for flow in every if (flow.source, flow.destination) == (source, destination)]
             self._allow(source, destination, flows)
         self.register_outputs({})
 
     def _allow(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
-        """Open the receiver's side and the sender's, where they are ours."""
+        """Allow ingress at the destination and egress at the source, if they are our pods."""
         ports = [
             k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())
             for flow in flows
@@ -100,15 +107,11 @@ class NetworkPolicies(pulumi.ComponentResource):
                     namespace_selector=_namespace(SYSTEM_NAMESPACE),
                     pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_PODS[component]),
                 )
-            case Component.API_SERVER:
-                # A private API server has an address in the virtual network. A public one's is known to AKS alone.
-                azure = self._context.azure
-                return Peer(ip_block=_block(azure.network.cidr)) if azure.is_private else self._public()
             case Component.INTERNET:
                 return self._public()
             case Component.EDGE:
                 return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).edge))
-            case Component.STATE:
+            case Component.STATE | Component.ARCHIVE:
                 return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).endpoints))
             case _:
                 return Peer(namespace_selector=_namespace(NAMESPACE_OF[component]), pod_selector=_pods(component))

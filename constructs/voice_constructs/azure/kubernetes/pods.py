@@ -1,4 +1,4 @@
-"""What every pod is made of: who it runs as, what it may take, where it may write, how it is asked for its health."""
+"""Common parts of all pods: user, resources, writable volumes, probes."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,13 @@ from typing import TypedDict
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import GPU_RESOURCE
-from blueprint.azure.names import Taint
-from blueprint.azure.rollout import START_TIMEOUT_S
-from blueprint.contract.images import UNPRIVILEGED_USER
-from blueprint.contract.network import Port
-from blueprint.engines.launch.base import Launcher
+from voice_blueprint.azure.contract import GPU_RESOURCE
+from voice_blueprint.azure.names import Taint
+from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.contract.images import UNPRIVILEGED_USER
+from voice_blueprint.contract.network import Port
+from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.engines.launch.router import LEFT_WITHIN_S
 from voice_constructs.azure.kubernetes.context import metadata
 from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
 
@@ -23,10 +24,14 @@ Probe = k8s.core.v1.ProbeArgs
 Volume = k8s.core.v1.VolumeArgs
 
 PRE_STOP_S = 15
-"""A stopping engine takes requests for so long: until the router's watch has seen that its pod goes."""
+"""Time that a terminating pod keeps serving before SIGTERM, until the kube-proxy of each node has removed it."""
+
+ENGINE_PRE_STOP_S = LEFT_WITHIN_S + 5
+"""The same for an engine, since vLLM rejects new requests with HTTP 500 after SIGTERM: time until the router stops
+sending requests."""
 
 STOP_MARGIN_S = 60
-"""Between the end of an engine's own drain and SIGKILL: it saves its caches, and the containers beside it stop."""
+"""Time between the end of an engine's own drain and SIGKILL, in which it saves its caches, and sidecars stop."""
 
 TMP_GIB = 8
 
@@ -35,7 +40,7 @@ _DIGEST_CHARS = 10
 
 
 def pod_security() -> k8s.core.v1.PodSecurityContextArgs:
-    """Return what the level ``restricted`` asks of a pod."""
+    """Return the pod security context that the level ``restricted`` requires."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
         run_as_user=UNPRIVILEGED_USER,
@@ -47,7 +52,7 @@ def pod_security() -> k8s.core.v1.PodSecurityContextArgs:
 
 
 def container_security() -> k8s.core.v1.SecurityContextArgs:
-    """Return what the level ``restricted`` asks of a container, and a root that cannot be written."""
+    """Return the container security context that the level ``restricted`` requires, with a read-only root."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,
@@ -57,12 +62,12 @@ def container_security() -> k8s.core.v1.SecurityContextArgs:
 
 @dataclass(frozen=True)
 class Share:
-    """What one container takes of its node. Requests equal limits, so that memory is never promised twice.
+    """Resources of one container. Requests equal limits, so that memory is not overcommitted.
 
     Attributes:
-        cpus: Whole numbers are pinned by the kubelet's static CPU manager, others share what is left.
-        memory_gib: With what it writes to shared memory.
-        gpus: Whole GPUs.
+        cpus: CPUs. The kubelet's static CPU manager pins whole numbers; other containers share the rest.
+        memory_gib: Memory, including shared memory that it writes.
+        gpus: Number of whole GPUs.
     """
 
     cpus: float
@@ -70,32 +75,34 @@ class Share:
     gpus: int = 0
 
     def requirements(self) -> k8s.core.v1.ResourceRequirementsArgs:
-        """Return it as Kubernetes wants it."""
-        amounts = {"cpu": quantity_of_cpus(self.cpus), "memory": quantity_of_gib(self.memory_gib)}
+        """Return the Kubernetes resource requirements."""
+        amounts = {"cpu": cpu_quantity(self.cpus), "memory": gib_quantity(self.memory_gib)}
         if self.gpus:
             amounts[GPU_RESOURCE] = str(self.gpus)
         return k8s.core.v1.ResourceRequirementsArgs(requests=amounts, limits=amounts)
 
 
-def quantity_of_gib(gib: float) -> str:
-    """Return an amount of bytes, rounded up to whole MiB."""
+def gib_quantity(gib: float) -> str:
+    """Return a Kubernetes quantity, rounded up to whole MiB."""
     return f"{-int(-gib * 1024 // 1)}Mi"
 
 
-def quantity_of_cpus(cpus: float) -> str:
+def cpu_quantity(cpus: float) -> str:
     return str(int(cpus)) if cpus == int(cpus) else f"{round(cpus * 1000)}m"
 
 
 @dataclass(frozen=True)
 class LaunchedContainer:
-    """One process of a pod.
+    """A process of a pod.
 
     Attributes:
         launcher: Its command, environment and files.
-        ports: Ports that other pods reach, by name; what listens on the loopback alone is not among them.
-        mounts: Beside the ones that every container has.
-        extra_environment: What follows from the pod and not from the engine.
-        sources: Variables whose value Kubernetes looks up: of the pod, or in a secret.
+        ports: Named ports that other pods reach, without those on the loopback.
+        mounts: Mounts in addition to those of every container.
+        extra_environment: Variables that depend on the pod and not on the engine.
+        sources: Variables whose value Kubernetes resolves from the pod or from a secret.
+        pre_stop_s: Delay of SIGTERM.
+        pre_stop_command: Program that delays SIGTERM until it exits.
     """
 
     name: str
@@ -110,11 +117,11 @@ class LaunchedContainer:
     extra_environment: Mapping[str, pulumi.Input[str]] | None = None
     sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
     pre_stop_s: int = 0
+    pre_stop_command: Sequence[str] = ()
     sidecar: bool = False
 
     def args(self, files: "ConfigFiles") -> Container:
-        """Return it as Kubernetes wants it."""
-        stop = k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=self.pre_stop_s))
+        """Return the Kubernetes container."""
         return Container(
             name=self.name,
             image=self.image,
@@ -129,22 +136,41 @@ class LaunchedContainer:
             startup_probe=self.startup,
             liveness_probe=self.liveness,
             readiness_probe=self.readiness,
-            lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=stop) if self.pre_stop_s else None,
-            # A sidecar starts before the engines and is stopped after them: requests drain through it.
+            lifecycle=self._lifecycle(),
+            # A sidecar starts before the engines and stops after them, so that requests drain through it.
             restart_policy="Always" if self.sidecar else None,
             termination_message_policy="FallbackToLogsOnError",
             volume_mounts=[tmp_mount(), *self.mounts, *files.mounts(self.launcher)],
         )
 
+    def _lifecycle(self) -> k8s.core.v1.LifecycleArgs | None:
+        handler = k8s.core.v1.LifecycleHandlerArgs
+        if self.pre_stop_command:
+            command = k8s.core.v1.ExecActionArgs(command=list(self.pre_stop_command))
+            return k8s.core.v1.LifecycleArgs(pre_stop=handler(exec_=command))
+        if self.pre_stop_s:
+            sleep = k8s.core.v1.SleepActionArgs(seconds=self.pre_stop_s)
+            return k8s.core.v1.LifecycleArgs(pre_stop=handler(sleep=sleep))
+        return None
+
 
 def http_probe(port: Port, path: str, *, period_s: int, failures: int, timeout_s: int = 5) -> Probe:
-    """Return a probe that asks a pod over HTTP."""
+    """Return a probe that sends ``GET`` requests."""
     return Probe(
         http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port.number),
         period_seconds=period_s,
         failure_threshold=failures,
         timeout_seconds=timeout_s,
     )
+
+
+def liveness_probe(port: Port, path: str) -> Probe:
+    """Return the liveness probe for a program of a caller tier.
+
+    A loaded program responds late, and calls end anyway after a minute without a response. The kubelet stops probing
+    when the pod is deleted (kubernetes/kubernetes, pkg/kubelet/prober/worker.go), so a drain is not interrupted.
+    """
+    return http_probe(port, path, period_s=10, failures=6)
 
 
 class EngineProbes(TypedDict):
@@ -155,22 +181,20 @@ class EngineProbes(TypedDict):
     readiness: Probe
 
 
-def engine_probes(port: Port) -> EngineProbes:
-    """Return the probes of vLLM, which starts slowly and then answers fast or not at all."""
-    return {
-        "startup": http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10),
-        "liveness": http_probe(port, "/health", period_s=10, failures=6),
-        "readiness": http_probe(port, "/health", period_s=5, failures=2),
-    }
+def start_probe(port: Port) -> Probe:
+    """Return the startup probe of vLLM, whose HTTP server responds once the model is loaded."""
+    return http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10)
 
 
 @dataclass(frozen=True)
 class ConfigFiles:
-    """The files of a pod's processes, in one ConfigMap whose name changes with them: pods are replaced, not surprised.
+    """The files of a pod's processes in one ConfigMap.
+
+    Its name depends on its content, so that a change replaces the pods.
 
     Attributes:
-        name: Of the workload.
-        texts: Text by absolute path.
+        name: Name of the workload.
+        texts: File contents by absolute path.
     """
 
     name: str
@@ -178,7 +202,7 @@ class ConfigFiles:
 
     @classmethod
     def of(cls, name: str, launchers: Sequence[Launcher]) -> "ConfigFiles":
-        """Collect what launchers need."""
+        """Collect the files of the launchers."""
         return cls(name, {path: text for launcher in launchers for path, text in launcher.files().items()})
 
     @property
@@ -198,12 +222,12 @@ class ConfigFiles:
         )
 
     def volumes(self) -> list[Volume]:
-        """Return the pod's volume; none without files."""
+        """Return the pod's volume; without files, there is none."""
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.config_map_name)
         return [Volume(name="files", config_map=source)] if self.texts else []
 
     def mounts(self, launcher: Launcher) -> list[Mount]:
-        """Return the mounts of one process: its own files, each at its path."""
+        """Return the mounts of a process: its own files, each at its path."""
         return [Mount(name="files", mount_path=path, sub_path=_key(path), read_only=True) for path in launcher.files()]
 
 
@@ -212,7 +236,7 @@ def _key(path: str) -> str:
 
 
 def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
-    """Return what lets a pod onto nodes with these taints, and onto no others."""
+    """Return the tolerations and the affinity for nodes with these taints only."""
     return [
         k8s.core.v1.TolerationArgs(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         for taint in taints
@@ -222,7 +246,7 @@ def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
 def environment(
     values: Mapping[str, pulumi.Input[str]], sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
 ) -> list[k8s.core.v1.EnvVarArgs]:
-    """Return variables, sorted, so that no pod is replaced for their order."""
+    """Return variables in sorted order, so that their order does not replace pods."""
     sources = sources or {}
     return [
         k8s.core.v1.EnvVarArgs(
@@ -232,35 +256,38 @@ def environment(
     ]
 
 
-def of_pod(field: str) -> k8s.core.v1.EnvVarSourceArgs:
-    """Return a variable's source: a field of the pod itself, such as ``status.podIP``."""
+def pod_field(field: str) -> k8s.core.v1.EnvVarSourceArgs:
+    """Return the source of a variable: a field of the pod itself, such as ``status.podIP``."""
     return k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=field))
 
 
 def tmp_mount() -> Mount:
-    """Return the one place that every container may write to."""
+    """Return the mount of the only writable directory of every container."""
     return Mount(name="tmp", mount_path="/tmp")  # noqa: S108  a volume of the pod
 
 
 def tmp_volume() -> Volume:
-    """Return the volume behind ``tmp_mount``."""
-    source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=quantity_of_gib(TMP_GIB))
+    """Return the volume of ``tmp_mount``."""
+    source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=gib_quantity(TMP_GIB))
     return Volume(name="tmp", empty_dir=source)
 
 
 def shared_memory_mount() -> Mount:
-    """Return /dev/shm. Without a volume a container has 64 MiB, on which NCCL fails and engines hang."""
+    """Return the mount of /dev/shm.
+
+    Without a volume, a container has 64 MiB, with which NCCL fails and engines hang.
+    """
     return Mount(name="shared-memory", mount_path="/dev/shm")  # noqa: S108  a volume of the pod
 
 
 def shared_memory_volume(gib: float) -> Volume:
-    """Return the volume behind it. What is written counts as memory of the container that wrote it."""
-    source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=quantity_of_gib(gib))
+    """Return the volume of that mount. Its content counts as memory of the container that wrote it."""
+    source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=gib_quantity(gib))
     return Volume(name="shared-memory", empty_dir=source)
 
 
 def model_cache_mount() -> Mount:
-    """Return weights and compile caches."""
+    """Return the mount of weights and compile caches."""
     return Mount(name="models", mount_path=_MODELS)
 
 

@@ -3,14 +3,17 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import COMPONENT_LABEL, ROUTER_HTTP, Component
-from blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT
-from blueprint.contract.images import Image
-from blueprint.engines.launch.services import router_launch
+from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, ROUTER_HTTP, SERVICE_LABEL, Component
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, engines_name
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.router import HEALTH_PATH
+from voice_blueprint.engines.launch.router import Router as RouterLauncher
+from voice_blueprint.engines.launch.services import ROUTER_CPUS, router_launch
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
+    ENGINE_PRE_STOP_S,
     PRE_STOP_S,
     STOP_MARGIN_S,
     ConfigFiles,
@@ -23,25 +26,22 @@ from voice_constructs.azure.kubernetes.pods import (
     tolerations,
 )
 
-HEALTH_PATH = "/health"
-"""Says whether the watch of pods and the reading of their metrics still run (production-stack's ``main_router.py``)."""
-
 NAME = Component.ROUTER.value
-SHARE = Share(cpus=2, memory_gib=4)
-"""Of one replica: Python that passes on bytes; uploads of audio are held while they pass. ASSUMED, not measured."""
+SHARE = Share(cpus=ROUTER_CPUS, memory_gib=4)
+"""Resources of one replica. A request that waits for its response uses up to two buffers of ``BUFFER_MIB``, depending
+on its body: 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
 
 SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 
 
 class Router(pulumi.ComponentResource):
-    """Replicas of the router behind one address inside the cluster; there is no load balancer.
+    """Replicas of the router with one cluster-internal address, without a load balancer.
 
-    They watch the engines' pods, so theirs are the only pods here that Kubernetes' API knows: they may read pods of
-    their namespace, nothing else.
+    They discover pods by DNS, and have no access to the Kubernetes API.
 
     Attributes:
-        address: Where callers inside the cluster reach it.
-        claim: What all replicas take at most.
+        address: Address for clients in the cluster.
+        claim: Total limits of all replicas.
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
@@ -49,42 +49,47 @@ class Router(pulumi.ComponentResource):
         self._context = context
         self._child = pulumi.ResourceOptions(parent=self)
         self.claim = Claim(context.azure.router.replicas + 1, SHARE.cpus, SHARE.memory_gib)
-        account, binding = self._build_account()
-        self._build_deployment(account, binding)
+        self._build_engine_services()
+        self._build_deployment()
         service = self._build_service()
         self.address = pulumi.Output.concat(
             "http://", service.metadata.name, ".", context.namespace, f":{ROUTER_HTTP.number}"
         )
         self.register_outputs({})
 
-    def _build_account(self) -> tuple[k8s.core.v1.ServiceAccount, k8s.rbac.v1.RoleBinding]:
-        namespace = self._context.namespace
-        account = k8s.core.v1.ServiceAccount(
-            NAME, metadata=metadata(NAME, namespace), automount_service_account_token=False, opts=self._child
-        )
-        role = k8s.rbac.v1.Role(
-            NAME,
-            metadata=metadata(NAME, namespace),
-            rules=[k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["get", "list", "watch"])],
-            opts=self._child,
-        )
-        binding = k8s.rbac.v1.RoleBinding(
-            NAME,
-            metadata=metadata(NAME, namespace),
-            role_ref=k8s.rbac.v1.RoleRefArgs(
-                api_group="rbac.authorization.k8s.io", kind="Role", name=role.metadata.name
-            ),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=account.metadata.name, namespace=namespace)],
-            opts=self._child,
-        )
-        return account, binding
+    def _build_engine_services(self) -> None:
+        """Create a headless Service for each service, whose DNS record contains the address of every ready pod."""
+        for service in self._context.azure.services:
+            name = engines_name(service)
+            k8s.core.v1.Service(
+                name,
+                metadata=metadata(name, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}),
+                spec=k8s.core.v1.ServiceSpecArgs(
+                    cluster_ip="None",
+                    selector={COMPONENT_LABEL: Component.ENGINE.value, SERVICE_LABEL: service.name},
+                    ports=[
+                        k8s.core.v1.ServicePortArgs(
+                            name="http", port=ENGINE_HTTP.number, target_port=ENGINE_HTTP.number, protocol="TCP"
+                        )
+                    ],
+                ),
+                opts=self._child,
+            )
 
-    def _build_deployment(self, account: k8s.core.v1.ServiceAccount, binding: k8s.rbac.v1.RoleBinding) -> None:
+    def _build_deployment(self) -> None:
         selector = k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR)
-        drain_s = max(service.drain_timeout_s for service in self._context.azure.services)
+        launcher = router_launch(self._context.azure)
+        files = ConfigFiles.of(NAME, [launcher])
+        config_map = files.config_map(self._context.namespace, self._child)
+        account = k8s.core.v1.ServiceAccount(
+            NAME,
+            metadata=metadata(NAME, self._context.namespace),
+            automount_service_account_token=False,
+            opts=self._child,
+        )
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
-            automount_service_account_token=True,
+            automount_service_account_token=False,
             enable_service_links=False,
             security_context=pod_security(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
@@ -94,15 +99,14 @@ class Router(pulumi.ComponentResource):
                     max_skew=1, topology_key=HOST_LABEL, when_unsatisfiable="ScheduleAnyway", label_selector=selector
                 )
             ],
-            # Requests pass through it: as long as the slowest service's.
-            termination_grace_period_seconds=PRE_STOP_S + drain_s + STOP_MARGIN_S,
-            containers=[self._container()],
-            volumes=[tmp_volume()],
+            # Requests pass through it, so it drains as long as the slowest service.
+            termination_grace_period_seconds=ENGINE_PRE_STOP_S + launcher.drain_s + STOP_MARGIN_S,
+            containers=[self._container(launcher, files)],
+            volumes=[tmp_volume(), *files.volumes()],
         )
-        self._deploy(pod, selector, binding)
+        self._deploy(pod, selector, [config_map] if config_map else [])
 
-    def _container(self) -> Container:
-        launcher = router_launch(self._context.azure)
+    def _container(self, launcher: RouterLauncher, files: ConfigFiles) -> Container:
         return LaunchedContainer(
             name=NAME,
             image=self._context.image_uri(Image.ROUTER),
@@ -113,10 +117,10 @@ class Router(pulumi.ComponentResource):
             liveness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=10, failures=6),
             readiness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=2),
             pre_stop_s=PRE_STOP_S,
-        ).args(ConfigFiles.of(NAME, [launcher]))
+        ).args(files)
 
     def _deploy(
-        self, pod: k8s.core.v1.PodSpecArgs, selector: k8s.meta.v1.LabelSelectorArgs, binding: k8s.rbac.v1.RoleBinding
+        self, pod: k8s.core.v1.PodSpecArgs, selector: k8s.meta.v1.LabelSelectorArgs, needs: list[k8s.core.v1.ConfigMap]
     ) -> None:
         context = self._context
         k8s.apps.v1.Deployment(
@@ -125,7 +129,7 @@ class Router(pulumi.ComponentResource):
                 NAME,
                 context.namespace,
                 labels=pod_labels(Component.ROUTER),
-                # Without a digest it never becomes ready.
+                # Without a digest, it never becomes ready.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
@@ -139,7 +143,7 @@ class Router(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=pod_labels(Component.ROUTER)), spec=pod
                 ),
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[binding]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=needs),
         )
         k8s.policy.v1.PodDisruptionBudget(
             NAME,

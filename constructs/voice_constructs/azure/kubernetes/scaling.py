@@ -1,26 +1,27 @@
-"""KEDA: how many replicas the engines' own figures ask for."""
+"""KEDA scaling by metrics of the engines."""
 
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.names import ClusterOutput
-from blueprint.file.model.base import HostCount
-from blueprint.observability.azure_scaling import SCALE_DOWN, SCALE_UP, Pace, Trigger
+from voice_blueprint.azure.names import ClusterOutput
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pace, Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 AUTHENTICATION = "prometheus"
 POLL_S = 30
 FAILED_POLLS = 4
-"""Then the fallback holds: the replicas that there are. A metric that fails says nothing about callers."""
+"""Number of failed polls after which the fallback applies: the current number of replicas. A failing metric contains no
+information about load."""
 
 
 class Scaling(pulumi.ComponentResource):
-    """How KEDA reads the managed Prometheus: as its workload identity.
+    """KEDA's access to the managed Prometheus, with its workload identity.
 
     Attributes:
-        context: What everything is deployed into.
+        context: Context of the deployed objects.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Scaling(pulumi.ComponentResource):
         held: bool,
         parent: pulumi.Resource,
     ) -> k8s.apiextensions.CustomResource:
-        """Scale a Deployment between bounds; one that is held stays at 0 replicas."""
+        """Scale a Deployment between bounds; one that waits for its image stays at 0 replicas."""
         return k8s.apiextensions.CustomResource(
             f"{name}-scaling",
             api_version="keda.sh/v1alpha1",
@@ -76,7 +77,7 @@ class Scaling(pulumi.ComponentResource):
                 "maxReplicaCount": bounds.max,
                 "pollingInterval": POLL_S,
                 "cooldownPeriod": SCALE_DOWN.settle_s,
-                # The number is for `static` only, but KEDA wants one.
+                # KEDA requires the number, but only `static` uses it.
                 "fallback": {
                     "failureThreshold": FAILED_POLLS,
                     "behavior": "currentReplicas",
@@ -96,13 +97,13 @@ class Scaling(pulumi.ComponentResource):
         return {
             "type": "prometheus",
             "name": trigger.name,
-            # Per replica; a fallback exists for this kind alone.
+            # The value is per replica; KEDA supports a fallback only for this type.
             "metricType": "AverageValue",
             "metadata": {
                 "serverAddress": self._endpoint,
                 "query": trigger.query,
                 "threshold": f"{trigger.per_replica:g}",
-                # KEDA takes an empty answer for 0. Only where nothing need run is that nobody's silence.
+                # KEDA interprets an empty result as 0, which is only correct if the minimum is 0.
                 "ignoreNullValues": "true" if silent_is_idle else "false",
             },
             "authenticationRef": {"name": AUTHENTICATION},

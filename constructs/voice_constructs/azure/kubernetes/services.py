@@ -1,35 +1,38 @@
-"""From a service of the deployment file to its replicas; all but cells have one engine in a pod."""
+"""Replicas of each service in the deployment file. All kinds except cells have one engine per pod."""
 
+from dataclasses import replace
 from typing import assert_never
 
 import pulumi
 
-from blueprint.azure.contract import ENGINE_HTTP, LMCACHE_HTTP
-from blueprint.azure.names import replicas_name
-from blueprint.contract.images import Image
-from blueprint.engines.cell import cpus_beside_lmcache
-from blueprint.engines.launch.base import Launcher
-from blueprint.engines.launch.services import aggregated_launch, chat_launch, tts_launch
-from blueprint.engines.sizing.service import PoolSizing, size_service
-from blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
-from blueprint.hosts import service_images
-from blueprint.observability.azure_scaling import triggers
+from voice_blueprint.azure.contract import ENGINE_HTTP, LMCACHE_HTTP
+from voice_blueprint.azure.names import replicas_name
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.cell import cpus_without_lmcache
+from voice_blueprint.engines.launch.omni import OmniServer
+from voice_blueprint.engines.launch.services import STOP_MARGIN_S, aggregated_launch, chat_launch, tts_launch
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.engines.sizing.service import PoolSizing, size_service
+from voice_blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
+from voice_blueprint.hosts import service_images
+from voice_blueprint.observability.azure.scaling import triggers
 from voice_constructs.azure.kubernetes.cell import cells, lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
+from voice_constructs.azure.kubernetes.engine_check import Checked, engine_probes
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps
 from voice_constructs.azure.kubernetes.pods import (
-    PRE_STOP_S,
+    ENGINE_PRE_STOP_S,
     LaunchedContainer,
     Share,
-    engine_probes,
     model_cache_mount,
     shared_memory_mount,
 )
+from voice_constructs.azure.kubernetes.speech_drain import Drained, drain_hook
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
-def replicas_of(context: ClusterContext, service: AzureService) -> list[EngineReplicasProps]:
-    """Return the sets of replicas of one service: one, or for a chat service one on each of its pools."""
+def replicas_for(context: ClusterContext, service: AzureService) -> list[EngineReplicasProps]:
+    """Return the sets of replicas of a service; a chat service has one per pool."""
     match service:
         case PrefillDecodeCell():
             return [cells(context, service)]
@@ -43,16 +46,16 @@ def replicas_of(context: ClusterContext, service: AzureService) -> list[EngineRe
 
 
 def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
-    """Engines that prefill and decode, with or without an LMCache server beside each."""
+    """Return engines that prefill and decode, optionally with an LMCache server each."""
     launch = aggregated_launch(context.azure, service)
     (sized,) = size_service(context.azure, service).pools
     image = context.image_uri(Image.ASR_VLLM)
     sidecars = []
     if launch.lmcache and service.lmcache:
         nvme = service.lmcache.l2_nvme_gib > 0
-        lmcache = context.image_uri(Image.LMCACHE)
+        lmcache = image if launch.lmcache.peers else context.image_uri(Image.LMCACHE)
         sidecars = [lmcache_sidecar("lmcache", lmcache, launch.lmcache, LMCACHE_HTTP, nvme=nvme)]
-    cpus = cpus_beside_lmcache(service.cpus) if sidecars else service.cpus
+    cpus = cpus_without_lmcache(service.cpus) if sidecars else service.cpus
     size, gpus = context.vm_size(service.pool), service.tensor_parallel
     return EngineReplicasProps(
         kind="AggregatedReplicas",
@@ -63,20 +66,20 @@ def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineRe
         sidecars=sidecars,
         engines=[_engine(image, launch.engine, cpus, sized)],
         triggers=triggers(context.azure, service)[service.pool],
-        shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
+        shared_memory_gib=_pod_share(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
         nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
         share_processes=bool(sidecars),
     )
 
 
 def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing) -> EngineReplicasProps:
-    """One engine class of a chat service: its replicas on one of its pools, with the flags of that pool's GPU."""
+    """Return the replicas of a chat service on one pool, with the flags for that pool's GPU."""
     launcher = chat_launch(context.azure, service, sized.pool)
     return _one_engine(context, service, launcher, sized, kind="ChatReplicas")
 
 
 def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
-    """Text to speech: one GPU with both stages, which hand sound over through shared memory."""
+    """Return text-to-speech replicas: one GPU with both stages, which exchange audio through shared memory."""
     (sized,) = size_service(context.azure, service).pools
     launcher = tts_launch(context.azure, service)
     return _one_engine(context, service, launcher, sized, kind="TtsReplicas")
@@ -85,7 +88,7 @@ def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
 def _one_engine(
     context: ClusterContext,
     service: ChatService | TtsService,
-    launcher: Launcher,
+    launcher: VllmServer | OmniServer,
     sized: PoolSizing,
     *,
     kind: str,
@@ -96,26 +99,42 @@ def _one_engine(
         service=service,
         pool=sized.pool,
         name=replicas_name(service, sized.pool),
-        engines=[_engine(context.image_uri(image), launcher, service.cpus, sized)],
+        engines=[_draining(service, _engine(context.image_uri(image), launcher, service.cpus, sized))],
         triggers=triggers(context.azure, service)[sized.pool],
-        shared_memory_gib=_of_one_pod(sized, sized.host.shared_memory_gib),
+        shared_memory_gib=_pod_share(sized, sized.host.shared_memory_gib),
     )
 
 
-def _engine(image: pulumi.Output[str], launcher: Launcher, cpus: int, sized: PoolSizing) -> LaunchedContainer:
-    memory_gib = _of_one_pod(sized, sized.host.engines_gib + sized.host.shared_memory_gib)
+def _engine(
+    image: pulumi.Output[str], launcher: VllmServer | OmniServer, cpus: int, sized: PoolSizing
+) -> LaunchedContainer:
+    memory_gib = _pod_share(sized, sized.host.engines_gib + sized.host.shared_memory_gib)
     return LaunchedContainer(
         name="engine",
         image=image,
-        launcher=launcher,
+        launcher=Checked(launcher),
         share=Share(cpus, memory_gib, sized.gpus_per_replica),
         ports={"http": ENGINE_HTTP},
-        **engine_probes(ENGINE_HTTP),
+        **engine_probes("engine", ENGINE_HTTP, launcher.model),
         mounts=[model_cache_mount(), shared_memory_mount()],
-        pre_stop_s=PRE_STOP_S,
+        pre_stop_s=ENGINE_PRE_STOP_S,
     )
 
 
-def _of_one_pod(sized: PoolSizing, gib: float) -> float:
-    """Return one pod's part of what a full node has."""
+def _draining(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
+    """Return an engine that completes its requests: vLLM does so itself, vLLM-Omni with a hook before SIGTERM."""
+    if not isinstance(service, TtsService):
+        return engine
+    return replace(
+        engine,
+        launcher=Drained(engine.launcher),
+        pre_stop_s=0,
+        pre_stop_command=drain_hook(
+            ENGINE_HTTP, settle_s=engine.pre_stop_s, drain_s=service.drain_timeout_s - STOP_MARGIN_S
+        ),
+    )
+
+
+def _pod_share(sized: PoolSizing, gib: float) -> float:
+    """Return one pod's share of an amount on a full node."""
     return gib / sized.replicas_per_node

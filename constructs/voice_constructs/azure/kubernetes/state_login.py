@@ -1,35 +1,36 @@
-"""How pods sign in to the state store: its name in a file, and a sidecar that keeps a token fresh in another."""
+"""Sign-in of pods to the state store: a file with its host name, and a sidecar that refreshes a token file."""
 
 from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import Component
-from blueprint.azure.names import ClusterOutput
-from blueprint.contract.environment import VALKEY_USER
-from blueprint.contract.images import Image
-from blueprint.engines.launch.callers import (
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.names import ClusterOutput
+from voice_blueprint.contract.environment import ARCHIVE_URL, VALKEY_USER
+from voice_blueprint.contract.images import Image
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume
+from voice_constructs.azure.kubernetes.programs import (
     IDENTITY_TOKEN_DIR,
     STATE_HOST_DIR,
     STATE_TOKEN,
     STATE_TOKEN_DIR,
     STATE_TOKEN_FILE,
 )
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume
 
 CONFIG = "state"
 SHARE = Share(cpus=0.05, memory_gib=0.125)
-"""Of the sidecar: Python that sleeps. ASSUMED, not measured."""
+"""Resources of the sidecar: Python that mostly sleeps. ASSUMED, not measured."""
+IDENTITY_MOUNT = Mount(name="identity", mount_path=IDENTITY_TOKEN_DIR, read_only=True)
 AUDIENCE = "api://AzureADTokenExchange"
 IDENTITY_TOKEN_S = 3600
 
 
 class StateLogin(pulumi.ComponentResource):
-    """The ConfigMap with the store's name, and what each tier's pods need beside it.
+    """The ConfigMap with the store's host name, and the sign-in parts of each tier's pods.
 
-    A store that is made anew has the same name or another: pods see the file change and connect again.
+    A recreated store may have another name: pods detect the changed file and reconnect.
 
     Attributes:
         config: The ConfigMap.
@@ -51,22 +52,31 @@ class StateLogin(pulumi.ComponentResource):
         self.register_outputs({})
 
     def client_id(self, tier: Component) -> pulumi.Output[str]:
-        """Return what a tier's pods sign in to Microsoft Entra as."""
+        """Return the variables with the identity of a tier's pods in Microsoft Entra."""
         return self._identities.apply(lambda found: found[tier.value]["clientId"])
 
     def environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
         """Return the tier's user of the store, for its main container."""
         return {VALKEY_USER.name: self._identities.apply(lambda found: found[tier.value]["principalId"])}
 
+    def archive(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
+        """Return the variables with which a tier's main container accesses the archive."""
+        return {
+            ARCHIVE_URL.name: cluster.require_output(ClusterOutput.ARCHIVE_URL),
+            "AZURE_CLIENT_ID": self.client_id(tier),
+            "AZURE_TENANT_ID": self._tenant,
+            "AZURE_FEDERATED_TOKEN_FILE": f"{IDENTITY_TOKEN_DIR}/token",
+        }
+
     def mounts(self) -> Sequence[Mount]:
-        """Return what the main container reads."""
+        """Return the variables of the main container."""
         return [
             Mount(name="state", mount_path=STATE_HOST_DIR, read_only=True),
             Mount(name="token", mount_path=STATE_TOKEN_DIR, read_only=True),
         ]
 
     def sidecar(self, tier: Component) -> LaunchedContainer:
-        """Return the container that keeps the token fresh; the main one starts when there is the first."""
+        """Return the container that refreshes the token; the main container starts after the first token."""
         return LaunchedContainer(
             name="state-token",
             image=self._context.image_uri(Image.GATEWAY),
@@ -74,10 +84,7 @@ class StateLogin(pulumi.ComponentResource):
             share=SHARE,
             ports={},
             extra_environment={"AZURE_CLIENT_ID": self.client_id(tier), "AZURE_TENANT_ID": self._tenant},
-            mounts=[
-                Mount(name="token", mount_path=STATE_TOKEN_DIR),
-                Mount(name="identity", mount_path=IDENTITY_TOKEN_DIR, read_only=True),
-            ],
+            mounts=[Mount(name="token", mount_path=STATE_TOKEN_DIR), IDENTITY_MOUNT],
             startup=Probe(
                 exec_=k8s.core.v1.ExecActionArgs(command=["test", "-s", STATE_TOKEN_FILE]),
                 period_seconds=2,
@@ -87,7 +94,7 @@ class StateLogin(pulumi.ComponentResource):
         )
 
     def volumes(self) -> Sequence[Volume]:
-        """Return the volumes behind the mounts. The service account's token is the sidecar's alone."""
+        """Return the volumes of the mounts, including the service account token for Azure."""
         identity = k8s.core.v1.ServiceAccountTokenProjectionArgs(
             audience=AUDIENCE, expiration_seconds=IDENTITY_TOKEN_S, path="token"
         )

@@ -1,30 +1,39 @@
-"""Where weights, compile caches and spilled KV cache lie."""
+"""Storage for weights, compile caches and KV cache on disk."""
+
+from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
+import yaml
 
+from voice_blueprint.azure.names import nvme_pools
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 MODEL_CACHE = "model-cache"
-"""Storage class and claim of the model cache."""
+"""Name of the storage class and claim of the model cache."""
 
 LOCAL_NVME = "local-nvme"
 """Storage class of a node's NVMe disks."""
+
+
+DRIVER_NODES = "storageoperator.acstor.io/nodeAffinity"
+"""Annotation of the class that selects the nodes for the driver; by default, all nodes.
+https://learn.microsoft.com/azure/storage/container-storage/manage-local-container-storage-interface-driver-placement"""
 
 
 class Storage(pulumi.ComponentResource):
     """Storage classes, and the model cache that every engine mounts.
 
     Attributes:
-        model_cache: The claim: an NFS share that many pods write. Costs by its size, whether used or not.
-        local_nvme: Class of volumes on the node's own disks; they live and die with their pod.
+        model_cache: Claim of an NFS share that many pods can write to. It is charged by its size, whether used or not.
+        local_nvme: Storage class of volumes on the node's local disks, which are deleted with their pod.
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:Storage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         shares = self._build_shares(child)
-        self.local_nvme = self._build_local(child)
+        self.local_nvme = self._build_local(nvme_pools(context.azure), child)
         self.model_cache = k8s.core.v1.PersistentVolumeClaim(
             MODEL_CACHE,
             metadata=metadata(MODEL_CACHE, context.namespace),
@@ -41,15 +50,15 @@ class Storage(pulumi.ComponentResource):
 
     @staticmethod
     def _build_shares(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
-        # Premium shares of Azure Files over NFS 4.1. They have no key; the nodes' subnet alone reaches them, by its
-        # service endpoint. Throughput grows with the size.
+        # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, by its
+        # service endpoint. Throughput increases with the size.
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
         return k8s.storage.v1.StorageClass(
             MODEL_CACHE,
             metadata=metadata(MODEL_CACHE, None),
             provisioner="file.csi.azure.com",
             parameters={"protocol": "nfs", "skuName": "Premium_LRS"},
-            reclaim_policy="Delete",  # whatever is in it can be fetched and compiled again
+            reclaim_policy="Delete",  # its content can be downloaded and compiled again
             volume_binding_mode="Immediate",
             allow_volume_expansion=True,
             mount_options=["nconnect=4", "noresvport", "actimeo=30"],
@@ -57,16 +66,24 @@ class Storage(pulumi.ComponentResource):
         )
 
     @staticmethod
-    def _build_local(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
-        # Azure Container Storage 2 (its local CSI driver): it joins a node's NVMe disks and cuts volumes from them. The
-        # cluster needs it enabled: `az aks update --enable-azure-container-storage`.
+    def _build_local(pools: Sequence[str], child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
+        # Azure Container Storage 2 (its local CSI driver), which combines a node's NVMe disks and creates volumes on
+        # them. It must be enabled in the cluster: `az aks update --enable-azure-container-storage`.
         # https://github.com/Azure/local-csi-driver
         return k8s.storage.v1.StorageClass(
             LOCAL_NVME,
-            metadata=metadata(LOCAL_NVME, None),
+            metadata=metadata(LOCAL_NVME, None, annotations=_driver_nodes(pools)),
             provisioner="localdisk.csi.acstor.io",
             reclaim_policy="Delete",
             volume_binding_mode="WaitForFirstConsumer",
             allow_volume_expansion=True,
             opts=child,
         )
+
+
+def _driver_nodes(pools: Sequence[str]) -> dict[str, str] | None:
+    if not pools:
+        return None
+    chosen = {"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": list(pools)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [chosen]}]}
+    return {DRIVER_NODES: yaml.safe_dump({"requiredDuringSchedulingIgnoredDuringExecution": terms}, sort_keys=False)}

@@ -1,4 +1,4 @@
-"""The init container that refuses to start engines on a node whose GPUs are not joined as they should be."""
+"""The init container that refuses to start engines on a node with missing GPU connections."""
 
 import itertools
 import json
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pulumi
 
-from blueprint.catalog import VmSize
-from blueprint.engines.launch.base import Launcher
+from voice_blueprint.catalog import VmSize
+from voice_blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.files.check_topology import EXPECTED_VARIABLE
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share
 
@@ -18,12 +18,12 @@ SOURCE = Path(__file__).parent / "files" / "check_topology.py"
 
 @dataclass(frozen=True)
 class HandOver:
-    """How a cell's engines hand KV cache over.
+    """KV cache transfer between the engines of a cell.
 
     Attributes:
-        groups: GPUs of prefill, and of decode.
-        transports: What UCX chooses among.
-        refuse: Whether the pod does not start where they do not reach each other's memory.
+        groups: GPUs of the prefill and of the decode engine.
+        transports: Transports that UCX may use.
+        refuse: Whether the pod does not start without access to each other's memory.
     """
 
     groups: tuple[tuple[int, ...], tuple[int, ...]]
@@ -32,10 +32,10 @@ class HandOver:
 
 
 def expectation(size: VmSize, gpus: int, hand_over: HandOver | None = None) -> str:
-    """Return what a pod with so many GPUs of a node should see, as JSON.
+    """Return the expected topology of a pod with this number of a node's GPUs, as JSON.
 
-    A pod that has all GPUs sees the catalogue's row. One that has some sees them counted from 0, and all have to be
-    joined: that is what tensor parallelism takes.
+    For a pod with all GPUs it is the catalogue's row. For a pod with some of them, GPUs are numbered from 0 and must
+    all be connected, as tensor parallelism requires.
     """
     whole = gpus == size.gpu_count
     numa = {gpu: index for index, node in enumerate(size.numa_nodes) for gpu in node.gpus}
@@ -59,7 +59,7 @@ class TopologyCheck(Launcher):
     Attributes:
         size: The node's VM size.
         gpus: GPUs of the pod.
-        hand_over: Of a cell.
+        hand_over: KV cache transfer of a cell.
     """
 
     size: VmSize
@@ -67,7 +67,7 @@ class TopologyCheck(Launcher):
     hand_over: HandOver | None = None
 
     def command(self) -> tuple[str, ...]:
-        """Return the program; every engine image has Python."""
+        """Return the command; every engine image contains Python."""
         return ("python3", PROGRAM)
 
     def environment(self) -> dict[str, str]:
@@ -81,7 +81,7 @@ class TopologyCheck(Launcher):
 def topology_check(
     image: pulumi.Output[str], size: VmSize, gpus: int, hand_over: HandOver | None = None
 ) -> LaunchedContainer:
-    """Return the init container. It asks for the pod's GPUs itself: the kubelet then gives the engine the same ones."""
+    """Return the init container. It requests the pod's GPUs, so that the engine gets the same ones."""
     return LaunchedContainer(
         name="check-topology",
         image=image,

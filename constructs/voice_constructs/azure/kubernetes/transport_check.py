@@ -1,13 +1,13 @@
-"""The parent of a cell's decode engine: callers come once KV cache is seen to go from GPU to GPU."""
+"""The parent process of a cell's decode engine, which checks that KV cache is transferred directly between GPUs."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from blueprint.azure.contract import PD_ROUTER_HTTP
-from blueprint.engines.launch.base import Launcher, http
-from blueprint.engines.launch.vllm import VllmServer
-from blueprint.file.model.azure import WithoutPeerAccess
+from voice_blueprint.azure.contract import PD_ROUTER_HTTP
+from voice_blueprint.engines.launch.base import Launcher, http
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.file.model.azure import WithoutPeerAccess
 from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE
 
 PROGRAM = "/opt/voice/check_transport.py"
@@ -20,14 +20,14 @@ class TransportCheck(Launcher):
     """The program as a file of a pod, in front of the engine's own command.
 
     Attributes:
-        without_peer_access: Whether the engine stops where KV cache does not go from GPU to GPU.
+        without_peer_access: Behaviour if KV cache is not transferred directly between GPUs.
     """
 
     engine: VllmServer
     without_peer_access: WithoutPeerAccess
 
     def command(self) -> tuple[str, ...]:
-        """Return both; every engine image has Python."""
+        """Return both commands; every engine image contains Python."""
         return ("python3", PROGRAM, *self.engine.command())
 
     def environment(self) -> dict[str, str]:
@@ -40,5 +40,5 @@ class TransportCheck(Launcher):
         return self.engine.environment() | {EXPECTED_VARIABLE: json.dumps(expected)}
 
     def files(self) -> dict[str, str]:
-        """Return the program's text beside the engine's files."""
+        """Return the engine's files and the program."""
         return self.engine.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}

@@ -3,35 +3,44 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import VAD_NODE_HEALTH, Component
-from blueprint.azure.names import ClusterOutput
-from blueprint.capacity import least, vad_pod
-from blueprint.contract.environment import HOST, HOST_ADDRESS
-from blueprint.contract.images import Image
-from blueprint.contract.network import RTP, VAD_HEALTH
-from blueprint.engines.launch.callers import VAD_RUN_DIR, vad
-from blueprint.file.model.azure_callers import VadPods
-from blueprint.hosts import CALLER_TIER_IMAGES
-from blueprint.observability.azure_scaling import places_trigger
+from voice_blueprint.azure.contract import VAD_NODE_HEALTH, Component
+from voice_blueprint.azure.names import ClusterOutput
+from voice_blueprint.capacity.bounds import least, vad_pod
+from voice_blueprint.contract.environment import HOST, HOST_ADDRESS
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import RTP, VAD_HEALTH
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.file.model.azure_callers import VadPods
+from voice_blueprint.hosts import CALLER_TIER_IMAGES
+from voice_blueprint.observability.azure.scaling import places_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume, of_pod
+from voice_constructs.azure.kubernetes.pods import (
+    LaunchedContainer,
+    Mount,
+    Probe,
+    Share,
+    Volume,
+    liveness_probe,
+    pod_field,
+)
+from voice_constructs.azure.kubernetes.programs import VAD_RUN_DIR, vad
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
 
 NAME = Component.VAD.value
 RUN = Mount(name="run", mount_path=VAD_RUN_DIR)
-"""Where the data plane's control socket is, which telemetry asks."""
+"""Mount with the data plane's control socket, which telemetry uses."""
 
 
 class Vad(pulumi.ComponentResource):
-    """Pods of the data plane as an ordinary user without capabilities, and a load balancer for UDP.
+    """Pods of the data plane as an unprivileged user without capabilities, and a UDP load balancer.
 
     Attributes:
         pods: The pods.
-        load_balancer: Has the public address that the cluster's program made, and shows pods who sends.
+        load_balancer: Load balancer with the public address of the cluster's program, which preserves source addresses.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class Vad(pulumi.ComponentResource):
                 bounds=settings.replicas,
                 drain_s=settings.drain_timeout_s,
                 images=CALLER_TIER_IMAGES[Component.VAD],
-                # No CPU: a core that polls is always busy.
+                # There is no CPU trigger, since a polling core is always busy.
                 triggers=[places_trigger(Component.VAD)],
                 volumes=[*login.volumes(), Volume(name="run", empty_dir=run)],
             ),
@@ -76,6 +85,8 @@ class Vad(pulumi.ComponentResource):
                 "azure-pip-name": cluster.require_output(ClusterOutput.RTP_ADDRESS_NAME),
                 "azure-load-balancer-resource-group": cluster.require_output(ClusterOutput.RESOURCE_GROUP),
             },
+            # Flows are hashed with their source port: if a NAT changed a call's port, the call would reach another pod.
+            sticky=True,
             opts=child,
         )
         self.register_outputs({})
@@ -90,9 +101,11 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
         share=Share(settings.cpus, settings.memory_gib),
         ports={"rtp": RTP, "health": VAD_HEALTH},
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),
-        # The port is closed while no packets can flow, and from the beginning of a drain.
+        # The port is closed while no packets can flow, and from the start of a drain.
         readiness=Probe(tcp_socket=answers, period_seconds=5, failure_threshold=2),
+        # Its control thread answers all requests, and closes the port while a polling core is stuck.
+        liveness=liveness_probe(VAD_HEALTH, HEALTH_PATH),
         extra_environment=login.environment(Component.VAD),
-        sources={HOST.name: of_pod("metadata.name"), HOST_ADDRESS.name: of_pod("status.podIP")},
+        sources={HOST.name: pod_field("metadata.name"), HOST_ADDRESS.name: pod_field("status.podIP")},
         mounts=[*login.mounts(), RUN],
     )

@@ -5,27 +5,27 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_kubernetes as k8s
 
-from blueprint.azure.contract import Component
-from blueprint.azure.names import ClusterOutput
-from blueprint.contract.environment import Variable
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.names import ClusterOutput
+from voice_blueprint.contract.environment import Variable
 from voice_constructs.azure.kubernetes.context import ClusterContext, metadata
 from voice_constructs.azure.kubernetes.pods import Mount, Volume
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SECRETS_DIR = "/run/voice/secrets"
-"""Where the pod mounts them, without which there is no Kubernetes secret."""
+"""Mount path in the pod; the Kubernetes secret only exists while it is mounted."""
 _VOLUME = "secrets"
 
 
 class VaultSecrets:
-    """What brings a tier's secrets from the vault, and the Kubernetes secret that they become.
+    """Secret provider of a tier, and the Kubernetes secret that it creates.
 
     Args:
-        secrets: Names in the vault by the variables that they become.
+        secrets: Names in the vault, by environment variable.
 
     Attributes:
-        provider: The object that brings them; pods need it first.
-        sources: Where each variable's value is.
+        provider: The secret provider class, which pods depend on.
+        sources: Source of each variable's value.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class VaultSecrets:
         }
 
     def mount(self) -> Mount:
-        """Return the mount of the container that is told them."""
+        """Return the mount of the container that uses the secrets."""
         return Mount(name=_VOLUME, mount_path=SECRETS_DIR, read_only=True)
 
     def volume(self) -> Volume:
-        """Return the volume behind it."""
+        """Return the volume of the mount."""
         source = k8s.core.v1.CSIVolumeSourceArgs(
             driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": self._name}
         )

@@ -1,1 +1,1 @@
-"""The agent: holds spoken conversations. Pipecat carries them; the engines are those of the same deployment."""
+"""The agent, which runs spoken conversations with Pipecat and the engines of the same deployment."""

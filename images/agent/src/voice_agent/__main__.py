@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pass_on(message: "Message") -> None:
-    """Log where Pipecat fails, and not its text, which may hold what was said."""
+    """Log where Pipecat fails without its message, which may contain callers' speech."""
     record = message.record
     failed = record["exception"] and record["exception"].type
     where = f"{record['name']}:{record['line']}"
@@ -27,7 +27,7 @@ def pass_on(message: "Message") -> None:
 
 
 def main() -> int:
-    """Run the agent; exit with 1 when it cannot begin."""
+    """Run the agent; exit with 1 if it cannot start."""
     settings, store = environment.read(AgentSettings), environment.read(StoreSettings)
     logs.set_up()
     logger.remove()

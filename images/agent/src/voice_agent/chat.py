@@ -1,7 +1,8 @@
-"""The language model: one that reads what was said, or one that hears it."""
+"""The language model: one with text input, or one with audio input."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipecat.adapters.llm.services.nvidia_omni_adapter import NvidiaOmniLLMAdapter
@@ -12,41 +13,46 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.nvidia.omni.llm import NvidiaOmniLLMService
 from pipecat.services.openai.llm import OpenAILLMService
 
-from blueprint.contract.session_api import ROUTING_HEADER
 from voice_agent.hearing import RATE
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
+from voice_agent.usage import Usage
+from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.session_api import ROUTING_HEADER
 
 BEFORE_S = 0.5
-"""Of audio kept from before a voice is noticed, which takes about 0.2 s: a question begins with its first sound."""
+"""Audio that is kept from before a voice is detected, which takes about 0.2 s, so that a question includes its first
+sound."""
 BYTES_A_S = 2 * RATE
-LONGEST_QUESTION_BYTES = 120 * BYTES_A_S
-"""Two minutes; of a longer one the model hears the end."""
+MAX_QUESTION_BYTES = 120 * BYTES_A_S
+"""Two minutes; of a longer question, only the end is used."""
 TOKENS_A_S = 5
-"""Of words spoken: three a second, and what marks them; a transcript takes nothing from its answer's tokens."""
+"""Tokens per second of speech: three words, and markup. They are added to the limit, so that a transcript does not
+reduce an answer."""
 TEMPERATURE = 0.2
-"""What Mistral recommends for Voxtral (https://huggingface.co/mistralai/Voxtral-Small-24B-2507)."""
+"""Recommended by Mistral for Voxtral (https://huggingface.co/mistralai/Voxtral-Small-24B-2507)."""
 
 
 class Chat(OpenAILLMService):
-    """A language model that is told whose request it answers.
+    """A language model whose requests identify their conversation.
 
     Args:
-        asked: Told of each request its tokens and those that the engine had in its cache, by engines that say it.
+        asked: Callback with the tokens of each request and the cached ones, if the engine reports them.
     """
 
-    supports_developer_role = False  # no template of the open models knows it
+    supports_developer_role = False  # no template of the open models supports it
 
     def __init__(
         self,
         settings: AgentSettings,
         trace: Trace,
         asked: Callable[[int, int], None],
+        usage: Usage,
         **more: Any,  # noqa: ANN401  Pipecat's
     ) -> None:
         own = more.pop("own", {})
         super().__init__(
-            # Without one, Pipecat's client asks the environment for it; engines of a cluster ask for none.
+            # Without a key, Pipecat's client reads one from the environment; engines of a cluster need none.
             api_key=settings.chat_key.get_secret_value() or "none",
             base_url=settings.chat_url,
             settings=self.Settings(
@@ -59,45 +65,71 @@ class Chat(OpenAILLMService):
         )
         self._trace = trace
         self._asked = asked
+        self._usage = usage
 
     async def start_llm_usage_metrics(self, tokens: LLMTokenUsage) -> None:
-        """Tell what a request took."""
+        """Report the usage of a request."""
+        self._usage.prompt_tokens += tokens.prompt_tokens
+        self._usage.answer_tokens += tokens.completion_tokens
         if tokens.cache_read_input_tokens is not None:
             self._asked(tokens.prompt_tokens, tokens.cache_read_input_tokens)
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
-        """Return what a request holds."""
+        """Return the parameters of a request."""
         headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session}
         return {**super().build_chat_completion_params(params_from_context), "extra_headers": headers}
 
 
 class _OpenAIAudio(NvidiaOmniLLMAdapter):
-    """Audio as OpenAI's API has it, which vLLM knows beside NVIDIA's."""
+    """Audio in the format of OpenAI's API, which vLLM supports in addition to NVIDIA's."""
 
     def to_provider_content_parts(self, parts: Sequence[Mapping[str, Any]]) -> list[Any]:
         return list(parts)
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question that the model has transcribed.
+
+    Attributes:
+        words: Its transcript, as in the context.
+        parts: Content of the request: its audio, and the instruction.
+    """
+
+    words: str
+    parts: list[dict[str, Any]]
+
+
 class ListeningChat(Chat, NvidiaOmniLLMService):
-    """A language model that is given the audio of a question, and says what it heard before it answers.
+    """A language model that receives the audio of a question, and transcribes it before it answers.
 
-    Pipecat's service for NVIDIA's Omni does that with any model behind OpenAI's API. Only the newest question goes as
-    audio: vLLM takes five pieces a request of Voxtral, and those before are remembered as words.
+    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain audio, byte by
+    byte, so that an engine finds them in its cache, up to the limit of one request to Voxtral. Above it, the older half
+    is replaced by text at once; replaced one by one, each request would start differently from the last.
 
-    Event handlers: ``on_heard``, with the words of a question.
+    Event handlers: ``on_heard``, with the transcript of a question.
     """
 
     adapter_class = _OpenAIAudio
 
     def __init__(
-        self, settings: AgentSettings, trace: Trace, asked: Callable[[int, int], None], context: LLMContext
+        self,
+        settings: AgentSettings,
+        trace: Trace,
+        asked: Callable[[int, int], None],
+        usage: Usage,
+        context: LLMContext,
     ) -> None:
         own = {"pre_speech_buffer_secs": BEFORE_S, "temperature": TEMPERATURE}
-        super().__init__(settings, trace, asked, context=context, own=own)
+        super().__init__(settings, trace, asked, usage, context=context, own=own)
         self._register_event_handler("on_heard")
+        self._questions: list[Question] = []
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         params = super().build_chat_completion_params(params_from_context)
+        # A request without audio, such as that after a tool call, expects no transcript, so the instruction is omitted.
+        if self.current_turn_has_user_audio():
+            params["messages"] = _without_system(self._with_heard_audio(params["messages"]))
         audio = sum(len(part["input_audio"]["data"]) for part in self._active_turn_parts or () if "input_audio" in part)
         # Base64 has four characters for three bytes.
         params["max_completion_tokens"] += TOKENS_A_S * math.ceil(audio * 3 / 4 / BYTES_A_S)
@@ -105,9 +137,40 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
 
     def _handle_input_audio(self, frame: InputAudioRawFrame) -> None:
         super()._handle_input_audio(frame)
-        while sum(map(len, self._audio_buffer)) > LONGEST_QUESTION_BYTES:
+        while sum(map(len, self._audio_buffer)) > MAX_QUESTION_BYTES:
             del self._audio_buffer[0]
+
+    def _with_heard_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the messages with questions as audio if it is still available, the newest of equal texts first."""
+        known, found = list(self._questions), []
+        for message in reversed(messages):
+            if known and message["role"] == "user" and message["content"] == known[-1].words:
+                found.append({"role": "user", "content": list(known.pop().parts)})
+            else:
+                found.append(message)
+        return found[::-1]
+
+    def _keep(self, question: Question) -> None:
+        """Keep a question for later requests, which contain one more."""
+        self._questions.append(question)
+        if len(self._questions) >= AUDIO_PIECES:
+            del self._questions[: -(AUDIO_PIECES // 2)]
 
     async def _emit_user_transcript(self, transcript: str) -> None:
         await super()._emit_user_transcript(transcript)
+        self._keep(Question(transcript, list(self._active_turn_parts or ())))
         await self._call_event_handler("on_heard", transcript)
+
+
+def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with the system message's text as a part of the first user message.
+
+    Voxtral's tokenizer rejects a request with both audio and a system message (mistral_common 1.13.1:
+    ``tokens/tokenizers/instruct.py``, ``InstructTokenizerV7.validate_messages``).
+    """
+    rest = [message for message in messages if message["role"] != "system"]
+    first = [{"type": "text", "text": message["content"]} for message in messages if message["role"] == "system"]
+    if rest and rest[0]["role"] == "user":
+        content = rest.pop(0)["content"]
+        first += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [{"role": "user", "content": first}, *rest]

@@ -1,10 +1,11 @@
-"""One conversation: transport, hearing, turns, language model, speech, memory."""
+"""A conversation: transport, transcription, turns, language model, speech, history."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import httpx2
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
@@ -21,7 +22,7 @@ from pipecat.processors.aggregators.llm_response_universal import (
     LLMUserAggregatorParams,
     UserTurnStoppedMessage,
 )
-from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams, FastAPIWebsocketTransport
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from pipecat.turns.user_start import VADUserTurnStartStrategy
 from pipecat.turns.user_stop import TurnAnalyzerUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import UserTurnStrategies
@@ -30,32 +31,37 @@ from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 
 from voice_agent.chat import Chat, ListeningChat
-from voice_agent.entrances import Close, Entrance, Json
+from voice_agent.early_answers import EarlyAnswers
+from voice_agent.entrances import MALFORMED, Close, Entrance, Json
 from voice_agent.hearing import RATE, Hearing, Presence
+from voice_agent.interruptions import Interruptions
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
+from voice_agent.messages import Guarded
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
+from voice_agent.playback import Playback, Transport
 from voice_agent.settings import AgentSettings
 from voice_agent.speaking import Speaking
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
 from voice_agent.turns import Turns
+from voice_agent.usage import Usage
 
 SPOKEN_RATE = 24000
-"""Hz, of the audio that callers get."""
+"""Sample rate of the audio that callers receive, Hz."""
 
 LAST_TURN_S = 20.0
-"""Longest that who is told to come back elsewhere may still speak, and be answered, before."""
+"""Maximum duration of a last turn before a caller is asked to reconnect to another agent."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Engines:
-    """What one conversation is held with, beside the two models of turns.
+    """The engines of a conversation, in addition to the two models of turns.
 
     Attributes:
-        hearing: Speech to text, or the caller's session alone where the language model hears.
+        hearing: Speech to text, or only the caller's session if the language model accepts audio.
     """
 
     client: httpx2.AsyncClient
@@ -63,6 +69,7 @@ class Engines:
     hearing: Hearing | Presence
     tools: Tools
     known_tools: ToolsSchema | NotGiven
+    usage: Usage
 
 
 IDLE = Close(1000, "nobody has said anything for a while")
@@ -96,13 +103,13 @@ class Conversation:
         self._turns = Turns()
 
     async def hold(self, entrance: Entrance, leaving: Callable[[], Awaitable[None]]) -> None:
-        """Hold it until either side ends it.
+        """Run the conversation until either side ends it.
 
         Args:
-            leaving: Returns when the conversation has to end with its turn.
+            leaving: Returns when the conversation has to end after its turn.
 
         Raises:
-            RedisError: The store does not answer.
+            RedisError: The store does not respond.
         """
         engines, said = self._engines, await self._memory.take()
         worker = self._worker(entrance, said)
@@ -115,7 +122,7 @@ class Conversation:
             try:
                 while True:
                     await asyncio.sleep(LEASE_S / 2)
-                    with contextlib.suppress(RedisError):  # the store comes back, or the lease runs out by itself
+                    with contextlib.suppress(RedisError):  # the store recovers, or the lease expires
                         await self._memory.renew()
             except LostLeaseError:
                 await end(TAKEN)
@@ -146,26 +153,41 @@ class Conversation:
 
     def _worker(self, entrance: Entrance, said: list[Message]) -> PipelineWorker:
         settings, engines, vad = self._settings, self._engines, self._models.vad()
-        transport = FastAPIWebsocketTransport(
+        playback = Playback()
+        transport = Transport(
             entrance.socket,
             FastAPIWebsocketParams(
                 audio_in_enabled=True,
                 audio_out_enabled=True,
-                serializer=entrance.serializer,
+                serializer=Guarded(entrance.serializer, partial(setattr, entrance.socket, "ending", MALFORMED)),
                 allowed_origins=[],
             ),
+            playback,
         )
         messages = [_as_pipecat(message) for message in said]
         context = LLMContext(messages, tools=engines.known_tools)
         hearing = [engines.hearing] if isinstance(engines.hearing, Hearing) else []
-        told = settings, engines.trace, self._metrics.asked
+        told = settings, engines.trace, self._metrics.asked, engines.usage
         chat = Chat(*told) if hearing else ListeningChat(*told, context)
         engines.tools.join(chat)
-        speaking = Speaking(settings, engines.client, engines.trace)
-        turns = UserTurnStrategies(
-            start=[VADUserTurnStartStrategy()],
-            stop=[TurnAnalyzerUserTurnStopStrategy(turn_analyzer=self._models.turn())],
-        )
+        speaking = Speaking(settings, engines.client, engines.trace, engines.usage)
+        turn = self._models.turn()
+        if hearing:
+            turns = UserTurnStrategies(
+                start=[
+                    Interruptions(
+                        playback,
+                        lambda: not self._turns.over.is_set(),
+                        lambda: speaking.answer,
+                        self._metrics.interrupted,
+                    )
+                ],
+                stop=[EarlyAnswers(turn, vad, hearing[0])],
+            )
+        else:  # no transcript distinguishes an interruption from a cough
+            turns = UserTurnStrategies(
+                start=[VADUserTurnStartStrategy()], stop=[TurnAnalyzerUserTurnStopStrategy(turn_analyzer=turn)]
+            )
         caller, agent = LLMContextAggregatorPair(
             context,
             user_params=LLMUserAggregatorParams(
@@ -181,7 +203,7 @@ class Conversation:
             params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=SPOKEN_RATE, enable_metrics=True),
             enable_rtvi=False,
             idle_timeout_secs=settings.idle_timeout_s,
-            observers=[latency, self._turns, self._metrics.barge_in()],
+            observers=[latency, self._turns, *([] if hearing else [self._metrics.barge_in()])],
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
         self._follow_turns(worker, entrance, caller, agent)
@@ -193,7 +215,7 @@ class Conversation:
         async def connected(*_: object) -> None:
             if said and said[-1]["role"] == "user":
                 self._turns.begin()
-                await worker.queue_frame(LLMRunFrame())  # nobody has heard an answer to it
+                await worker.queue_frame(LLMRunFrame())  # an answer to it has not been played
 
         @transport.event_handler("on_client_disconnected")
         async def gone(*_: object) -> None:
@@ -210,7 +232,7 @@ class Conversation:
     def _follow_turns(
         self, worker: PipelineWorker, entrance: Entrance, caller: LLMUserAggregator, agent: LLMAssistantAggregator
     ) -> None:
-        """Remember what is said, and know when nobody is speaking or waiting."""
+        """Record what is said, and detect when neither side speaks or waits."""
 
         @self._turns.event_handler("on_silent")
         async def silent(*_: object) -> None:
@@ -224,19 +246,19 @@ class Conversation:
         async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
                 await self._note_question(worker, entrance, message.content)
-            elif isinstance(self._engines.hearing, Hearing):  # else the language model says what it hears
+            elif isinstance(self._engines.hearing, Hearing):  # otherwise the language model reports its transcript
                 self._turns.end()
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def heard(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
             await _tell(worker, entrance.answered(message.content))
             await self._remember(worker, entrance, "assistant", message.content)
-            # Without words it has called a tool, and goes on.
+            # Without text, it has called a tool, and continues.
             if message.content and not message.interrupted:
                 self._turns.end()
 
     def _follow_words(self, worker: PipelineWorker, entrance: Entrance, chat: ListeningChat) -> None:
-        """Remember what the language model hears."""
+        """Record the transcripts of the language model."""
 
         @chat.event_handler("on_heard")
         async def heard(_: object, text: str) -> None:
@@ -247,7 +269,7 @@ class Conversation:
         await self._remember(worker, entrance, "user", text)
 
     def _follow_faults(self, worker: PipelineWorker, entrance: Entrance) -> None:
-        """Say what ends a conversation."""
+        """Log the errors that end a conversation."""
 
         @worker.event_handler("on_idle_timeout")
         async def idle(*_: object) -> None:
@@ -255,7 +277,7 @@ class Conversation:
 
         @worker.event_handler("on_pipeline_error")
         async def failed(_: object, frame: ErrorFrame) -> None:
-            # Its text may hold what was said.
+            # Its message may contain callers' speech.
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
             self._turns.end()
             if frame.processor and not frame.processor.is_usable:
@@ -270,5 +292,5 @@ class Conversation:
             entrance.socket.ending = TAKEN
             await worker.cancel(reason=TAKEN.reason)
         except RedisError:
-            # The conversation goes on; only a reconnect would miss this turn.
+            # The conversation continues; only a reconnect would miss this turn.
             log.exception("a turn could not be stored")

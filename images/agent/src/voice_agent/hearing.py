@@ -1,36 +1,48 @@
-"""The gateway: it says who may speak, and hears by OpenAI's realtime transcription unless the language model does."""
+"""The gateway, which authenticates callers.
+
+It also transcribes by OpenAI's realtime protocol, unless the language model accepts audio.
+"""
 
 import asyncio
 import base64
 from typing import Any
 
 import websockets
-from pipecat.frames.frames import TranscriptionFrame
+from pipecat.frames.frames import (
+    EagerEndOfTurnCancelFrame,
+    EagerTranscriptionFrame,
+    Frame,
+    SystemFrame,
+    TranscriptionFrame,
+    VADUserStoppedSpeakingFrame,
+)
+from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
 
-from blueprint.contract.session_api import PRESENCE_PATH, REALTIME_PATH
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
+from voice_blueprint.contract.session_api import CALLER_HEADER, PRESENCE_PATH, REALTIME_PATH
 
 RATE = 16000
 TIMEOUT_S = 10.0
 SILENT_S = 5.0
-"""A microphone that sends nothing for that long is silence for the gateway, which would close the session."""
+"""Time without audio from the microphone after which silence is sent, so that the gateway does not close the
+session."""
 PAUSE_S = 0.5
-"""Between two tries to reach a gateway again: the first that is tried may be the one that has just stopped."""
+"""Pause between two reconnects to a gateway, since the first target may be the one that has just stopped."""
 TRIES = 3
 TAKEN = 1008
-"""What the gateway closes a session's older socket with."""
+"""Close code of a session's older socket at the gateway."""
 
 
 class Line:
-    """A way to the gateway in a caller's name: who may speak is for the gateway to say, and so is who is too many.
+    """A connection to the gateway on behalf of a caller. The gateway authenticates the caller and applies its limits.
 
     Args:
-        key: The caller's own ``Authorization``, as the gateway asks for it.
+        key: The caller's own ``Authorization`` header, as the gateway requires it.
     """
 
     def __init__(self, settings: AgentSettings, key: str, trace: Trace) -> None:
@@ -42,7 +54,7 @@ class Line:
         """Open a session at the gateway.
 
         Raises:
-            RefusedError: The gateway lets the caller not in, or is not there.
+            RefusedError: The gateway refuses the caller, or is unavailable.
         """
         try:
             return await websockets.connect(
@@ -55,11 +67,20 @@ class Line:
             raise RefusedError(503, "gateway away", detail) from None
 
 
+def caller_of(opened: ClientConnection) -> str:
+    """Return the caller's name from the gateway's response; empty if the gateway does not distinguish callers."""
+    return opened.response.headers.get(CALLER_HEADER, "") if opened.response else ""
+
+
+class NothingHeardFrame(SystemFrame):
+    """Reports that the audio up to the last end of speech contains no words."""
+
+
 class Presence:
-    """The caller's session at the gateway, where the language model hears: it counts there, and has no audio.
+    """The caller's session at the gateway if the language model accepts audio: the session counts, but has no audio.
 
     Args:
-        opened: The first connection, which came before the caller was let in.
+        opened: The first connection, opened before the caller was accepted.
     """
 
     def __init__(self, line: Line, opened: ClientConnection) -> None:
@@ -67,7 +88,7 @@ class Presence:
         self._opened = opened
 
     async def lost(self) -> None:
-        """Return when the gateway gives the caller no session any more; until then another follows one that ends."""
+        """Return when the gateway no longer grants the caller a session; until then, sessions that end are replaced."""
         tries = 0
         try:
             while tries < TRIES:
@@ -84,14 +105,15 @@ class Presence:
 
 
 class Hearing(OpenAIRealtimeSTTService):
-    """The gateway as Pipecat's speech to text.
+    """The gateway as Pipecat's speech-to-text service.
 
-    A commit follows each end of voice, and its answer holds all that was said since the one before, however many
-    utterances the gateway made of it. What was heard is passed on with the answer to the last commit, marked as the
-    turn's last transcript: it need not wait longer. Earlier it would end the turn before the caller's last words.
+    A commit follows each end of speech. Its response contains everything said since the previous one, regardless of the
+    number of utterances at the gateway. Transcripts are passed on with the response to the last commit, marked as the
+    turn's last transcript, so that no further wait is needed. If they were passed on earlier, the turn would end before
+    the caller's last words.
 
     Args:
-        opened: The first connection, which came before the caller was let in.
+        opened: The first connection, opened before the caller was accepted.
     """
 
     def __init__(self, line: Line, opened: ClientConnection, settings: AgentSettings) -> None:
@@ -110,9 +132,13 @@ class Hearing(OpenAIRealtimeSTTService):
         self._opened: ClientConnection | None = opened
         self._language_code = settings.language
         self._unanswered = 0
-        """Commits whose transcript has not come."""
+        """Number of commits without a transcript."""
         self._held: list[str] = []
-        """Transcripts that more may follow."""
+        """Transcripts that may be continued."""
+        self._expects_end = False
+        """Whether the caller pauses, possibly at the end of a turn."""
+        self._has_predicted = False
+        """Whether the transcript up to that pause was passed on."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
         self._unanswered = 0
@@ -138,11 +164,40 @@ class Hearing(OpenAIRealtimeSTTService):
         self._unanswered += 1
         await super()._commit_audio_buffer()
 
+    async def expect_end(self) -> None:
+        """Request the transcript so far, since the caller's turn seems complete."""
+        if self._user_speaking and not self._expects_end:
+            self._expects_end = True
+            await self._commit_audio_buffer()
+
+    async def go_on(self) -> None:
+        """Withdraw the transcript of a pause, since the caller continues."""
+        self._expects_end = False
+        if self._has_predicted:
+            self._has_predicted = False
+            await self.push_frame(EagerEndOfTurnCancelFrame())
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Commit at each end of speech."""
+        await super().process_frame(frame, direction)
+        if isinstance(frame, VADUserStoppedSpeakingFrame):
+            self._expects_end = self._has_predicted = False
+
     async def _handle_transcription_completed(self, evt: dict[str, Any]) -> None:
         self._unanswered = max(0, self._unanswered - 1)
         self._held += filter(None, [evt["transcript"]])
-        if self._held and not self._unanswered and not self._user_speaking:
-            text, self._held = " ".join(self._held), []
+        if self._unanswered:
+            return
+        text = " ".join(self._held)
+        if not text:
+            if not self._user_speaking:
+                await self.push_frame(NothingHeardFrame())
+            return
+        if not self._user_speaking:
+            self._held = []
             await self.push_frame(
                 TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=True)
             )
+        elif self._expects_end:
+            self._has_predicted = True
+            await self.push_frame(EagerTranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt))

@@ -1,4 +1,4 @@
-"""What was said in a conversation, in Valkey, and whose the conversation is."""
+"""History of a conversation in Valkey, and its lease."""
 
 import contextlib
 import json
@@ -10,29 +10,29 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import WatchError
 
-from blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
+from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
 MESSAGES = 200
-"""Kept of a conversation: an hour of short turns, and less than what a model of 32,000 tokens takes."""
+"""Maximum number of messages: an hour of short turns, which fits the context of a model with 32,000 tokens."""
 LEASE_S = 5
-"""A conversation whose agent has not renewed it for that long is anybody's."""
+"""Time after which any agent may take over a conversation whose lease is not renewed."""
 
 Role = Literal["user", "assistant"]
 
 
 class Message(TypedDict):
-    """One turn, as the language model is told it."""
+    """A turn, as sent to the language model."""
 
     role: Role
     content: str
 
 
 class LostLeaseError(Exception):
-    """Another connection has the conversation."""
+    """Another connection has taken over the conversation."""
 
 
 class Memory:
-    """One connection's view of a conversation. Only who holds its lease writes."""
+    """A connection's view of a conversation. Only the holder of its lease writes."""
 
     def __init__(self, store: Redis, conversation: str, kept_s: int) -> None:
         self._store = store
@@ -42,9 +42,9 @@ class Memory:
         self._kept_s = kept_s
 
     async def take(self) -> list[Message]:
-        """Take the conversation, whoever had it, and return what was said in it.
+        """Take over the conversation from any other connection, and return its history.
 
-        A caller that connects anew knows better than its old connection that it is gone.
+        A caller that reconnects knows before the old connection that the latter is lost.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.set(self._lease, self._mine, ex=LEASE_S)
@@ -53,18 +53,18 @@ class Memory:
         return [json.loads(each) for each in messages]
 
     async def renew(self) -> None:
-        """Keep the conversation.
+        """Renew the lease.
 
         Raises:
-            LostLeaseError: Another connection has taken it.
+            LostLeaseError: Another connection has taken over the conversation.
         """
         await self._as_holder(lambda pipe: pipe.set(self._lease, self._mine, ex=LEASE_S))
 
     async def add(self, role: Role, content: str) -> None:
-        """Remember what was said, as it was heard.
+        """Store a message, as far as it was spoken.
 
         Raises:
-            LostLeaseError: Another connection has taken the conversation.
+            LostLeaseError: Another connection has taken over the conversation.
         """
 
         def write(pipe: Pipeline) -> None:
@@ -75,7 +75,7 @@ class Memory:
         await self._as_holder(write)
 
     async def release(self) -> None:
-        """Leave the conversation to whoever comes next."""
+        """Release the lease for the next connection."""
         try:
             await self._as_holder(lambda pipe: pipe.delete(self._lease))
         except LostLeaseError:
@@ -86,12 +86,12 @@ class Memory:
             while True:
                 await pipe.watch(self._lease)
                 holder = await pipe.get(self._lease)
-                # Nobody's, where the store was away for longer than the lease.
+                # There is no holder if the store was unavailable for longer than the lease.
                 if holder not in (self._mine, None):
                     raise LostLeaseError
                 pipe.multi()
                 write(pipe)
-                # Another write changed the lease meanwhile, perhaps one of this connection: look again.
+                # Another write changed the lease in the meantime, possibly one of this connection: check again.
                 with contextlib.suppress(WatchError):
                     await pipe.execute()
                     return

@@ -1,4 +1,4 @@
-"""What the agent measures: in Prometheus' format on its own port, and what alarms need as log lines for CloudWatch."""
+"""Metrics of the agent: in Prometheus format on a port of its own, and those for alarms as log lines for CloudWatch."""
 
 import logging
 import time
@@ -16,20 +16,21 @@ from pipecat.observers.user_bot_latency_observer import LatencyBreakdown
 from pipecat.transports.base_output import BaseOutputTransport
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS
 from voice_runtime import metrics
 
-SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+SECONDS = tuple(each / 1000 for each in LATENCY_BUCKETS_MS)
 
 log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Of one process.
+    """Metrics of a process.
 
     Attributes:
-        registry: Of all of them.
-        conversations: Those that are held; the load to scale on, beside ``slots``.
-        told: What is written to the log for CloudWatch.
+        registry: Prometheus registry of all metrics.
+        conversations: Number of active conversations; with ``slots``, the metric for scaling.
+        told: Function that writes to the log for CloudWatch.
     """
 
     def __init__(self, slots: int, told: metrics.Metrics) -> None:
@@ -52,7 +53,7 @@ class Metrics:
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
-        """Note what a turn took, in parts that add up to it."""
+        """Record the durations of a turn, in parts that add up to its total."""
         self._turns.observe(breakdown.total_secs)
         self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}
@@ -64,37 +65,37 @@ class Metrics:
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": told}})
 
     def asked(self, tokens: int, cached: int) -> None:
-        """Note the tokens of a request to the language model, and how many its engine had in its cache."""
+        """Record the tokens of a request to the language model, and how many of them were cached."""
         self._prompt.inc(tokens)
         self._cached.inc(cached)
         log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
 
     def refused(self, reason: str) -> None:
-        """Count a caller who was not let in."""
+        """Count a refused caller."""
         self._refused.labels(reason).inc()
         self.told.count("ConversationsRefused")
 
     def interrupted(self, took_s: float) -> None:
-        """Note how long the agent spoke on after a caller had begun to."""
+        """Record how long the agent continued to speak after a caller had started."""
         self._interruptions.observe(took_s)
         self.told.observe("BargeInLatency", 1000 * took_s)
 
     def flush(self, held: int) -> None:
-        """Write what CloudWatch is told of the last second."""
+        """Write the last second's metrics for CloudWatch."""
         self.told.observe("Conversations", held)
         self.told.flush()
 
     def barge_in(self) -> BaseObserver:
-        """Return what watches one conversation for interruptions."""
+        """Return an observer of a conversation's interruptions."""
         return _BargeIn(self.interrupted)
 
     def text(self) -> bytes:
-        """Return what a scraper reads."""
+        """Return the metrics in Prometheus text format."""
         return generate_latest(self.registry)
 
 
 class _BargeIn(BaseObserver):
-    """Times the onset of speech to the message that silences the agent."""
+    """Measures the time from the onset of speech to the message that silences the agent."""
 
     def __init__(self, noted: Callable[[float], None]) -> None:
         super().__init__()
@@ -103,12 +104,12 @@ class _BargeIn(BaseObserver):
         self._onset = 0.0
 
     async def on_push_frame(self, data: FramePushed) -> None:
-        """Look at a frame that goes from one processor to the next."""
+        """Observe a frame between two processors."""
         frame: Frame = data.frame
         if isinstance(frame, (BotStartedSpeakingFrame, BotStoppedSpeakingFrame)):
             self._speaks = isinstance(frame, BotStartedSpeakingFrame)
         elif isinstance(frame, VADUserStartedSpeakingFrame):
-            # Every turn of a caller begins with an interruption, but most have nothing to interrupt.
+            # Every turn of a caller starts with an interruption, but most interrupt nothing.
             self._onset = frame.timestamp - frame.start_secs if self._speaks else 0.0
         elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset:
             self._noted(time.time() - self._onset)

@@ -1,57 +1,93 @@
-"""The two models of turns: loaded once, and shared by every conversation of the process."""
+"""The two models of turns, which are loaded once and shared by all conversations of the process."""
 
+import asyncio
 import copy
+import math
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from pipecat.audio.turn.base_turn_analyzer import EndOfTurnState
 from pipecat.audio.turn.smart_turn.base_smart_turn import SmartTurnParams
 from pipecat.audio.turn.smart_turn.local_smart_turn_v3 import LocalSmartTurnAnalyzerV3
 from pipecat.audio.vad.silero import SileroVADAnalyzer
 from pipecat.audio.vad.vad_analyzer import VADParams, VADState
 
-TURN_STARTS = VADParams(start_secs=0.15, min_volume=0.3)
-"""An interruption is heard after about 220 ms of speech. Pipecat's own values take 380: a smoothed volume has to rise.
-Less would let a click interrupt."""
+TURN_STARTS = VADParams(start_secs=0.1, min_volume=0.3)
+"""An answer is paused after about 160 ms of speech. Pipecat's defaults take 380 ms, since a smoothed volume has to
+rise. A click may pause an answer, but interrupts nothing (``interruptions.py``)."""
+
+
+PAUSE_S = 0.08
+"""Silence after which a turn may be over. Pipecat's 200 ms decide; work that starts here is complete by then."""
+
+
+async def _ignore() -> None:
+    pass
 
 
 class Vad(SileroVADAnalyzer):
-    """Silero's voice detector, which knows how far into the audio it is.
+    """Silero's voice detector, which also reports pauses that are too short to end speech.
 
     Attributes:
-        heard_bytes: PCM16 that it has looked at.
+        heard_bytes: Bytes of PCM16 that it has processed.
+        on_pause: Callback after speech has paused for ``PAUSE_S``.
+        on_resume: Callback if speech continues after that, within the time that would have ended it.
     """
 
     heard_bytes = 0
+    on_pause: Callable[[], Awaitable[None]] = staticmethod(_ignore)
+    on_resume: Callable[[], Awaitable[None]] = staticmethod(_ignore)
+    _is_paused = False
 
     async def analyze_audio(self, buffer: bytes) -> VADState:
-        """Look at what comes next."""
+        """Process the next audio."""
         self.heard_bytes += len(buffer)
-        return await super().analyze_audio(buffer)
+        state = await super().analyze_audio(buffer)
+        window_s = self._vad_frames / self.sample_rate
+        was_paused = self._is_paused
+        self._is_paused = state is VADState.STOPPING and self._vad_stopping_count >= math.ceil(PAUSE_S / window_s)
+        if self._is_paused and not was_paused:
+            await self.on_pause()
+        elif was_paused and state is VADState.SPEAKING:
+            await self.on_resume()
+        return state
+
+
+class Turn(LocalSmartTurnAnalyzerV3):
+    """Smart-turn, which can also be queried before speech has ended."""
+
+    async def sounds_over(self) -> bool:
+        """Return True if the turn sounds complete, without ending it."""
+        heard = list(self._audio_buffer)
+        loop = asyncio.get_running_loop()
+        state, _ = await loop.run_in_executor(self._model_executor, self._process_speech_segment, heard)
+        return state is EndOfTurnState.COMPLETE
 
 
 class Models:
-    """Silero's voice detector and smart-turn's end of turn.
+    """Silero's voice detector and smart-turn's end-of-turn detector.
 
-    Pipecat's constructors load a model each time: 110 ms in which no audio moves, and 48 MiB a conversation. Here a
-    conversation gets a copy of the state, over the same weights and the same thread.
+    Pipecat's constructors load a model each time: 110 ms in which no audio is processed, and 48 MiB per conversation.
+    Here, a conversation gets a copy of the state, with shared weights and a shared thread.
 
     Args:
-        incomplete_within_s: Silence that ends a turn which smart-turn takes for unfinished, seconds.
+        incomplete_within_s: Silence that ends a turn which smart-turn classifies as incomplete, seconds.
     """
 
     def __init__(self, incomplete_within_s: float) -> None:
         self._vad = Vad(params=TURN_STARTS)
-        self._turn = LocalSmartTurnAnalyzerV3(params=SmartTurnParams(stop_secs=incomplete_within_s))
+        self._turn = Turn(params=SmartTurnParams(stop_secs=incomplete_within_s))
 
     def vad(self) -> Vad:
-        """Return a voice detector that has heard nothing yet."""
+        """Return a new voice detector."""
         vad = copy.copy(self._vad)
         vad._model = copy.copy(self._vad._model)
         vad._model.reset_states()
         vad._executor = ThreadPoolExecutor(max_workers=1)
         return vad
 
-    def turn(self) -> LocalSmartTurnAnalyzerV3:
-        """Return an end-of-turn detector that has heard nothing yet."""
+    def turn(self) -> Turn:
+        """Return a new end-of-turn detector."""
         turn = copy.copy(self._turn)
         turn.clear()
         return turn

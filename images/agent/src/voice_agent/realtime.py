@@ -1,7 +1,7 @@
 """OpenAI's realtime API, speech to speech: https://platform.openai.com/docs/api-reference/realtime.
 
-Of its events those of a spoken conversation. Turns are the agent's own, whatever the client asks for; prompt, voice and
-tools are the deployment's.
+It supports the events of a spoken conversation. Turns are detected by the agent regardless of the client's settings;
+prompt, voice and tools are those of the deployment.
 """
 
 import base64
@@ -24,31 +24,31 @@ from pipecat.serializers.base_serializer import FrameSerializer
 from pydantic import Base64Bytes, BaseModel, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
-SUBPROTOCOL = "realtime"
-"""Browsers offer it, and a key behind it."""
-RATE = 24000
-"""Hz, of the PCM16 of both directions."""
+from voice_runtime.openai_events import event_id
 
-SEMANTIC_VAD = {"type": "semantic_vad"}
+SUBPROTOCOL = "realtime"
+"""Subprotocol that browsers offer, followed by a key."""
+RATE = 24000
+"""Sample rate of PCM16 in both directions, Hz."""
 
 Json = dict[str, Any]
 
 
 class Update(BaseModel):
-    """Sets up the session: nothing of it can be set, and clients wait for the answer."""
+    """Session update: it has no effect, but clients wait for the response."""
 
     type: Literal["session.update"]
 
 
 class Append(BaseModel):
-    """Brings audio."""
+    """Audio from the client."""
 
     type: Literal["input_audio_buffer.append"]
     audio: Base64Bytes
 
 
 class Buffer(BaseModel):
-    """Ends a turn, or asks for an answer, where the client finds turns by itself; here the agent does."""
+    """Ends a turn, or requests an answer, for clients with their own turn detection; ignored here."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 
@@ -57,7 +57,7 @@ Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer
 
 
 class RealtimeSerializer(FrameSerializer):
-    """One client. It sends by itself where a frame is several events."""
+    """A client's serializer. It sends events itself if a frame corresponds to several."""
 
     def __init__(self, socket: WebSocket) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class RealtimeSerializer(FrameSerializer):
         self._session: Json = {}
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
-        """Take the pipeline's rate."""
+        """Store the pipeline's rate."""
         self._heard_rate = setup.audio_in_sample_rate
 
     async def serialize(self, frame: Frame) -> str | None:
@@ -102,7 +102,7 @@ class RealtimeSerializer(FrameSerializer):
                 else f"audio: no base64: {error}"
             )
             wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": said, "param": None}
-            await self._tell([_event("error", error={**wrong, "event_id": None})])
+            await self._tell([_event("error", error={**wrong, "event_id": event_id(data)})])
             return None
         if isinstance(event, Update):
             await self._tell([_event("session.updated", session=self._session)])
@@ -114,7 +114,7 @@ class RealtimeSerializer(FrameSerializer):
         return InputAudioRawFrame(heard, self._heard_rate, 1) if heard else None
 
     def created(self, conversation: str, token: str) -> Json:
-        """Return the first event; beside OpenAI's fields it has what opens the conversation again."""
+        """Return the first event, with the token for resuming the conversation in addition to OpenAI's fields."""
         form = {"type": "audio/pcm", "rate": RATE}
         self._session = {
             "type": "realtime",
@@ -130,7 +130,7 @@ class RealtimeSerializer(FrameSerializer):
         return _event("session.created", session=self._session)
 
     def asked(self, text: str) -> Iterator[Json]:
-        """Tell what the caller has said."""
+        """Yield events with the caller's words."""
         yield _event("input_audio_buffer.speech_stopped", item_id=self._item, audio_end_ms=self._ms)
         yield _event("input_audio_buffer.committed", item_id=self._item, previous_item_id=None)
         yield _event(
@@ -142,12 +142,12 @@ class RealtimeSerializer(FrameSerializer):
         )
 
     def answered(self, text: str) -> Iterator[Json]:
-        """Tell what the agent has said."""
+        """Yield events with the agent's words."""
         if self._response:
             yield self._part("response.output_audio_transcript.done", transcript=text)
 
     def done(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
-        """Tell that an answer is over."""
+        """Yield the events for the end of an answer."""
         if self._response:
             yield self._part("response.output_audio.done")
             reason = {"type": status, "reason": "turn_detected" if status == "cancelled" else None}

@@ -1,4 +1,4 @@
-"""Callers that are not let in, and what they are told."""
+"""Refusals of callers."""
 
 import json
 
@@ -6,11 +6,11 @@ from starlette.responses import JSONResponse
 
 UNAVAILABLE = 503
 PASSED_ON = (401, 403, 429, UNAVAILABLE)
-"""What the gateway says of a caller, and not of the agent."""
+"""Statuses of the gateway that concern the caller, not the agent."""
 
 
 class RefusedError(Exception):
-    """A caller that is not let in."""
+    """A refused caller."""
 
     def __init__(self, status: int, error: str, detail: str) -> None:
         super().__init__(detail)
@@ -28,13 +28,13 @@ class RefusedError(Exception):
         return cls(status if status in PASSED_ON else UNAVAILABLE, str(error), str(detail))
 
     def response(self) -> JSONResponse:
-        """Return the answer that tells the caller."""
+        """Return the HTTP response for the caller."""
         headers = {"Retry-After": "1"} if self.status == UNAVAILABLE else None
         return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)
 
 
 class FullError(RefusedError):
-    """A caller whom this process has no place for; another may have one."""
+    """A caller for whom this process has no free slot; another one may have one."""
 
     def __init__(self, error: str, detail: str) -> None:
         super().__init__(UNAVAILABLE, error, detail)

@@ -1,12 +1,13 @@
-"""The process: a port, a bounded number of conversations, and an orderly end."""
+"""The process: a port, a limited number of conversations, and a graceful shutdown."""
 
 import asyncio
 import contextlib
 import logging
-import secrets
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import httpx2
 import uvicorn
@@ -14,6 +15,7 @@ from prometheus_client import start_http_server
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -21,13 +23,10 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 
-from blueprint.contract.metrics import STORAGE_RESOLUTION_S
-from blueprint.contract.session_api import HEALTH_PATH, REALTIME_PATH
-from blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
-from voice_agent.entrances import Entrance, ProtobufEntrance, RealtimeEntrance, Socket, TwilioEntrance
-from voice_agent.hearing import Hearing, Line, Presence
+from voice_agent.entrances import START_WITHIN_S, Entrance, ProtobufEntrance, RealtimeEntrance, Socket
+from voice_agent.hearing import TIMEOUT_S, Hearing, Line, Presence, caller_of
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -35,9 +34,19 @@ from voice_agent.refusals import FullError, RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.siblings import HEADER, LOOK_S, NO_ROOM, Connection, Siblings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
-from voice_agent.tools import Tools
-from voice_agent.trace import Traces
+from voice_agent.tools import Speaker, Tools
+from voice_agent.trace import Trace, Traces
+from voice_agent.twilio import TwilioEntrance
+from voice_agent.usage import Usage
+from voice_blueprint.contract.metrics import STORAGE_RESOLUTION_S
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, REALTIME_PATH
+from voice_blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime import metrics, tasks
+from voice_runtime.fair_admission import FairAdmission
+from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, PromptProtocol
+from voice_runtime.origins import Pages
+from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
 
 NEW_PATH = "/v1/conversations"
@@ -46,6 +55,10 @@ TWILIO_PATH = "/v1/twilio"
 MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
 DRAIN_LOOK_S = 0.1
+UNAUTHENTICATED = 256
+"""Maximum number of connections that the gateway has not authenticated yet; each uses a few kilobytes."""
+AUTHENTICATED_WITHIN_S = START_WITHIN_S + TIMEOUT_S
+"""Time for a telephone network's start message and the gateway's response."""
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +67,11 @@ class Agent:
     """State of the process.
 
     Attributes:
-        draining: Nobody new is taken.
-        leaving: Who is still here is told to come back elsewhere.
-        held: Conversations that this process holds.
-        changed: Set when ``held`` is another number.
+        draining: Whether new callers are refused.
+        leaving: Whether remaining callers are asked to reconnect to another agent.
+        unauthenticated: Connections of unauthenticated callers; they use no slots.
+        held: Number of active conversations of this process.
+        changed: Set when ``held`` changes.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
@@ -70,15 +84,29 @@ class Agent:
         self.leaving = asyncio.Event()
         self.siblings = Siblings(settings, store)
         self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
+        self.unauthenticated = FairAdmission(UNAUTHENTICATED, AUTHENTICATED_WITHIN_S)
         self.changed = asyncio.Event()
         self.held = 0
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
-        """Hold a slot for a conversation.
+        """Reserve a slot for a conversation.
 
         Raises:
-            FullError: There is none.
+            FullError: There is no free slot.
+        """
+        self.check_slots()
+        self._hold_more(1)
+        try:
+            yield
+        finally:
+            self._hold_more(-1)
+
+    def check_slots(self) -> None:
+        """Raise an error unless there is a free slot.
+
+        Raises:
+            FullError: There is no free slot.
         """
         if self.draining.is_set():
             raise FullError("draining", "this agent is stopping, and no other has room; try again")
@@ -87,11 +115,6 @@ class Agent:
                 f"this agent holds {self.held} conversations, as many as it takes, and no other has room; try again"
             )
             raise FullError("busy", detail)
-        self._hold_more(1)
-        try:
-            yield
-        finally:
-            self._hold_more(-1)
 
     def _hold_more(self, count: int) -> None:
         self.held += count
@@ -99,35 +122,52 @@ class Agent:
         self.changed.set()
 
     async def talk(self, entrance: Entrance) -> None:
-        """Let a caller in, and hold a conversation, or have a sibling hold it.
+        """Authenticate a caller, and run a conversation, or forward it to a sibling.
 
-        Who is refused has an HTTP answer, and never an open socket.
+        A refused caller gets an HTTP response, never an open socket.
         """
         giver = self.siblings.giver(entrance.socket.headers.get(HEADER))
         try:
-            with self.slot():
-                await entrance.begin()
-                conversation = self._conversation(entrance)
-                trace = self.traces.begin(conversation)
-                await self._is_there()
-                tools = Tools(self.settings.tools_url, self.client, trace, conversation)
-                known = await tools.read()
-                line = Line(self.settings, entrance.key, trace)
-                async with await line.open() as opened:
-                    hearing = self._heard(line, opened)
-                    engines = Engines(self.client, trace, hearing, tools, known)
-                    await self._hold(entrance, conversation, engines, giver)
+            # An agent without a free slot forwards the connection before any response.
+            self.check_slots()
+            async with await self._authenticate(entrance) as caller:
+                with self.slot():
+                    await self._hold(entrance, caller, giver)
         except FullError as full:
-            if giver:
+            if giver and not entrance.is_open:
                 await entrance.refuse(RefusedError(NO_ROOM, full.error, str(full)))
-            elif not await self._hand_over(entrance):
+            elif entrance.is_open or not await self._hand_over(entrance):
                 await self._refuse(entrance, full)
         except RefusedError as refusal:
             await self._refuse(entrance, refusal)
 
+    async def _authenticate(self, entrance: Entrance) -> "_Caller":
+        """Return the caller, to whom the gateway has granted a session.
+
+        Raises:
+            RefusedError: The gateway grants no session, or the caller took too long.
+        """
+        try:
+            async with self.unauthenticated.admit(entrance.source):
+                await entrance.begin()
+                trace = self.traces.begin()
+                await self._is_there()
+                line = Line(self.settings, entrance.key, trace)
+                opened = await line.open()
+                try:
+                    name = caller_of(opened)
+                    conversation = entrance.belongs_to(name)
+                    trace.belongs_to(conversation)
+                    return _Caller(name, conversation, trace, line, opened)
+                except RefusedError:
+                    await opened.close()
+                    raise
+        except TimeoutError:
+            raise RefusedError(503, "not authenticated", "the caller was not authenticated in time") from None
+
     async def _hand_over(self, entrance: Entrance) -> bool:
         connection: Connection = entrance.socket.state.connection
-        return await self.siblings.take(connection)
+        return await self.siblings.take(connection, entrance.source)
 
     async def _refuse(self, entrance: Entrance, refusal: RefusedError) -> None:
         self.metrics.refused(refusal.error)
@@ -138,26 +178,29 @@ class Agent:
             return Presence(line, opened)
         return Hearing(line, opened, self.settings)
 
-    async def _hold(self, entrance: Entrance, conversation: str, engines: Engines, giver: str) -> None:
-        settings = self.settings
-        token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s)
-        with contextlib.suppress(WebSocketDisconnect):  # it is gone before it is in
+    async def _hold(self, entrance: Entrance, caller: "_Caller", giver: str) -> None:
+        settings, conversation = self.settings, caller.conversation
+        tools = Tools(settings, self.client, caller.trace, Speaker(conversation, caller.name))
+        known = await tools.read()
+        usage = Usage()
+        engines = Engines(self.client, caller.trace, self._heard(caller.line, caller.opened), tools, known, usage)
+        token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name)
+        with contextlib.suppress(WebSocketDisconnect):  # it disconnected before it was accepted
             await entrance.accept(conversation, token)
             memory = Memory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
-            await holding.hold(entrance, partial(self._has_to_end, giver))
+            try:
+                await holding.hold(entrance, partial(self._has_to_end, giver))
+            finally:
+                usage.tell(caller.name, conversation)
+                with contextlib.suppress(RedisError):  # the error has been logged
+                    await usage.count(self.store, caller.name)
 
     async def _has_to_end(self, giver: str) -> None:
-        """Wait until this process goes, or the one that a caller's bytes come through."""
+        """Wait until this process stops, or the one that forwards a caller's bytes."""
         while not self.leaving.is_set() and not (giver and await self.siblings.has_left(giver)):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.leaving.wait(), LOOK_S if giver else None)
-
-    def _conversation(self, entrance: Entrance) -> str:
-        key, named = self.settings.token_key.get_secret_value(), entrance.conversation
-        if named and entrance.needs_token and not tokens.opens(key, entrance.token, named):
-            raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
-        return named or secrets.token_hex(16)
 
     async def _is_there(self) -> None:
         try:
@@ -166,22 +209,47 @@ class Agent:
             raise RefusedError(503, "state store away", "the state store does not answer; try again") from None
 
 
+@dataclass(frozen=True)
+class _Caller:
+    """An authenticated caller.
+
+    Attributes:
+        name: Name of the caller; empty if the gateway does not distinguish callers.
+        opened: The caller's session at the gateway, which ends with this context.
+    """
+
+    name: str
+    conversation: str
+    trace: Trace
+    line: Line
+    opened: ClientConnection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.opened.close()
+
+
 class _Talk:
-    """A way in as an ASGI application: a function would be handed a socket of Starlette's own."""
+    """An entrance as an ASGI application, since a function would get Starlette's own socket."""
 
     def __init__(self, agent: Agent, entrance: type[Entrance]) -> None:
         self._agent = agent
         self._entrance = entrance
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._agent.talk(self._entrance(Socket(scope, receive, send)))
+        await self._agent.talk(self._entrance(Socket(scope, receive, send), self._agent.settings))
 
 
 def application(agent: Agent) -> Starlette:
-    """Return the agent's port."""
+    """Return the application of the agent's port."""
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")
+
+    async def live(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
 
     return Starlette(
         routes=[
@@ -190,12 +258,14 @@ def application(agent: Agent) -> Starlette:
             WebSocketRoute(REALTIME_PATH, _Talk(agent, RealtimeEntrance)),
             WebSocketRoute(TWILIO_PATH, _Talk(agent, TwilioEntrance)),
             Route(HEALTH_PATH, health),
-        ]
+            Route(LIVENESS_PATH, live),
+        ],
+        middleware=[Middleware(Pages)],
     )
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process, which lets conversations end first."""
+    """A server that leaves signals to the process, so that conversations can end first."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -203,10 +273,10 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
-    """Run until a signal asks for the end and every conversation is over, or its time is up.
+    """Run until a signal requests the shutdown and every conversation is over, or the timeout has expired.
 
     Raises:
-        OSError: A port is taken, or the file of a password cannot be read.
+        OSError: A port is in use, or a password file cannot be read.
     """
     agent = Agent(settings, connect(store_settings))
     if settings.prometheus_port is not None:
@@ -216,6 +286,9 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             application(agent),
             host=settings.bind_address,
             port=settings.http_port,
+            http=PromptProtocol.with_room(),
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_keep_alive=KEEP_ALIVE_S,
             ws=Connection,
             ws_max_size=MESSAGE_BYTES,
             ws_per_message_deflate=False,
@@ -230,13 +303,16 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
         asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
     serving = asyncio.create_task(server.serve())
     draining, telling, announcing = (asyncio.create_task(each(agent)) for each in (drain, tell, announce))
+    # Connections that a sibling serves through this process count as well.
+    protection = TaskProtection(agent.store, Tier.AGENT, lambda: bool(agent.held or agent.siblings.handed))
+    protecting = asyncio.create_task(protection.run())
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
     agent.leaving.set()
     agent.changed.set()
     await announcing
-    await tasks.end((draining, telling, *tasks.others()))
+    await tasks.end((draining, telling, protecting, *tasks.others()))
     agent.metrics.flush(agent.held)
     await agent.client.aclose()
     await agent.store.aclose()
@@ -245,17 +321,17 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
 
 
 async def tell(agent: Agent) -> None:
-    """Publish what is measured, once a second."""
+    """Publish the metrics once per second."""
     while True:
         agent.metrics.flush(agent.held)
         await asyncio.sleep(STORAGE_RESOLUTION_S)
 
 
 async def announce(agent: Agent) -> None:
-    """Tell the other agents what room there is, once a second and whenever it is another, and the end of this one."""
+    """Announce free slots to the other agents once per second and after each change, and finally the shutdown."""
     while not agent.leaving.is_set():
         agent.changed.clear()
-        with contextlib.suppress(RedisError, OSError):  # they hand over nothing to this one meanwhile
+        with contextlib.suppress(RedisError, OSError):  # in the meantime, they forward nothing to this one
             await agent.siblings.tell(agent.held, draining=agent.draining.is_set())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(agent.changed.wait(), HOST_HEARTBEAT_S)
@@ -264,21 +340,23 @@ async def announce(agent: Agent) -> None:
 
 
 async def drain(agent: Agent) -> None:
-    """Wait for the signal, then until conversations have ended; whoever is left is told to come back elsewhere.
+    """Wait for the signal, then until conversations have ended.
 
-    It is told so between two turns, for the last of which the end of the time is kept. Conversations that a sibling
-    holds through this process count, and the sibling tells them.
+    Remaining callers are asked to reconnect to another agent.
+
+    They are asked between two turns, for which the end of the drain time is reserved. Conversations that a sibling
+    serves through this process count as well, and the sibling informs their callers.
     """
     await agent.draining.wait()
     log.info("draining", extra={"fields": {"conversations": agent.held, "handed": agent.siblings.handed}})
     last_s = min(LAST_TURN_S, agent.settings.drain_timeout_s)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(_all_gone(agent), agent.settings.drain_timeout_s - last_s)
+        await asyncio.wait_for(_wait_until_closed(agent), agent.settings.drain_timeout_s - last_s)
     agent.leaving.set()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(_all_gone(agent), last_s + STOP_TIMEOUT_S)
+        await asyncio.wait_for(_wait_until_closed(agent), last_s + STOP_TIMEOUT_S)
 
 
-async def _all_gone(agent: Agent) -> None:
+async def _wait_until_closed(agent: Agent) -> None:
     while agent.held or agent.siblings.handed:
         await asyncio.sleep(DRAIN_LOOK_S)

@@ -1,48 +1,54 @@
-"""What the agent is told by its launcher, and the limits that it keeps."""
+"""Settings that the launcher sets, and limits of the agent."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from voice_agent.signing import key_bytes
 from voice_agent.tokens import KEY_BYTES
 
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
-"""Without a slash at its end: paths are put behind it."""
+"""Without a trailing slash, since paths are appended."""
 
 ANYWHERE = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
 
 
 class AgentSettings(BaseSettings):
-    """The contract's variables without those of Valkey, and behind them variables of the agent alone.
+    """The contract's variables except those of Valkey, followed by variables of the agent only.
 
     Attributes:
-        deployment: What metrics are of.
-        fleet: The same.
-        conversations: Most of this process; whoever comes beyond them is handed to a sibling with room, or refused
-            before its socket is open.
-        token_ttl_s: How long a conversation waits for a caller that comes back, seconds: memory and token live so long.
-        idle_timeout_s: Seconds in which neither side says anything, before a conversation is closed.
-        drain_timeout_s: Seconds that conversations have to end in, once the process is told to stop.
-        gateway_url: The gateway, which hears, and says who may be heard.
+        deployment: Deployment in metrics.
+        fleet: Fleet in metrics.
+        conversations: Maximum conversations of this process; further callers are forwarded to a sibling with a free
+            slot, or refused before their socket is open.
+        token_ttl_s: Time for which a conversation can be resumed, seconds; its history and token expire afterwards.
+        idle_timeout_s: Time without speech from either side after which a conversation is closed, seconds.
+        drain_timeout_s: Maximum time for conversations to end after the stop signal, seconds.
+        gateway_url: URL of the gateway, which transcribes and authenticates.
         chat_url: OpenAI-compatible API of the language model, up to ``/v1``.
-        chat_key: Key of that API; empty: it asks for none.
-        speech_url: OpenAI-compatible API of the engine that speaks, up to ``/v1``.
-        speech_key: Key of that API; empty: it asks for none.
+        chat_key: Key of that API, or empty.
+        speech_url: OpenAI-compatible API of the text-to-speech engine, up to ``/v1``.
+        speech_key: Key of that API, or empty.
         speech_rate: Sample rate of its raw PCM, Hz; OpenAI's is 24,000.
-        prompt: What the language model is told to be.
-        tools_url: An operator's endpoint whose tools the language model may call; empty: it has none.
-        language: Spoken, such as ``en``; empty: it is found out from the audio.
-        answer_tokens: Most tokens of an answer.
-        listening: What the language model is given of a question: its ``transcript`` by the gateway, or its ``audio``.
-        trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
-        traced_share: Of conversations that are traced.
-        bind_address: Address that the port is on; one that is given is also where siblings find it.
-        prometheus_port: Where metrics are asked for, apart from callers; without one nobody can.
-        final_within_s: How long after the end of speech a final transcript may come. A turn whose last final is known
-            to cover it waits no longer.
-        incomplete_within_s: Silence that ends a turn which the model of turns takes for unfinished, seconds.
-        unheard_within_s: Silence after which a turn is over of which no word was understood, seconds.
+        prompt: System prompt of the language model.
+        tools_url: Endpoint of the operator's tools, or empty.
+        tools_key: Secret for signing requests to it; if empty, they are unsigned.
+        twilio_account: Twilio account whose calls are accepted; if empty, all are.
+        twilio_token: Auth token of that account for verifying Twilio's signatures; if empty, they are not verified.
+        language: Spoken language, such as ``en``; if empty, it is detected from the audio.
+        answer_tokens: Maximum tokens of an answer.
+        listening: Input of the language model: a question's ``transcript`` by the gateway, or its ``audio``.
+        trace_collector: OTLP/HTTP URL for traces, or empty.
+        traced_share: Share of traced conversations.
+        forwarded: Whether a proxy that appends to X-Forwarded-For is in front; otherwise, any client could spoof its
+            address.
+        bind_address: Address of the port; an explicit one is also announced to siblings.
+        prometheus_port: Port of the metrics, separate from callers; 0 disables them.
+        final_within_s: Maximum time from the end of speech to a final transcript. A turn whose last final is known to
+            cover it waits no longer.
+        incomplete_within_s: Silence that ends a turn which the end-of-turn model classifies as incomplete, seconds.
+        unheard_within_s: Silence that ends a turn without any recognized word, seconds.
     """
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
@@ -66,17 +72,28 @@ class AgentSettings(BaseSettings):
     speech_rate: int = Field(ge=16000, le=48000)
     prompt: str = Field(min_length=1)
     tools_url: Url | Literal[""]
+    tools_key: SecretStr
+    twilio_account: str
+    twilio_token: SecretStr
     language: str = Field(pattern="^([a-z]{2,3}(-[A-Za-z0-9]{2,8})*)?$")
     answer_tokens: int = Field(ge=1)
     listening: Literal["transcript", "audio"]
 
     trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
     traced_share: float = Field(default=0.01, ge=0, le=1)
+    forwarded: bool = False
     bind_address: str = ANYWHERE
     prometheus_port: int | None = Field(default=None, ge=1, le=65535)
     final_within_s: float = Field(default=1.5, gt=0)
     incomplete_within_s: float = Field(default=1.2, gt=0)
     unheard_within_s: float = Field(default=5.0, gt=0)
+
+    @field_validator("tools_key")
+    @classmethod
+    def _is_a_key(cls, key: SecretStr) -> SecretStr:
+        if key.get_secret_value():
+            key_bytes(key.get_secret_value())
+        return key
 
     @field_validator("token_key")
     @classmethod

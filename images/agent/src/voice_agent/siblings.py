@@ -1,8 +1,8 @@
-"""Agents as one tier: a full one hands a caller's connection to a sibling with room, before anything is answered.
+"""Agents as one tier: a full agent forwards a caller's connection to a sibling with a free slot, before any response.
 
-The sibling alone decides whether it has room, so that no place is given twice; the registry says whom to ask. What is
-handed over are bytes: the request with one header more, then whatever either side sends. The sibling checks key and
-token, and holds lease and memory.
+Only the sibling decides whether it has a free slot, so no slot is assigned twice; the registry lists the candidates.
+The forwarded data are bytes: the request with an additional header, then everything that either side sends. The sibling
+verifies key and token, and owns lease and history.
 """
 
 import asyncio
@@ -13,57 +13,68 @@ from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from blueprint.contract.network import Tier
 from voice_agent import tokens
 from voice_agent.settings import ANYWHERE, AgentSettings
+from voice_blueprint.contract.network import Tier
+from voice_runtime import tasks
+from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.websocket import READ_WITHIN_S, PacedWebSocket
 
 HEADER = "X-Voice-Handed-Over"
-"""The address of the agent that hands a connection over, and a token for it: from anybody else it means nothing."""
+"""Header with the address of the forwarding agent, and a token for it; it is ignored from anyone else."""
 NO_ROOM = 421
-"""What a sibling without room answers an agent (RFC 9110, "misdirected"); callers never see it."""
+"""Status with which a sibling without a free slot responds to an agent (RFC 9110, "misdirected"); callers never receive
+it."""
 CONNECT_WITHIN_S = 1.0
 ANSWERED_WITHIN_S = 15.0
-"""Longer than the gateway, which a sibling asks before it answers, may take."""
+"""Longer than the gateway's timeout, since a sibling queries it before it responds."""
 FOUND_WITHIN_S = 20.0
-"""Longest that a caller waits for a sibling; a client's own limit is often shorter."""
+"""Maximum time for finding a sibling; a client's own timeout is often shorter."""
 PER_PLACE = 4
-"""Connections that a process hands over at a time, for each conversation that it holds: together they take a tenth of
-what its own take (docs/decisions/18-agents-as-one-tier.md)."""
+"""Maximum number of forwarded connections per conversation slot of a process: together they use a tenth of the
+resources of its own conversations (docs/decisions/18-agents-as-one-tier.md)."""
+UNAUTHENTICATED = 256
+"""Maximum number of forwarded connections whose callers the sibling may not have authenticated yet."""
+AUTHENTICATED_AFTER_S = 20.0
+"""Time after which a sibling has closed unauthenticated connections."""
 TOKEN_TTL_S = 60
 LOOK_S = 1.0
 
 _chance = random.SystemRandom()
 
 
-class Connection(WebSocketsSansIOProtocol):
-    """A caller's connection, which can be given away until something is answered."""
+class Connection(PacedWebSocket):
+    """A caller's connection, which can be forwarded before any response."""
 
     request_bytes = b""
+    is_given = False
+    """Whether a sibling responds to it."""
 
     def data_received(self, data: bytes) -> None:
-        """Keep the request, which uvicorn gives at once."""
+        """Store the request, and pass it to uvicorn."""
         self.request_bytes = self.request_bytes or data
         super().data_received(data)
 
     def handle_connect(self, event: Request) -> None:
-        """Show the connection to the application."""
+        """Pass the connection to the application."""
         super().handle_connect(event)
         if not self.handshake_complete:
             self.scope["state"]["connection"] = self
 
-    def give_to(self, side: "_Side") -> None:
-        """Let bytes go to somebody else from now on; uvicorn answers no more."""
+    def move_to_side(self, side: "_Side") -> None:
+        """Forward bytes to the sibling from now on; uvicorn no longer responds."""
         self.connections.discard(self)
         self.handshake_complete = True
+        self.is_given = True
+        self.stop_unread_limit()
         self.transport.set_protocol(side)
 
 
 class _Side(asyncio.Protocol):
-    """One end of a connection that is handed over: what comes from there goes to the other end."""
+    """An endpoint of a forwarded connection, whose data is sent to the other endpoint."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -97,10 +108,10 @@ class _Side(asyncio.Protocol):
 
 
 class Siblings:
-    """What one agent knows of the others, and what it hands to them.
+    """An agent's view of the other agents, and its forwarded connections.
 
     Attributes:
-        handed: Connections that a sibling serves through this process.
+        handed: Number of connections that a sibling serves through this process.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
@@ -108,57 +119,72 @@ class Siblings:
         self._registry = HostRegistry(store, Tier.AGENT)
         self._key = settings.token_key.get_secret_value()
         self._address = "" if settings.bind_address == ANYWHERE else settings.bind_address
-        self.handed = 0
+        self._unauthenticated = FairAdmission(UNAUTHENTICATED, FOUND_WITHIN_S + 2 * AUTHENTICATED_AFTER_S)
+        self.handed = self._authenticated = 0
 
     async def tell(self, held: int, *, draining: bool) -> None:
-        """Tell the others how much room there is.
+        """Announce the number of free slots to the other agents.
 
         Raises:
-            OSError: The gateway's name is not known, and so neither is the address that this process has.
-            RedisError: The store does not answer.
+            OSError: The gateway's name cannot be resolved, so this process's own address is unknown.
+            RedisError: The store does not respond.
         """
         slots, address = self._settings.conversations, await self._own_address()
         await self._registry.beat(Host(address, HostKind.AGENT, address, slots - held, draining, slots))
 
     async def leave(self) -> None:
-        """Tell the others that this process goes, and so does what they serve through it."""
+        """Announce that this process stops, including the connections that it forwards."""
         await self._registry.leave(self._address)
 
     def giver(self, header: str | None) -> str:
-        """Return the address of the agent that a request's header says it comes from; empty: from a caller."""
+        """Return the address of the forwarding agent in a request's header; empty for a caller."""
         address, _, token = (header or "").partition(" ")
-        return address if tokens.opens(self._key, token, _subject(address)) else ""
+        return address if tokens.owner(self._key, token, _subject(address)) is not None else ""
 
     async def has_left(self, giver: str) -> bool:
-        """Return whether an agent has said that it goes; while the store is away, no."""
+        """Return True if an agent has announced its shutdown; False while the store is unavailable."""
         try:
             return not await self._registry.knows(giver)
         except RedisError:
             return False
 
-    async def take(self, connection: Connection) -> bool:
-        """Hand a connection to a sibling with room, until it is over; return whether one has taken it."""
-        if self.handed >= PER_PLACE * self._settings.conversations or not self._address:
+    async def take(self, connection: Connection, source: str) -> bool:
+        """Forward a connection to a sibling with a free slot until it ends; return True if one has accepted it.
+
+        Args:
+            source: Address of the client. Until the sibling has authenticated the caller, sources compete for capacity.
+        """
+        if self._authenticated >= PER_PLACE * self._settings.conversations or not self._address:
             return False
         self.handed += 1
         connection.transport.pause_reading()
         try:
-            with contextlib.suppress(TimeoutError, RedisError):
+            async with self._unauthenticated.admit(source):
                 sibling, answer = await asyncio.wait_for(self._find(connection.request_bytes), FOUND_WITHIN_S)
-                await _join(connection, sibling, answer)
-                return True
-        except LookupError:
-            pass
+                joined = asyncio.create_task(_join(connection, sibling, answer))
+                try:
+                    await asyncio.wait({joined}, timeout=AUTHENTICATED_AFTER_S)
+                except BaseException:
+                    await tasks.end([joined])
+                    raise
+        except (LookupError, TimeoutError, RedisError):
+            connection.transport.resume_reading()
+            return connection.is_given
+        else:
+            self._authenticated += 1
+            try:
+                await joined
+            finally:
+                self._authenticated -= 1
+            return True
         finally:
             self.handed -= 1
-        connection.transport.resume_reading()
-        return False
 
     async def _find(self, request: bytes) -> tuple[_Side, bytes]:
-        """Return the first sibling that takes a request, and what it answers.
+        """Return the first sibling that accepts a request, and its response.
 
         Raises:
-            LookupError: None does.
+            LookupError: No sibling accepts it.
         """
         line, rest = request.split(b"\r\n", 1)
         token = tokens.make(self._key, _subject(self._address), TOKEN_TTL_S)
@@ -185,12 +211,12 @@ class Siblings:
         return side
 
     async def _with_room(self) -> list[Host]:
-        """Return who says to have room, by chance, and those with more of it rather first: not all go to the same."""
+        """Return the siblings with free slots in random order, weighted by the number of slots."""
         hosts = [host for host in await self._registry.alive() if host.takes_sessions and host.id != self._address]
         return sorted(hosts, key=lambda host: _chance.random() ** (1 / host.free_slots), reverse=True)
 
     async def _own_address(self) -> str:
-        """Return the address that the gateway, and so everybody inside, sees this process at."""
+        """Return the address of this process as seen by the gateway and other hosts."""
         if not self._address:
             gateway = urlsplit(self._settings.gateway_url)
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -202,19 +228,19 @@ class Siblings:
 
 
 def _subject(address: str) -> str:
-    """Return what a token of an agent opens; no conversation is called so."""
+    """Return the subject of an agent's token; no conversation has this id."""
     return f"agent {address}"
 
 
 async def _join(connection: Connection, sibling: _Side, answer: bytes) -> None:
-    """Carry bytes both ways until one side is gone."""
+    """Forward bytes in both directions until one side disconnects."""
     if connection.transport.is_closing():
         sibling.transport.close()
         return
     caller = _Side()
     caller.connection_made(connection.transport)
     caller.other, sibling.other = sibling.transport, connection.transport
-    connection.give_to(caller)
+    connection.move_to_side(caller)
     connection.transport.write(answer)
     try:
         for each in (connection.transport, sibling.transport):
@@ -225,3 +251,4 @@ async def _join(connection: Connection, sibling: _Side, answer: bytes) -> None:
     finally:
         for each in (connection.transport, sibling.transport):
             each.close()
+            asyncio.get_running_loop().call_later(READ_WITHIN_S, each.abort)  # with what is not read until then

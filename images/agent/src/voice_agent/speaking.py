@@ -1,5 +1,9 @@
-"""Speech by an OpenAI-compatible ``/v1/audio/speech``. Pipecat's own knows OpenAI's voices and 24 kHz alone."""
+"""Text to speech with an OpenAI-compatible ``/v1/audio/speech``.
 
+Pipecat's own service only supports OpenAI's voices and 24 kHz.
+"""
+
+import re
 import time
 from collections.abc import AsyncGenerator
 
@@ -12,20 +16,34 @@ from pipecat.utils.text.simple_text_aggregator import SimpleTextAggregator
 
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
+from voice_agent.usage import Usage
 
 SECONDS_A_CHARACTER = 1 / 15
-"""Of English read aloud; what a sentence really took corrects it for the next one."""
+"""Duration per character of English speech; the actual duration of each sentence corrects it for the next one."""
 
 CLAUSE_CHARACTERS = 15
-"""A second, in which what follows can be written and spoken: a shorter clause would leave a gap behind it."""
+"""About a second, in which the following text can be generated and synthesized; after a shorter clause, there would be
+a gap."""
 CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
 
+INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Directional marks and the byte order mark. Joiners are kept, since Persian and Indic scripts use them."""
+PICTURES = re.compile(
+    "[\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\ufe0e\ufe0f"
+    "\U0001f000-\U0001faff\U000e0020-\U000e007f]|\u200d(?=[\u2190-\u2bff\U0001f000-\U0001faff])"
+)
+"""Emoji, arrows and similar characters: Unicode's blocks from Arrows to Symbols and Pictographs Extended-A."""
+MARKDOWN = re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^#{1,6}\s", re.MULTILINE)
+
 SPEECH_TIMEOUT_S = 30.0
-"""Longest that an engine may take for the next of a sentence's audio."""
+"""Timeout for the next audio of a sentence."""
 
 
 class FirstClause(SimpleTextAggregator):
-    """Cuts an answer into sentences, and off the first one its first clause: it is spoken while the rest is written."""
+    """Splits an answer into sentences, and the first clause from the first sentence.
+
+    The clause is spoken while the rest is generated.
+    """
 
     _is_first = True
 
@@ -46,19 +64,29 @@ class FirstClause(SimpleTextAggregator):
 
 
 class Speaking(TTSService):
-    """Speaks, and says when each word is heard.
+    """Speech synthesis with estimated word times.
 
-    The engines do not tell when which word comes. Words are spread over a sentence's audio by their length, which is
-    enough to know how far an interrupted answer was heard.
+    The engines do not report word times. Words are distributed over a sentence's audio by their length, which is
+    sufficient to determine how far an interrupted answer was played.
+
+    Attributes:
+        answer: Text of the current answer, as far as it was sent to the engine.
     """
 
-    def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace) -> None:
+    _spoken_s: float
+    """Duration of the answer's audio so far, at which the next sentence starts."""
+    _told_s: float
+    """Reported position of its last word."""
+    _began_at: float | None
+    """Time of its first sound, by this machine's clock."""
+
+    def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, usage: Usage) -> None:
         model, voice = settings.speech_model, settings.speech_voice
         super().__init__(
             push_text_frames=False,
             push_start_frame=True,
             push_stop_frames=True,
-            stop_frame_timeout_s=SPEECH_TIMEOUT_S,  # after 3 s Pipecat would take a slow answer for none
+            stop_frame_timeout_s=SPEECH_TIMEOUT_S,  # after 3 s, Pipecat would treat a slow response as missing
             settings=TTSSettings(model=model, voice=voice, language=None),
         )
         self._text_aggregator = FirstClause(language=self.text_aggregation_language)
@@ -69,28 +97,31 @@ class Speaking(TTSService):
         self._rate = settings.speech_rate
         self._client = client
         self._trace = trace
+        self._usage = usage
         self._per_character_s = SECONDS_A_CHARACTER
+        self.answer = ""
         self._context = ""
-        self._spoken_s = 0.0
-        """Of the answer, in audio: where the next sentence begins."""
-        self._told_s = 0.0
-        """Where its last word was told to be."""
-        self._began_at = 0.0
-        """When its first sound came, by this machine's clock."""
 
     def can_generate_metrics(self) -> bool:
-        """Whether it tells Pipecat how long it took."""
+        """Return True if it reports its durations to Pipecat."""
         return True
 
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         """Yield the audio of a sentence."""
         if context_id != self._context:
-            self._context, self._spoken_s, self._told_s, self._began_at = context_id, 0.0, 0.0, 0.0
+            self._context, self._spoken_s, self._told_s, self._began_at = context_id, 0.0, 0.0, None
+            self.answer = ""
+        self.answer += f" {text}"
         begin: float | None = None
         words = _placed(text)
+        spoken = speakable(text)
+        if not spoken:  # it is stored as if it had been played
+            await self._tell(words, self._spoken_s, context_id)
+            return
+        self._usage.spoken_characters += len(spoken)
         try:
             async with self._client.stream(
-                "POST", self._url, json={**self._asked, "input": text}, headers={**self._key, **self._trace.headers()}
+                "POST", self._url, json={**self._asked, "input": spoken}, headers={**self._key, **self._trace.headers()}
             ) as answer:
                 if answer.is_error:
                     said = (await answer.aread()).decode(errors="replace")[:200]
@@ -116,7 +147,10 @@ class Speaking(TTSService):
             await self._tell(words, begin, context_id)
 
     def _sentence_begins(self) -> float:
-        """Return where in the answer the next sound is: behind the last one, or later where that has been played."""
+        """Return the position of the next sound in the answer.
+
+        It is after the last one, or later if that has already been played.
+        """
         now = time.monotonic()
         self._began_at = self._began_at or now
         return max(self._spoken_s, now - self._began_at)
@@ -124,11 +158,21 @@ class Speaking(TTSService):
     async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
         times = []
         for word, place in words:
-            # Never before the word that it follows, nor after its sentence: they would be remembered in another order.
+            # Not before the preceding word, nor after its sentence; otherwise, they would be stored in another order.
             due = min(begin + place * self._per_character_s, self._spoken_s)
             self._told_s = max(due, self._told_s)
             times.append((word, self._told_s))
         await self.add_word_timestamps(times, context_id)
+
+
+def speakable(text: str) -> str:
+    """Return the speakable part of a text: no emoji, no Markdown, no invisible directional marks.
+
+    Voices read the names of emoji ("grinning face") or fail; text without a letter or a digit is not spoken.
+    """
+    plain = PICTURES.sub(" ", MARKDOWN.sub("", INVISIBLE.sub("", text)))
+    said = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
+    return said if any(map(str.isalnum, said)) else ""
 
 
 def _is_clause(text: str) -> bool:
@@ -136,10 +180,19 @@ def _is_clause(text: str) -> bool:
 
 
 def _placed(text: str) -> list[tuple[str, int]]:
-    """Return each word with the number of characters before it."""
-    placed, place = [], 0
+    """Return each word with the number of characters before it.
+
+    A token without letters and digits, such as an emoji, belongs to the preceding word: Pipecat treats a sentence as
+    spoken at its last letter, and would store the rest twice.
+    """
+    placed: list[tuple[str, int]] = []
+    place = 0
     for word in text.split():
         place = text.index(word, place)
-        placed.append((word, place))
+        if placed and not any(map(str.isalnum, word)):
+            before, its_place = placed.pop()
+            placed.append((f"{before} {word}", its_place))
+        else:
+            placed.append((word, place))
         place += len(word)
     return placed

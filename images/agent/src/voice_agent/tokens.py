@@ -1,4 +1,4 @@
-"""Tokens of conversations: a JWT (RFC 7519) that opens one conversation again, signed with HMAC-SHA256."""
+"""Tokens of conversations: a JWT (RFC 7519) that permits resuming a conversation, signed with HMAC-SHA256."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,23 +6,29 @@ import jwt
 
 ALGORITHM = "HS256"
 AUDIENCE = "voice-conversation"
-"""Another one than the gateway's: a session's token opens no conversation, and the other way round."""
+"""It differs from the gateway's audience, so that a session's token is not valid for a conversation, and vice versa."""
 KEY_BYTES = 32
-"""Least length of the key, the size of the hash (RFC 7518, section 3.2)."""
+"""Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
+CALLER = "caller"
 
 
-def make(key: str, conversation: str, lifetime_s: int) -> str:
-    """Sign what opens a conversation again, for a number of seconds."""
+def make(key: str, conversation: str, lifetime_s: int, caller: str = "") -> str:
+    """Return a signed token for resuming a conversation, valid for a number of seconds.
+
+    Args:
+        caller: The gateway's name of the owner; empty if callers are not distinguished.
+    """
     expires = datetime.now(UTC) + timedelta(seconds=lifetime_s)
-    return jwt.encode({"sub": conversation, "aud": AUDIENCE, "exp": expires}, key, algorithm=ALGORITHM)
+    claims = {"sub": conversation, "aud": AUDIENCE, "exp": expires, CALLER: caller}
+    return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 
-def opens(key: str, token: str, conversation: str) -> bool:
-    """Return whether a token is good for a conversation."""
+def owner(key: str, token: str, conversation: str) -> str | None:
+    """Return the caller of a conversation's token, or ``None`` if it is invalid for the conversation."""
     try:
         claims = jwt.decode(
-            token, key, algorithms=[ALGORITHM], audience=AUDIENCE, options={"require": ["sub", "aud", "exp"]}
+            token, key, algorithms=[ALGORITHM], audience=AUDIENCE, options={"require": ["sub", "aud", "exp", CALLER]}
         )
-    except jwt.InvalidTokenError:
-        return False
-    return bool(claims["sub"] == conversation)
+    except (jwt.InvalidTokenError, RecursionError):  # the header is parsed before its signature is verified
+        return None
+    return str(claims[CALLER]) if claims["sub"] == conversation else None

@@ -1,11 +1,13 @@
-"""Tools that the language model may call: an operator's endpoint says which there are, and runs them.
+"""Tools that the language model may call: an operator's endpoint lists and executes them.
 
-``GET`` of it answers with a JSON list of functions as OpenAI's chat API describes them: ``name``, ``description`` and
-``parameters``, a JSON Schema. ``POST`` with ``name``, ``arguments`` and ``conversation`` runs one, and any JSON is its
-result.
+``GET`` responds with a JSON list of functions in the format of OpenAI's chat API: ``name``, ``description`` and
+``parameters``, a JSON Schema. ``POST`` with ``name``, ``arguments``, ``conversation`` and ``caller`` calls one, and any
+JSON is its result. Requests are signed if a key is configured (``voice_agent.signing``).
 """
 
+import json
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -16,16 +18,18 @@ from pipecat.utils.types import NOT_GIVEN, NotGiven
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from voice_agent.refusals import RefusedError
+from voice_agent.settings import AgentSettings
+from voice_agent.signing import signature_headers
 from voice_agent.trace import Trace
 
 TIMEOUT_S = 10.0
-"""Of a call: a caller who hears nothing for longer hangs up."""
+"""Timeout of a call: callers hang up after a longer silence."""
 
 log = logging.getLogger(__name__)
 
 
 class Parameters(BaseModel):
-    """Of a function: a JSON Schema of an object."""
+    """Parameters of a function: a JSON Schema of an object."""
 
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -42,46 +46,77 @@ class Tool(BaseModel):
         return FunctionSchema(self.name, self.description, self.parameters.properties, self.parameters.required)
 
 
+@dataclass(frozen=True)
+class Speaker:
+    """The caller on whose behalf a tool runs.
+
+    Attributes:
+        caller: Name of the caller, such as a JWT's subject; empty if the gateway does not distinguish callers.
+    """
+
+    conversation: str
+    caller: str
+
+
 _Tools = TypeAdapter(list[Tool])
 
 
 class Tools:
-    """The tools of one conversation."""
+    """The tools of a conversation."""
 
-    def __init__(self, url: str, client: httpx2.AsyncClient, trace: Trace, conversation: str) -> None:
-        self._url = url
+    def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, speaker: Speaker) -> None:
+        self._url = settings.tools_url
+        self._key = settings.tools_key.get_secret_value()
         self._client = client
         self._trace = trace
-        self._conversation = conversation
+        self._speaker = speaker
+        self._names: frozenset[str] = frozenset()
 
     async def read(self) -> ToolsSchema | NotGiven:
-        """Return what the model is told of them; nothing where there is no endpoint.
+        """Return the schema of the tools for the model; without an endpoint, there is none.
 
         Raises:
-            RefusedError: The endpoint does not say which there are: an agent without them would promise in vain.
+            RefusedError: The endpoint does not list its tools; an agent without them would make false promises.
         """
         if not self._url:
             return NOT_GIVEN
         try:
-            answer = await self._client.get(self._url, headers=self._trace.headers(), timeout=TIMEOUT_S)
-            answer.raise_for_status()
-            found = _Tools.validate_json(answer.content)
+            answer = await self._request("GET", b"")
+            tools = _Tools.validate_json(answer.content)
         except (httpx2.HTTPError, ValidationError) as error:
             detail = f"the endpoint of the agent's tools does not say which there are: {type(error).__name__}"
             raise RefusedError(503, "tools away", detail) from None
-        return ToolsSchema(standard_tools=[tool.as_pipecat() for tool in found])
+        self._names = frozenset(tool.name for tool in tools)
+        return ToolsSchema(standard_tools=[tool.as_pipecat() for tool in tools])
 
     def join(self, model: LLMService[Any]) -> None:
-        """Let a model's calls run."""
+        """Register the tools with a model."""
         model.register_function(None, self._call, timeout_secs=2 * TIMEOUT_S)
 
     async def _call(self, call: FunctionCallParams) -> None:
-        asked = {"name": call.function_name, "arguments": dict(call.arguments), "conversation": self._conversation}
+        await call.result_callback(await self._run(call.function_name, call.arguments))
+
+    async def _run(self, name: str, arguments: Any) -> Any:  # noqa: ANN401  JSON, which the model or the tool writes
+        if name not in self._names:
+            log.warning("a tool that the endpoint does not list", extra={"fields": {"tool": name[:64]}})
+            return {"error": "there is no such tool"}
+        body = json.dumps(
+            {
+                "name": name,
+                "arguments": dict(arguments),
+                "conversation": self._speaker.conversation,
+                "caller": self._speaker.caller,
+            }
+        ).encode()
         try:
-            answer = await self._client.post(self._url, json=asked, headers=self._trace.headers(), timeout=TIMEOUT_S)
-            answer.raise_for_status()
-            result = answer.json()
-        except (httpx2.HTTPError, ValueError) as error:
-            log.warning("a tool fails", extra={"fields": {"tool": call.function_name, "error": type(error).__name__}})
-            result = {"error": "the tool does not answer"}
-        await call.result_callback(result)
+            return (await self._request("POST", body)).json()
+        except (httpx2.HTTPError, ValueError, RecursionError) as error:
+            log.warning("a tool fails", extra={"fields": {"tool": name, "error": type(error).__name__}})
+            return {"error": "the tool does not answer"}
+
+    async def _request(self, method: str, body: bytes) -> httpx2.Response:
+        headers = {**self._trace.headers(), **signature_headers(self._key, body)}
+        if body:
+            headers["Content-Type"] = "application/json"
+        answer = await self._client.request(method, self._url, content=body, headers=headers, timeout=TIMEOUT_S)
+        return answer.raise_for_status()

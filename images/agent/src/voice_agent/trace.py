@@ -1,6 +1,6 @@
-"""One trace a conversation (W3C Trace Context), for the engines and the operator's collector, by OTLP.
+"""One trace per conversation (W3C Trace Context), for the engines and the operator's collector, by OTLP.
 
-Pipecat sends engines no context, and its own spans hold whole prompts: these hold names and times alone.
+Pipecat sends no context to engines, and its own spans contain whole prompts; these contain only names and times.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ NS = 1_000_000_000
 
 
 class Traces:
-    """The conversations of this process, of which a share is traced."""
+    """The traces of this process's conversations, a share of which is sampled."""
 
     def __init__(self, collector: str, share: float, deployment: str) -> None:
-        """Send to a collector; to none, nothing is sampled."""
+        """Send to a collector; without one, nothing is sampled."""
         about = {"service.name": "voice-agent", "deployment.environment.name": deployment}
         self._provider = TracerProvider(
             sampler=TraceIdRatioBased(share if collector else 0.0),
@@ -31,35 +31,40 @@ class Traces:
         if collector:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(collector)))
 
-    def begin(self, conversation: str) -> "Trace":
-        """Begin the trace of a connection."""
-        return Trace(conversation, self._provider.get_tracer("voice_agent"))
+    def begin(self) -> "Trace":
+        """Start the trace of a connection; ``Trace.belongs_to`` follows once its conversation is known."""
+        return Trace(self._provider.get_tracer("voice_agent"))
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send pending spans."""
         self._provider.shutdown()
 
 
 class Trace:
-    """One connection's trace; every request to an engine names it, and says whether it is sampled.
+    """A connection's trace. Every request to an engine contains it, and whether it is sampled.
 
     Attributes:
-        session: The same for all requests of a conversation, also after a reconnect: they find the same replica, and
-            its caches. A digest, since a call's name opens its conversation.
+        session: The same value for all requests of a conversation, also after a reconnect, so that they reach the same
+            replica and its caches. It is a digest, since a call's id grants access to its conversation.
     """
 
-    def __init__(self, conversation: str, tracer: Tracer) -> None:
-        self.session = hashlib.sha256(conversation.encode()).hexdigest()[:32]
+    def __init__(self, tracer: Tracer) -> None:
+        self.session = ""
         self._tracer = tracer
-        self._whole = tracer.start_span("conversation", attributes={"session": self.session})
+        self._whole = tracer.start_span("conversation")
+
+    def belongs_to(self, conversation: str) -> None:
+        """Set the conversation, which is known once the caller is authenticated."""
+        self.session = hashlib.sha256(conversation.encode()).hexdigest()[:32]
+        self._whole.set_attribute("session", self.session)
 
     def headers(self) -> dict[str, str]:
-        """Return what a request carries."""
+        """Return the headers of a request."""
         own = self._whole.get_span_context()
         return {"traceparent": f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"}
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
-        """Add a turn whose answer is heard from now on, with what its time went to."""
+        """Add a turn whose answer is played from now on, with the durations of its parts."""
         ends = time.time_ns()
         at = ends - round(breakdown.total_secs * NS)
         turn = self._tracer.start_span("turn", set_span_in_context(self._whole), start_time=at)
@@ -70,5 +75,5 @@ class Trace:
         turn.end(ends)
 
     def end(self) -> None:
-        """End it with its connection."""
+        """End the trace together with its connection."""
         self._whole.end()

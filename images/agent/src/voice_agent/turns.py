@@ -1,4 +1,4 @@
-"""Whether a conversation is between two turns, where it can be moved to another agent and nobody hears it."""
+"""Tracks whether a conversation is between two turns, when it can be moved to another agent unnoticed."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from pipecat.transports.base_output import BaseOutputTransport
 
 
 class Turns(BaseObserver):
-    """Follows a conversation.
+    """Tracks the turns of a conversation.
 
     Attributes:
         over: Set while neither side speaks, and no question waits for its answer.
@@ -29,12 +29,12 @@ class Turns(BaseObserver):
         self.over.clear()
 
     def end(self) -> None:
-        """Note that no answer is owed; the last one may still be spoken."""
+        """Note that no answer is pending; the last one may still be playing."""
         self._owed = False
         self._look()
 
     async def on_push_frame(self, data: FramePushed) -> None:
-        """Look at a frame that goes from one processor to the next."""
+        """Observe a frame between two processors."""
         if isinstance(data.source, BaseOutputTransport):
             if isinstance(data.frame, BotStartedSpeakingFrame):
                 self._spoken = True

@@ -1,1 +1,1 @@
-"""The gateway: session API, audio in, transcripts out."""
+"""The gateway: session API, incoming audio, outgoing transcripts."""

@@ -10,7 +10,7 @@ from voice_runtime.store import StoreSettings
 
 
 def main() -> int:
-    """Run the gateway; exit with 1 when it cannot begin."""
+    """Run the gateway; exit with 1 if it cannot start."""
     settings, store = environment.read(GatewaySettings), environment.read(StoreSettings)
     logs.set_up()
     try:

@@ -1,53 +1,70 @@
-"""The two applications: the session API, for those that API Gateway lets in, and the audio socket, for everybody."""
+"""The two applications: the session API, behind API Gateway, and the public media port."""
 
 from collections.abc import Sequence
 
+from obstore.exceptions import BaseError
 from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from blueprint.contract.openapi import OPENAPI_PATH, document
-from blueprint.contract.session_api import (
+from voice_blueprint.contract.openapi import OPENAPI_PATH, document
+from voice_blueprint.contract.session_api import (
     AUDIO_PATH,
+    CLIENT_SECRETS_PATH,
     EVENTS_PATH,
     EXPOSED_HEADERS,
     HEALTH_PATH,
     LISTEN_PATH,
+    LIVENESS_PATH,
+    MODEL_PATH,
     MODELS_PATH,
     PRESENCE_PATH,
     REALTIME_PATH,
     REQUEST_HEADERS,
     SESSION_PATH,
     SESSIONS_PATH,
+    TRANSCRIPT_PATH,
     TRANSCRIPTIONS_PATH,
 )
+from voice_gateway import client_secrets, transcript_routes
 from voice_gateway.audio_route import audio
 from voice_gateway.event_stream import events
 from voice_gateway.gateway import Gateway
 from voice_gateway.listen import ListenSocket
+from voice_gateway.listen_file import listen
 from voice_gateway.presence import presence
 from voice_gateway.realtime import RealtimeSocket
-from voice_gateway.refusals import answer_http_exception, answer_store_error
+from voice_gateway.refusals import (
+    answer_archive_error,
+    answer_disconnected_client,
+    answer_http_exception,
+    answer_store_error,
+)
 from voice_gateway.session_routes import close, create
-from voice_gateway.transcriptions import models, transcribe
+from voice_gateway.transcriptions import model, models, transcribe
+from voice_runtime.origins import Pages
 
 FOR_CLIENTS = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
     WebSocketRoute(LISTEN_PATH, ListenSocket.run),
     WebSocketRoute(PRESENCE_PATH, presence),
     Route(TRANSCRIPTIONS_PATH, transcribe, methods=["POST"]),
+    Route(LISTEN_PATH, listen, methods=["POST"]),
     Route(MODELS_PATH, models, methods=["GET"]),
+    Route(MODEL_PATH, model, methods=["GET"]),
+    Route(CLIENT_SECRETS_PATH, client_secrets.create, methods=["POST"]),
 )
-"""What other services' clients and agents know; on both ports, so that a program of this network has one address."""
+"""Routes of other services' clients and agents, on both ports, so that clients inside the network need only one
+address."""
 
 
 async def health(request: Request) -> Response:
-    """Answer 200 while this process can take callers."""
+    """Respond with 200 while this process can accept callers."""
     gateway: Gateway = request.app.state.gateway
     if gateway.takes_callers:
         return PlainTextResponse("ok\n")
@@ -55,8 +72,13 @@ async def health(request: Request) -> Response:
     return PlainTextResponse(f"{reason}\n", 503)
 
 
+async def live(_: Request) -> Response:
+    """Respond with 200 while the event loop runs; a restart would not solve other problems."""
+    return PlainTextResponse("ok\n")
+
+
 async def describe(_: Request) -> Response:
-    """Answer with the API's own description."""
+    """Respond with the API's OpenAPI description."""
     return JSONResponse(document())
 
 
@@ -73,13 +95,23 @@ def session_api(gateway: Gateway) -> Starlette:
         Route(SESSIONS_PATH, create, methods=["POST"]),
         Route(SESSION_PATH, close, methods=["DELETE"]),
         Route(EVENTS_PATH, events, methods=["GET"]),
+        Route(TRANSCRIPT_PATH, transcript_routes.read, methods=["GET"]),
+        Route(TRANSCRIPT_PATH, transcript_routes.delete, methods=["DELETE"]),
     ]
     return _app(gateway, [*routes, *FOR_CLIENTS], [cross_origin] if origins else [])
 
 
 def media_api(gateway: Gateway) -> Starlette:
-    """Return what the public listener leads to: each of it asks for a token or a key."""
+    """Return the application of the public listener; every request needs a token or a key."""
     return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *FOR_CLIENTS], [])
+
+
+def _against_pages(gateway: Gateway) -> list[Middleware]:
+    """Without authentication, a web page opened by a person inside the network could act as a caller."""
+    settings = gateway.settings
+    if settings.authorizer != "none":
+        return []
+    return [Middleware(Pages, settings.allowed_origins, same_origin=True)]
 
 
 def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
@@ -87,10 +119,16 @@ def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Mid
         routes=[
             *routes,
             Route(HEALTH_PATH, health, methods=["GET"]),
+            Route(LIVENESS_PATH, live, methods=["GET"]),
             Route(OPENAPI_PATH, describe, methods=["GET"]),
         ],
-        middleware=middleware,
-        exception_handlers={HTTPException: answer_http_exception, RedisError: answer_store_error},
+        middleware=[*_against_pages(gateway), *middleware],
+        exception_handlers={
+            HTTPException: answer_http_exception,
+            ClientDisconnect: answer_disconnected_client,
+            RedisError: answer_store_error,
+            BaseError: answer_archive_error,
+        },
     )
     app.state.gateway = gateway
     return app

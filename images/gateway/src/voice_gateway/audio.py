@@ -1,4 +1,4 @@
-"""Audio as callers send it, made into 20 ms frames of 16 kHz PCM16 in network byte order."""
+"""Converts callers' audio to 20 ms frames of 16 kHz PCM16 in network byte order."""
 
 from enum import StrEnum
 from typing import Protocol, Self
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opuslib_next.exceptions import OpusError
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 
 RATE = 16_000
 FRAME_BYTES = 2 * CHUNK_FRAME_SAMPLES
@@ -18,101 +18,113 @@ SILENT_FRAME = bytes(FRAME_BYTES)
 SAMPLE_BYTES = 2
 
 MIN_RATE, MAX_RATE = 8_000, 192_000
-"""What sound cards offer."""
-
+"""Sample rates of sound cards."""
+MAX_CHANNELS = 2
 
 OPUS_PACKET_SAMPLES = RATE * 120 // 1000
-"""Most that a packet can hold (RFC 6716, section 3.2.5)."""
+"""Maximum duration of a packet (RFC 6716, section 3.2.5)."""
 
 Samples = NDArray[np.int16]
 
 
 class Encoding(StrEnum):
-    """How a socket's binary messages are to be read.
+    """Encoding of a socket's binary messages.
 
     Attributes:
-        PCM16: Samples, little-endian, one channel; messages may end anywhere between samples.
-        MULAW: A byte a sample, mu-law (ITU-T G.711), as telephones have them.
-        ALAW: The same by A-law.
-        OPUS: A packet each (RFC 6716), as RTP and WebCodecs have them; no Ogg or WebM around them.
+        PCM16: Samples, little-endian; messages may end anywhere, also inside a sample.
+        MULAW: One byte per sample, mu-law (ITU-T G.711), as in telephony.
+        ALAW: One byte per sample, A-law.
+        OPUS: One packet per message (RFC 6716), as in RTP and WebCodecs, without Ogg or WebM.
+        CONTAINER: A growing file, such as the WebM of a browser's MediaRecorder.
     """
 
     PCM16 = "pcm16"
     MULAW = "mulaw"
     ALAW = "alaw"
     OPUS = "opus"
+    CONTAINER = "container"
 
 
 class AudioFormat(BaseModel):
-    """What a socket carries.
+    """Audio format of a socket.
 
     Attributes:
-        encoding: Of its binary messages.
-        rate: Samples a second, of all but Opus.
+        encoding: Encoding of its binary messages.
+        rate: Samples per second, except for Opus and containers.
+        channels: Number of interleaved channels, which are mixed; Opus packets and containers specify their own.
     """
 
     model_config = ConfigDict(frozen=True)
 
     encoding: Encoding = Encoding.PCM16
     rate: int = Field(default=RATE, ge=MIN_RATE, le=MAX_RATE)
+    channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
 
     @model_validator(mode="after")
-    def _opus_has_no_rate(self) -> Self:
-        if self.encoding is Encoding.OPUS and "rate" in self.model_fields_set:
-            raise ValueError("an Opus packet is decoded at any rate: leave rate away")
+    def _describes_itself(self) -> Self:
+        itself = {Encoding.OPUS: "an Opus packet", Encoding.CONTAINER: "a container"}
+        if self.encoding in itself and self.model_fields_set & {"rate", "channels"}:
+            raise ValueError(f"{itself[self.encoding]} names both: leave rate and channels away")
         return self
 
 
 class AudioError(ValueError):
-    """Bytes that are no audio of the format."""
+    """Bytes that are not audio of the format."""
 
 
 class Decoder(Protocol):
-    """Makes messages into samples of 16 kHz."""
+    """Converts messages to samples of 16 kHz."""
 
     def take(self, message: bytes) -> Samples:
-        """Return what a message adds.
+        """Return the samples of a message.
 
         Raises:
-            AudioError: It is no audio.
+            AudioError: It is not valid audio.
         """
 
     def end(self) -> Samples:
-        """Return what was held back."""
+        """Return buffered samples."""
 
 
 class Pcm16:
-    """Resamples where the rate is another."""
+    """Mixes channels, and resamples if the rate differs."""
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, channels: int) -> None:
         self._resampler = soxr.ResampleStream(rate, RATE, 1, dtype="int16") if rate != RATE else None
+        self._channels = channels
+        self._left = b""
 
     def take(self, message: bytes) -> Samples:
-        """Return what a message adds, less what the resampler needs of the next."""
-        if not message or len(message) % SAMPLE_BYTES:
-            raise AudioError(f"{len(message)} bytes are no whole number of 16-bit samples")
-        samples = np.frombuffer(message, "<i2")
+        """Return the samples of a message, except those that the resampler buffers."""
+        if not message:
+            raise AudioError("0 bytes are no audio")
+        audio = self._left + message
+        whole = len(audio) - len(audio) % (SAMPLE_BYTES * self._channels)
+        self._left = audio[whole:]
+        samples = np.frombuffer(audio[:whole], "<i2")
+        if self._channels > 1:
+            samples = samples.reshape(-1, self._channels).mean(axis=1).astype("<i2")
         return self._resampler.resample_chunk(samples) if self._resampler else samples
 
     def end(self) -> Samples:
-        """Return what the resampler held back."""
+        """Return the samples that the resampler has buffered."""
         nothing = np.empty(0, np.int16)
         return self._resampler.resample_chunk(nothing, last=True) if self._resampler else nothing
 
 
 class G711:
-    """Reads logarithmic bytes as 16-bit samples, and goes on as PCM16 does."""
+    """Converts logarithmic bytes to 16-bit samples, and continues as Pcm16 does."""
 
-    def __init__(self, encoding: Encoding, rate: int) -> None:
+    def __init__(self, encoding: Encoding, rate: int, channels: int) -> None:
         self._linear = MULAW if encoding is Encoding.MULAW else ALAW
-        self._pcm16 = Pcm16(rate)
+        self._pcm16 = Pcm16(rate, channels)
 
     def take(self, message: bytes) -> Samples:
-        """Return what a message adds, less what the resampler needs of the next."""
+        """Return the samples of a message, except those that the resampler buffers."""
         return self._pcm16.take(self._linear[np.frombuffer(message, np.uint8)].tobytes())
 
     def end(self) -> Samples:
-        """Return what the resampler held back."""
+        """Return the samples that the resampler has buffered."""
         return self._pcm16.end()
 
 
@@ -137,14 +149,14 @@ MULAW, ALAW = _mulaw(), _alaw()
 
 
 class Opus:
-    """Decodes to 16 kHz at once, as every Opus decoder can, and mixes stereo down."""
+    """Decodes directly to 16 kHz, which every Opus decoder supports, and mixes stereo down."""
 
     def __init__(self) -> None:
         self._decoder = opuslib_next.Decoder(RATE, 1)
 
     def take(self, message: bytes) -> Samples:
         """Return a packet's 2.5 to 120 ms."""
-        # To the decoder no bytes are a lost packet, to be made up.
+        # The decoder would treat an empty packet as lost, and conceal it.
         if not message:
             raise AudioError("0 bytes are no Opus packet")
         try:
@@ -153,12 +165,12 @@ class Opus:
             raise AudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
 
     def end(self) -> Samples:
-        """Return nothing: a decoder holds nothing back."""
+        """Return nothing, since the decoder buffers nothing."""
         return np.empty(0, np.int16)
 
 
 class Framer:
-    """Cuts a stream of messages of any size into frames."""
+    """Splits a stream of messages of any size into frames."""
 
     def __init__(self, audio: AudioFormat) -> None:
         self._decoder = _decoder(audio)
@@ -168,12 +180,12 @@ class Framer:
         """Return the frames that a message completes.
 
         Raises:
-            AudioError: It is no audio of the format.
+            AudioError: It is not audio of the format.
         """
         return self._cut(self._decoder.take(message))
 
     def end(self) -> list[bytes]:
-        """Return what is left; its last frame is filled up with silence."""
+        """Return the remaining samples; the last frame is padded with silence."""
         frames = self._cut(self._decoder.end())
         if self._left:
             frames.append(self._left.ljust(FRAME_BYTES, b"\0"))
@@ -190,6 +202,6 @@ class Framer:
 def _decoder(audio: AudioFormat) -> Decoder:
     if audio.encoding is Encoding.OPUS:
         return Opus()
-    if audio.encoding is Encoding.PCM16:
-        return Pcm16(audio.rate)
-    return G711(audio.encoding, audio.rate)
+    if audio.encoding in {Encoding.PCM16, Encoding.CONTAINER}:  # a container's decoder converts it to the usual PCM16
+        return Pcm16(audio.rate, audio.channels)
+    return G711(audio.encoding, audio.rate, audio.channels)

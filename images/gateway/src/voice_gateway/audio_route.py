@@ -1,7 +1,7 @@
-"""Lets audio sockets in: ``wss://.../v1/sessions/{id}/audio``.
+"""Accepts audio sockets: ``wss://.../v1/sessions/{id}/audio``.
 
-Browsers cannot set headers on a WebSocket, and an address is written to logs on its way; so the token is offered as a
-subprotocol beside the one that is spoken: ``new WebSocket(url, ["voice.v1", token])``.
+Browsers cannot set headers on a WebSocket, and URLs are logged on their way, so the token is offered as an additional
+subprotocol: ``new WebSocket(url, ["voice.v1", token])``.
 """
 
 import logging
@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
 from voice_gateway.places import HELD_S
-from voice_gateway.refusals import Refusal, no_capacity, store_away, unknown_session
+from voice_gateway.refusals import Refusal, no_capacity, store_unavailable, unknown_session
 from voice_gateway.rtp import address_towards, first_frame, timestamp_of
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
@@ -24,12 +24,14 @@ log = logging.getLogger(__name__)
 
 
 async def audio(websocket: WebSocket) -> None:
-    """Take a session's audio until it ends."""
+    """Receive a session's audio until it ends."""
     gateway: Gateway = websocket.app.state.gateway
-    websocket.state.asked_at = time.monotonic()
+    websocket.state.requested_at = time.monotonic()
     try:
+        gateway.check_connections()
+        session = await _authenticate(gateway, websocket)
         with gateway.connection():
-            session, lease, address = await _admit(gateway, websocket)
+            lease, address = await admit_socket(gateway, session)
             frame = first_frame()
             await gateway.sessions.take_audio_from(session, address, timestamp_of(frame))
             await gateway.sessions.resume(session)
@@ -38,10 +40,10 @@ async def audio(websocket: WebSocket) -> None:
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
-        await websocket.send_denial_response(store_away().response())
+        await websocket.send_denial_response(store_unavailable().response())
 
 
-async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, SocketLease, str]:
+async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
     offered: list[str] = websocket.scope["subprotocols"]
     if SUBPROTOCOL not in offered:
         raise Refusal(400, "bad request", f"offer the subprotocols {SUBPROTOCOL} and the session's token")
@@ -51,15 +53,14 @@ async def _admit(gateway: Gateway, websocket: WebSocket) -> tuple[Session, Socke
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
         raise unknown_session()
-    lease, address = await let_in(gateway, session)
-    return session, lease, address
+    return session
 
 
-async def let_in(gateway: Gateway, session: Session) -> tuple[SocketLease, str]:
-    """Return a socket's right to a session, which has a place from then on, and the address that its audio comes from.
+async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease, str]:
+    """Return a socket's lease on a session, which occupies a slot from then on, and the source address of its audio.
 
     Raises:
-        Refusal: No host has room.
+        Refusal: No host has a free slot.
     """
     host = gateway.fleet.vad_host()
     if host is None:

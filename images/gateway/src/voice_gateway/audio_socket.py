@@ -1,4 +1,4 @@
-"""One caller's audio: WebSocket in, RTP out."""
+"""A caller's audio: WebSocket in, RTP out."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,10 @@ from redis.exceptions import RedisError
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voice_gateway.audio import AudioError, AudioFormat, Framer
-from voice_gateway.gateway import Gateway
-from voice_gateway.pacer import BUFFER_S, FRAME_S, Pacer
+from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
+from voice_gateway.decoder_process import GrowingFile
+from voice_gateway.gateway import CONTAINERS_AT_ONCE, Gateway
+from voice_gateway.pacer import FRAME_S, KEPT_S, Pacer
 from voice_gateway.places import HELD_S
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.socket_lease import SocketLease
@@ -25,20 +26,20 @@ from voice_runtime.transcripts import BEFORE_ALL
 
 MESSAGE_BYTES = 64 * 1024
 """2 s at 16 kHz; the server closes with 1009 above it."""
-HELD_BACK_S = 10.0
-"""Longest that a caller may send faster than real time without a pause; until then it is read only as fast as that."""
 WATCH_EVERY_S = 2.0
-"""Twice in the lifetime of a socket's right to its session."""
+"""Twice within the lifetime of a socket's lease."""
 NO_HOST_S = 5.0
-"""Longest that a socket waits for a VAD host."""
+"""Maximum time for which a socket waits for a VAD host."""
 ALREADY_SAID_S = 0.2
 """A session that is older than its socket has transcripts by then; a new one cannot have any."""
 FOLLOW_S = 60.0
 NORMAL_CLOSURE = 1000
-"""A caller that ends on purpose says so (RFC 6455, section 7.4.1); a page that is left says 1001, a lost connection
-nothing."""
-FLUSH_S = BUFFER_S + 2
-"""What is buffered takes that long to leave."""
+"""A caller that ends on purpose sends this code (RFC 6455, section 7.4.1); a page that is closed sends 1001, a lost
+connection none."""
+FLUSH_S = KEPT_S + 2
+"""Maximum time for sending buffered audio, if the socket closes before its caller has ended it."""
+MAX_REASON_BYTES = 123
+"""Maximum length of the reason in a close frame (RFC 6455, section 5.5)."""
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Start(AudioFormat):
 
 
 class Commit(BaseModel):
-    """Asks for what was said so far, without waiting for a pause."""
+    """Requests the transcript so far, without waiting for a pause."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -72,12 +73,12 @@ Control = TypeAdapter[Start | Commit | End](Annotated[Start | Commit | End, Fiel
 
 @dataclass(frozen=True)
 class Close:
-    """How a socket ends.
+    """Reason for closing a socket.
 
     Attributes:
-        code: Of RFC 6455, section 7.4, and IANA's registry.
-        reason: What the caller is told.
-        ends_session: Whether the caller has said all: nothing else ends a session before its grace period is over.
+        code: Code of RFC 6455, section 7.4, and IANA's registry.
+        reason: Reason for the caller.
+        ends_session: Whether the caller has finished; otherwise, the session only ends after its grace period.
     """
 
     code: int
@@ -88,19 +89,22 @@ class Close:
 ENDED = Close(1000, "all audio has been taken", ends_session=True)
 CLOSED_ELSEWHERE = Close(1000, "the session was closed", ends_session=True)
 BROKEN_OFF = Close(1006, "the connection broke off")
-TOO_FAST = Close(1008, f"audio comes faster than real time, and {BUFFER_S:g} s of it wait already")
 RESTART = Close(1012, "this gateway is stopping; connect again with the newest token")
+NO_MINUTES = Close(1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True)
 LOST_LEASE = Close(1008, "another socket has this session")
 NO_HOST = Close(1013, "no VAD host takes audio; try again")
 NO_PLACE = Close(1013, "no ASR host takes this session; try again")
+NO_DECODER = Close(
+    1013, f"this gateway decodes {CONTAINERS_AT_ONCE} containers at a time; try again, or send pcm16 or opus"
+)
 
 
 class AudioSocket:
-    """Takes audio, and watches over its session meanwhile.
+    """Receives audio, and monitors its session.
 
     Attributes:
-        say_when_sent: Closes that tell the caller that all it has sent is on its way, and that another socket may be
-            opened.
+        say_when_sent: Closes that inform the caller after all of its audio has been sent, so that it may open another
+            socket.
     """
 
     say_when_sent: tuple[Close, ...] = (ENDED, RESTART)
@@ -113,11 +117,15 @@ class AudioSocket:
         self._session = session
         self._lease = lease
         self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet, frame)
-        self._pacer = Pacer(self._rtp.send)
+        self._pacer = Pacer(self._rtp.send, gateway.backlog)
         self._format = AudioFormat()
         self._framer: Framer | None = None
-        self._speed = Speed()
-        self._asked_at: float = getattr(websocket.state, "asked_at", time.monotonic())
+        self._container: GrowingFile | None = None
+        self._taken = 0
+        """Frames received, without those that were cleared before they were sent."""
+        self._counted = 0
+        """Of those, frames counted as the caller's usage."""
+        self._asked_at: float = getattr(websocket.state, "requested_at", time.monotonic())
         self._heard_at = time.monotonic()
 
     async def serve(self) -> None:
@@ -131,11 +139,14 @@ class AudioSocket:
             for task in (*endings, measuring):
                 task.cancel()
             self._gateway.traces.end(self._session)
+            if self._container:
+                self._gateway.containers.release()
+                await self._container.stop()
             self._pacer.close()
             self._rtp.close()
 
     def _more(self) -> Iterable[Coroutine[None, None, Close]]:
-        """Return what else may end a socket that does more than to take audio."""
+        """Return further tasks that may end the socket."""
         return ()
 
     async def _end(self, close: Close) -> None:
@@ -155,9 +166,18 @@ class AudioSocket:
             await self._say(close)
 
     async def _finish(self, close: Close) -> None:
-        """Do what is left when the session has been let go, before the caller is told."""
+        """Complete the work after the session was released, before the caller is informed."""
+
+    async def _count(self) -> bool:
+        """Count the audio since the last call, and return True if the caller may send more today."""
+        frames, self._counted = self._taken - self._counted, self._taken
+        return await self._gateway.usage.hear(self._session, frames * FRAME_S)
 
     async def _let_go(self, close: Close) -> None:
+        with contextlib.suppress(RedisError):
+            await self._count()
+        grace_s = 0.0 if close.ends_session else self._gateway.settings.reconnect_grace_s
+        self._gateway.usage.settle(self._session, grace_s)
         sessions, places = self._gateway.sessions, self._gateway.places
         if close.ends_session:
             await sessions.close(self._session)
@@ -168,49 +188,78 @@ class AudioSocket:
             await places.leave(self._session.ssrc, grace_s)
 
     async def _say(self, close: Close) -> None:
-        # The caller may have gone first.
+        # The caller may have disconnected first.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(close.code, close.reason)
 
     async def _take(self) -> Close:
-        """Take messages until the caller ends, goes, or sends what it may not."""
-        while True:
-            await self._pacer.room()
-            # Without a timeout of its own, which would be two timers a message: `_watch` looks at the clock.
-            message = await self._websocket.receive()
-            self._heard_at = time.monotonic()
-            close = self._handle(message)
-            if close:
-                return close
+        """Receive messages until the caller ends, disconnects, or sends an invalid message."""
+        try:
+            while True:
+                await self._pacer.room()
+                # Without a timeout of its own, which would be two timers per message: `_watch` checks the clock.
+                message = await self._websocket.receive()
+                self._heard_at = time.monotonic()
+                close = await self._handle(message)
+                if close:
+                    return await self._work_off(close)
+        except AudioError as error:
+            return Close(1007, _reason(str(error)))
 
-    def _handle(self, message: Message) -> Close | None:
+    async def _work_off(self, close: Close) -> Close:
+        """Wait until all audio that a caller has sent ahead of real time has been sent on."""
+        if close in (ENDED, BROKEN_OFF):
+            if self._container:
+                await self._container.end()
+            await self._pacer.empty()
+        return close
+
+    async def _handle(self, message: Message) -> Close | None:
         if message["type"] == "websocket.disconnect":
             return ENDED if message["code"] == NORMAL_CLOSURE else BROKEN_OFF
         audio: bytes | None = message.get("bytes")
-        return self._control(message["text"]) if audio is None else self._add(audio)
+        return await self._control(message["text"]) if audio is None else await self._add(audio)
 
-    def _add(self, audio: bytes) -> Close | None:
+    async def _add(self, audio: bytes) -> Close | None:
+        if self._format.encoding is not Encoding.CONTAINER:
+            self._frame(audio)
+            return None
+        if self._container is None:
+            if self._gateway.containers.locked():
+                return NO_DECODER
+            await self._gateway.containers.acquire()
+            self._container = GrowingFile(self._gateway.settings.session_max_s, self._frame_decoded)
+        await self._container.add(audio)
+        return None
+
+    def _frame(self, audio: bytes) -> None:
+        """Send audio in frames.
+
+        Raises:
+            AudioError: It is not audio of the format.
+        """
         self._framer = self._framer or Framer(self._format)
-        try:
-            frames = self._framer.take(audio)
-        except AudioError as error:
-            return Close(1007, str(error))
-        self._pacer.put(frames)
-        return TOO_FAST if self._speed.is_too_fast(len(frames), full=self._pacer.is_full) else None
+        self._put(self._framer.take(audio))
 
-    def _control(self, text: str) -> Close | None:
+    async def _frame_decoded(self, samples: bytes) -> None:
+        await self._pacer.room()
+        self._frame(samples)
+
+    def _put(self, frames: list[bytes]) -> None:
+        self._taken += len(frames)
+        self._pacer.put(frames)
+
+    async def _control(self, text: str) -> Close | None:
         try:
             message = Control.validate_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, problem["loc"]))
-            # A reason has at most 123 bytes (RFC 6455, section 5.5).
-            reason = f"text is for start, commit and end only: {place} {problem['msg']}"
-            return Close(1003, reason.encode()[:120].decode(errors="ignore"))
+            return Close(1003, _reason(f"text is for start, commit and end only: {place} {problem['msg']}"))
         if isinstance(message, End):
             return ENDED
         if isinstance(message, Commit):
-            self._mark(COMMIT)
+            await self._commit_audio()
             return None
         if self._framer is not None:
             return Close(1003, "`start` comes once, before any audio")
@@ -218,17 +267,25 @@ class AudioSocket:
         self._framer = Framer(message)
         return None
 
+    async def _commit_audio(self) -> None:
+        """Request a final transcript of the speech so far."""
+        if self._container:
+            await self._container.settle()
+        self._mark(COMMIT)
+
     def _mark(self, notice: bytes) -> None:
-        """Send a notice behind all that has come."""
-        self._pacer.put([*(self._framer.end() if self._framer else ()), notice])
-        self._framer = Framer(self._format) if self._framer else None
+        """Send a notice after all received audio."""
+        if self._framer:
+            self._put(self._framer.end())
+            self._framer = Framer(self._format)
+        self._pacer.put([notice])
 
     async def _watch(self) -> Close:
-        """Keep the socket's right to its session, and notice when the session ends."""
+        """Renew the socket's lease on its session, and detect the end of the session."""
         hosts_seen, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
-            if not self._pacer.is_full and time.monotonic() - self._heard_at > idle_s:
+            if self._is_idle():
                 return Close(1008, f"no audio for {idle_s:g} s")
             if time.time() >= self._session.expires_at:
                 return Close(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
@@ -237,24 +294,37 @@ class AudioSocket:
             elif time.monotonic() - hosts_seen > NO_HOST_S:
                 return NO_HOST
             with contextlib.suppress(RedisError):
-                if not await self._lease.renew():
-                    return LOST_LEASE
-                session = await self._gateway.sessions.read(self._session.ssrc)
-                if session is None or session.state is SessionState.CLOSED:
-                    return CLOSED_ELSEWHERE
-                if session.refused_at:
-                    self._gateway.metrics.count("SessionsRefused")
-                    return NO_PLACE
-                await self._gateway.places.hold(session.ssrc, time.time() + HELD_S)
-                if session.lapses_at:  # written by an older socket, behind this one's back
-                    await self._gateway.sessions.resume(session)
+                if close := await self._renew():
+                    return close
+
+    async def _renew(self) -> Close | None:
+        """Renew the lease and slot, and return a reason for closing if they are lost."""
+        if not await self._lease.renew():
+            return LOST_LEASE
+        session = await self._gateway.sessions.read(self._session.ssrc)
+        if session is None or session.state is SessionState.CLOSED:
+            return CLOSED_ELSEWHERE
+        if session.refused_at:
+            self._gateway.metrics.count("SessionsRefused")
+            return NO_PLACE
+        if not await self._count():
+            return NO_MINUTES
+        await self._gateway.places.hold(session.ssrc, time.time() + HELD_S)
+        if session.lapses_at:  # written by an older socket in the meantime
+            await self._gateway.sessions.resume(session)
+        return None
+
+    def _is_idle(self) -> bool:
+        if not self._pacer.is_empty:
+            self._heard_at = time.monotonic()  # audio that arrived ahead of real time is still being sent
+        return time.monotonic() - self._heard_at > self._gateway.settings.idle_timeout_s
 
     async def _leave(self) -> Close:
         await self._gateway.leaving.wait()
         return RESTART
 
     async def _measure(self) -> None:
-        """Tell how long this caller waits; of sessions that this gateway began."""
+        """Measure how long this caller waits, for sessions that were opened here."""
         followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
         trace = self._gateway.traces.begin(self._session, self._asked_at)
         if await followers.news(self._session.ssrc, after, ALREADY_SAID_S):
@@ -266,22 +336,6 @@ class AudioSocket:
                 waits.hear(said, loop.time())
 
 
-class Speed:
-    """Tells a caller that sends faster than real time from one that catches up after a pause."""
-
-    def __init__(self) -> None:
-        self._began_at: float | None = None
-        self._received_s = 0.0
-        self._held_since: float | None = None
-
-    def is_too_fast(self, frames: int, *, full: bool) -> bool:
-        """Count frames that came, and return whether there have been too many for too long."""
-        now = time.monotonic()
-        self._began_at = self._began_at or now
-        self._received_s += frames * FRAME_S
-        ahead_s = self._received_s - (now - self._began_at)
-        if not full or ahead_s < BUFFER_S / 2:
-            self._held_since = None
-            return False
-        self._held_since = self._held_since or now
-        return now - self._held_since > HELD_BACK_S
+def _reason(text: str) -> str:
+    """Return as much of a text as fits a close frame."""
+    return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")

@@ -1,89 +1,142 @@
-"""Who comes with a key of their own: how clients of other speech services show who they are.
+"""Authentication of other speech services' clients by their own key.
 
-They send one header for everything, ``Authorization: Bearer KEY`` (Deepgram's say ``Token``). The key is a session's
-token, or what the deployment file's authorizer asks for where this process can check that: a token of the issuer, or
-anything where callers need none. AWS credentials and API keys are checked by API Gateway, through which no WebSocket
-comes: such a caller opens a session there and gives its token as key.
+They only send ``Authorization: Bearer KEY`` (Deepgram's clients: ``Token``). The key is a session's token, or the
+credentials of the deployment file's authorizer if this process can verify them: a token of the issuer, or any value if
+there is no authentication. AWS credentials and API keys are verified by API Gateway, which supports no WebSockets: such
+a caller opens a session there and uses its token as key.
 """
+
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
-from voice_gateway.callers import JwtCallers, unauthorized
+from voice_blueprint.contract.session_api import CALLER_HEADER
+from voice_gateway.callers import ANONYMOUS, JwtCallers, unauthorized
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, unknown_session
 from voice_gateway.session_routes import SessionRequest, check_language, check_rate, open_session
+from voice_runtime.http import client_address
 from voice_runtime.sessions import Session, SessionKind
 
 SCHEMES = ("bearer", "token")
+REALTIME_SUBPROTOCOL = "realtime"
+REALTIME_KEY = "openai-insecure-api-key."
+"""Browsers cannot set headers on a WebSocket. Deepgram's clients offer the subprotocols ``token`` or ``bearer`` and the
+key, OpenAI's offer ``realtime`` and the key after this prefix."""
 
 
 async def session_of(
     gateway: Gateway,
     connection: HTTPConnection,
-    language: str | None,
-    end_of_turn_ms: int | None = None,
+    asked: Mapping[str, object],
     *,
-    heard_here: bool = True,
+    decoded_here: bool = True,
 ) -> tuple[Session, bool]:
-    """Return the session of a caller, and whether it outlives its socket: a caller with its token can come back.
+    """Return the session of a caller, and whether it outlives its socket, since a caller with its token can reconnect.
 
     Args:
-        heard_here: Whether hosts of this deployment need room for it.
+        asked: Settings of a client, as fields of a request for a session.
+        decoded_here: Whether hosts of this deployment need capacity for it.
 
     Raises:
-        Refusal: The key opens nothing, or there is no session for it.
+        Refusal: The key is invalid, or no session is available for it.
     """
     try:
-        wanted = SessionRequest(transport="websocket", language=language, end_of_turn_ms=end_of_turn_ms)
+        wanted = SessionRequest.model_validate({"transport": "websocket", **asked})
     except ValidationError as error:
         first = error.errors()[0]
         raise Refusal(400, "bad request", f"{first['loc'][0]}: {first['msg']}") from None
     key = _key(connection)
     named = gateway.tokens.session_in(key)
     if named is None:
-        caller = await _caller(gateway, connection, key)
-        await check_rate(gateway, caller)
-        return await open_session(gateway, caller, wanted, heard_here=heard_here), False
+        caller = await caller_by_key(gateway, connection)
+        return await open_session(gateway, caller, wanted, decoded_here=decoded_here), False
     session = await gateway.session_of(named, key)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
         raise unknown_session()
-    if language:
-        check_language(gateway, language)
-        await gateway.sessions.note(session, language=language)
-    if end_of_turn_ms is not None:
-        await gateway.sessions.note(session, end_of_turn_ms=str(end_of_turn_ms))
+    check_language(gateway, wanted.language)
+    if fields := _settled(wanted):
+        await gateway.sessions.note(session, **fields)
     return session, True
 
 
-async def caller_of(gateway: Gateway, connection: HTTPConnection) -> str:
-    """Return who a caller is that opens no session, and count its request.
+def _settled(wanted: SessionRequest) -> dict[str, str]:
+    """Return the fields of a session's record that a request sets."""
+    fields = {
+        "language": wanted.language,
+        "end_of_turn_ms": None if wanted.end_of_turn_ms is None else str(wanted.end_of_turn_ms),
+        "prompt": wanted.prompt,
+        "redact": ",".join(sorted(wanted.redact)) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def caller_by_key(gateway: Gateway, connection: HTTPConnection) -> str:
+    """Return the name of a caller with a key of its own, and count its request.
 
     Raises:
-        Refusal: The key opens nothing, or the caller asks too often.
+        Refusal: The key is a session's token or invalid, or the rate limit is exceeded.
     """
     key = _key(connection)
-    named = gateway.tokens.session_in(key)
-    if named is None:
-        caller = await _caller(gateway, connection, key)
-    else:
-        caller = (await gateway.session_of(named, key)).caller
+    if gateway.tokens.session_in(key) is not None:
+        raise Refusal(403, "foreign token", "a session's token opens no other session; send the caller's own key")
+    caller = await _caller(gateway, connection, key)
     await check_rate(gateway, caller)
     return caller
 
 
+async def caller_of(gateway: Gateway, connection: HTTPConnection) -> str:
+    """Return the caller of a request that opens no session, and count the request.
+
+    Raises:
+        Refusal: The key is invalid, or the rate limit is exceeded.
+    """
+    key = _key(connection)
+    named = gateway.tokens.session_in(key)
+    if named is None:
+        return await caller_by_key(gateway, connection)
+    caller = (await gateway.session_of(named, key)).caller
+    await check_rate(gateway, caller)
+    return caller
+
+
+def caller_headers(gateway: Gateway, session: Session) -> list[tuple[bytes, bytes]]:
+    """Return the header with a session's caller for an agent; without distinct callers, there is none."""
+    if gateway.settings.authorizer == "none" or session.caller == ANONYMOUS:
+        return []
+    return [(CALLER_HEADER.encode(), session.caller.encode())]
+
+
+def subprotocol_of(connection: HTTPConnection) -> str | None:
+    """Return the subprotocol of the response: a browser fails a connection if none of its offers is selected."""
+    known = (*SCHEMES, REALTIME_SUBPROTOCOL)
+    return next((each for each in _offered(connection) if each.lower() in known), None)
+
+
+def _offered(connection: HTTPConnection) -> list[str]:
+    offered: list[str] = connection.scope.get("subprotocols", [])
+    return offered
+
+
 def _key(connection: HTTPConnection) -> str:
     scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
-    return key.strip() if scheme.lower() in SCHEMES else ""
+    if scheme.lower() in SCHEMES:
+        return key.strip()
+    offered = _offered(connection)
+    if len(offered) > 1 and offered[0].lower() in SCHEMES:
+        return offered[1]
+    return next((each.removeprefix(REALTIME_KEY) for each in offered if each.startswith(REALTIME_KEY)), "")
 
 
 async def _caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:
+    address = client_address(connection, forwarded=gateway.settings.forwarded)
     if isinstance(gateway.callers, JwtCallers) and key:
-        return await gateway.callers.subject(key)
+        return await gateway.callers.subject(key, address)
     if gateway.settings.authorizer == "none":
-        return connection.client.host if connection.client else "unknown"
+        return address or "unknown"
     raise unauthorized(
         "send `Authorization: Bearer` and a key: "
         + ("a token of the issuer" if gateway.settings.jwt_issuer else "the token of a session that POST opened")

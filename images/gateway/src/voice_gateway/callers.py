@@ -1,4 +1,4 @@
-"""Who opens sessions: the subject of a JWT, or whom API Gateway has let in."""
+"""Identity of callers: the subject of a JWT, or the caller that API Gateway has authenticated."""
 
 import asyncio
 import logging
@@ -10,79 +10,93 @@ import httpx2
 import jwt
 from starlette.requests import HTTPConnection
 
-from blueprint.contract.session_api import CALLER_HEADER
+from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway.refusals import Refusal, retry_after
+from voice_runtime.fair_admission import FairAdmission
+from voice_runtime.http import client_address
 
 ANONYMOUS = "api"
-"""All callers together, where nothing tells them apart."""
+"""Shared name of all callers, if they cannot be distinguished."""
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Those with a public key: with a shared secret, whoever verifies could also sign."""
+"""Algorithms with a public key: with a shared secret, the verifier could also sign."""
 
 KEYS_KEPT_S = 3600
 KEYS_PAUSE_S = 30
-"""A token that names an unknown key makes the keys be read again, but not more often than that."""
+"""Minimum interval between reloads of the keys, which a token with an unknown key triggers."""
 FAILURE_PAUSE_S = 1
-"""Pause before an issuer that has not answered is asked again."""
+"""Pause before the next request to an issuer that has not responded."""
 
 TIMEOUT_S = 5.0
+WAITING = 256
+"""Maximum number of callers with an unknown key that wait for the issuer. Above it, the address with the most of them
+loses its oldest."""
 LEEWAY_S = 30
-"""How far the issuer's clock may be off."""
+"""Permitted deviation of the issuer's clock."""
 
 log = logging.getLogger(__name__)
 _NAME = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Callers(Protocol):
-    """Tells callers apart."""
+    """Identifies callers."""
 
     async def name(self, request: HTTPConnection) -> str:
-        """Return who sends a request.
+        """Return the caller of a request.
 
         Raises:
-            Refusal: It does not say who, or not credibly.
+            Refusal: The caller is not identified, or cannot be authenticated.
         """
 
 
 class TrustedCallers:
-    """Callers that API Gateway has let in."""
+    """Callers that API Gateway has authenticated."""
 
     async def name(self, request: HTTPConnection) -> str:
-        """Return what API Gateway says, or one name for all where it says nothing."""
+        """Return the caller that API Gateway reports, or a shared name for all."""
         return _checked(request.headers.get(CALLER_HEADER) or ANONYMOUS)
 
 
 class JwtCallers:
     """Callers with a token of an OpenID Connect issuer.
 
+    Args:
+        forwarded: Whether a proxy that appends to X-Forwarded-For is in front.
+
     Attributes:
-        issuer: URL that tokens name as their issuer, and that discovery starts from.
-        audience: What tokens must be made for.
+        issuer: Issuer URL in tokens, and base of discovery.
+        audience: Required audience of tokens.
     """
 
-    def __init__(self, issuer: str, audience: str) -> None:
+    def __init__(self, issuer: str, audience: str, *, forwarded: bool = False) -> None:
         self.issuer = issuer
         self.audience = audience
+        self._forwarded = forwarded
         self._keys: dict[str, jwt.PyJWK] = {}
         self._stale_at = float("-inf")
         self._ask_from = float("-inf")
-        self._lock = asyncio.Lock()
+        self._asking: asyncio.Task[None] | None = None
+        self._waiting = FairAdmission(WAITING, 2 * TIMEOUT_S)
 
     async def name(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise unauthorized("send a token of the issuer: `Authorization: Bearer ...`")
-        return await self.subject(token)
+        return await self.subject(token, client_address(request, forwarded=self._forwarded))
 
-    async def subject(self, token: str) -> str:
-        """Return whom a token of the issuer names.
+    async def subject(self, token: str, address: str) -> str:
+        """Return the subject of a token of the issuer.
+
+        Args:
+            token: The client's token.
+            address: The client's address.
 
         Raises:
-            Refusal: It is not valid, or the issuer does not answer.
+            Refusal: It is invalid, or the issuer does not respond.
         """
         try:
-            key = await self._key(str(jwt.get_unverified_header(token).get("kid", "")))
+            key = await self._key(str(jwt.get_unverified_header(token).get("kid", "")), address)
             claims = jwt.decode(
                 token,
                 key,
@@ -92,25 +106,31 @@ class JwtCallers:
                 leeway=LEEWAY_S,
                 options={"require": ["sub", "aud", "iss", "exp"]},
             )
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
             raise unauthorized(f"the caller's token is not valid: {type(error).__name__}") from None
         return _checked(claims["sub"])
 
-    async def _key(self, key_id: str) -> jwt.PyJWK:
-        async with self._lock:
-            now = time.monotonic()
-            if now >= self._ask_from and (key_id not in self._keys or now >= self._stale_at):
-                await self._ask()
+    async def _key(self, key_id: str, address: str) -> jwt.PyJWK:
+        """Return a key of the issuer. A known one is used immediately, even while the keys are reloaded."""
+        now = time.monotonic()
+        reads = now >= self._ask_from and (key_id not in self._keys or now >= self._stale_at)
+        if reads and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._ask())
+        if key_id not in self._keys and self._asking:
+            try:
+                async with self._waiting.admit(address):
+                    # Shielded, since others wait for the same response.
+                    await asyncio.shield(self._asking)
+            except TimeoutError:
+                raise _issuer_away() from None
         if not self._keys:
-            raise Refusal(
-                503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2)
-            )
+            raise _issuer_away()
         if key_id not in self._keys:
             raise unauthorized("the caller's token is signed with a key that the issuer does not have")
         return self._keys[key_id]
 
     async def _ask(self) -> None:
-        """Read the issuer's keys; without an answer, those that are known stay good."""
+        """Load the issuer's keys; without a response, the known ones remain valid."""
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
                 about = await _json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
@@ -129,6 +149,10 @@ async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     response.raise_for_status()
     found: dict[str, Any] = response.json()
     return found
+
+
+def _issuer_away() -> Refusal:
+    return Refusal(503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2))
 
 
 def unauthorized(detail: str) -> Refusal:

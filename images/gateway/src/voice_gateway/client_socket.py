@@ -1,4 +1,4 @@
-"""Sockets of other services' clients: audio in and transcripts out on the same one."""
+"""Sockets of other services' clients, with audio and transcripts on the same socket."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,9 @@ import json
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from redis.exceptions import RedisError
 from starlette.datastructures import QueryParams
@@ -16,52 +16,57 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio import AudioFormat, Framer
-from voice_gateway.audio_route import let_in
+from voice_gateway.audio_route import admit_socket
 from voice_gateway.audio_socket import ENDED, RESTART, AudioSocket, Close
-from voice_gateway.bearer import session_of
+from voice_gateway.bearer import caller_headers, session_of, subprotocol_of
 from voice_gateway.event_stream import EventStream
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, store_away
-from voice_gateway.rtp import first_frame, timestamp_of
+from voice_gateway.refusals import Refusal, store_unavailable
+from voice_gateway.rtp import FRAME_MS, first_frame, milliseconds_between, timestamp_of
 from voice_gateway.socket_lease import SocketLease
+from voice_runtime import tasks
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
 
 WAITING = 256
-"""Messages that may wait for a client that reads slowly; transcripts wait in the store before that."""
+"""Maximum number of queued messages for a slow client; further transcripts wait in the store."""
 LAST_WORDS_S = 30.0
-"""Longest that a client that has said all waits for its last finals."""
+"""Maximum time for which a client that has sent all audio waits for its last finals."""
 PAUSE_S = 2.0
-"""Longest that a socket whose session ends with it stays for somebody who speaks, where this process stops."""
+"""Maximum time for which a socket whose session ends with it stays open for a current speaker when this process
+stops."""
 LEAVING_S = 2.5
-"""How long it waits for its last finals then: five seconds are all that anybody has."""
+"""Time to wait for its last finals then, within the total of five seconds."""
 ARRIVED_S = 1.0
-"""What was sent so long before a message of the client has come to it; the rest is told again on its next socket."""
+"""Messages sent this long before a message of the client are assumed to have arrived; later ones are repeated on its
+next socket."""
 
-NOT_READING = Close(1008, "the client reads nothing")
+NOT_READING = Close(1008, "the client does not read its messages")
 LEFT = replace(RESTART, ends_session=True)
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What a socket is opened with.
+    """Arguments of a new socket.
 
     Attributes:
         outlives: Whether the session outlives the socket.
         frame: Number of the first frame.
+        start_ms: Position of that frame in the session's audio.
     """
 
     session: Session
     lease: SocketLease
     frame: int
     outlives: bool
+    start_ms: int = 0
 
 
 class ClientSocket(AudioSocket):
-    """Speaks another service's protocol.
+    """Implements another service's protocol.
 
-    A session that was opened for this socket ends with it. One whose token the caller brought waits for it as ever, and
-    goes on behind the last final that it was told.
+    A session that was opened for this socket ends with it. A session whose token the caller has presented waits for the
+    caller as usual, and continues after the last final that was sent.
     """
 
     say_when_sent = (ENDED, RESTART, LEFT)
@@ -82,24 +87,39 @@ class ClientSocket(AudioSocket):
     async def run(cls, websocket: WebSocket) -> None:
         """Serve a client until either side ends it."""
         gateway: Gateway = websocket.app.state.gateway
-        websocket.state.asked_at = time.monotonic()
+        websocket.state.requested_at = time.monotonic()
         try:
-            with gateway.connection():
-                async with cls._open(gateway, websocket) as opened:
-                    await opened.serve()
+            gateway.check_connections()
+            cls.check(websocket.query_params)
+            await cls._serve(gateway, websocket)
         except Refusal as refusal:
             await websocket.send_denial_response(refusal.response())
         except RedisError:
-            await websocket.send_denial_response(store_away().response())
+            await websocket.send_denial_response(store_unavailable().response())
 
     @classmethod
-    @contextlib.asynccontextmanager
-    async def _open(cls, gateway: Gateway, websocket: WebSocket) -> AsyncIterator[Self]:
-        cls.check(websocket.query_params)
-        asked = websocket.query_params
-        session, outlives = await session_of(gateway, websocket, cls.language(asked), cls.end_of_turn_ms(asked))
+    async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
+        session, outlives = await session_of(gateway, websocket, cls.wanted(websocket.query_params))
+        with contextlib.ExitStack() as counted:
+            opening = await cls._open(gateway, session, counted, outlives=outlives)
+            await cls._accept(gateway, websocket, session)
+            await cls(gateway, websocket, opening).serve()
+
+    @classmethod
+    async def _open(
+        cls, gateway: Gateway, session: Session, counted: contextlib.ExitStack, *, outlives: bool
+    ) -> Opening:
+        """Reserve the resources of a socket for a session.
+
+        Args:
+            counted: Counts the connection until it is closed.
+
+        Raises:
+            Refusal: No host has a free slot; a session that was opened for the socket is closed.
+        """
         try:
-            lease, address = await let_in(gateway, session)
+            counted.enter_context(gateway.connection())
+            lease, address = await admit_socket(gateway, session)
         except Refusal:
             if not outlives:
                 await gateway.sessions.close(session)
@@ -107,30 +127,30 @@ class ClientSocket(AudioSocket):
         frame = first_frame()
         await gateway.sessions.take_audio_from(session, address, timestamp_of(frame))
         await gateway.sessions.resume(session)
-        await websocket.accept(headers=cls.headers(session))
-        yield cls(gateway, websocket, Opening(session, lease, frame, outlives))
+        start_ms = 0 if session.begins_at is None else milliseconds_between(session.begins_at, timestamp_of(frame))
+        return Opening(session, lease, frame, outlives, start_ms)
+
+    @classmethod
+    async def _accept(cls, gateway: Gateway, websocket: WebSocket, session: Session) -> None:
+        headers = [*cls.headers(session), *caller_headers(gateway, session)]
+        await websocket.accept(subprotocol_of(websocket), headers=headers)
 
     @classmethod
     def check(cls, asked: QueryParams) -> None:
-        """Read the address.
+        """Validate the query parameters.
 
         Raises:
-            Refusal: It asks for what there is not.
+            Refusal: An option is not supported.
         """
 
     @classmethod
-    def language(cls, asked: QueryParams) -> str | None:  # noqa: ARG003  of some protocols
-        """Return the spoken language that an address names."""
-        return None
-
-    @classmethod
-    def end_of_turn_ms(cls, asked: QueryParams) -> int | None:  # noqa: ARG003  of some protocols
-        """Return the silence that ends a turn, where an address says so."""
-        return None
+    def wanted(cls, asked: QueryParams) -> Mapping[str, object]:  # noqa: ARG003  of some protocols
+        """Return the settings in the query parameters, as fields of a request for a session."""
+        return {}
 
     @classmethod
     def headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
-        """Return headers of the answer that lets the client in."""
+        """Return additional headers of the accepting response."""
         return []
 
     @abstractmethod
@@ -139,21 +159,21 @@ class ClientSocket(AudioSocket):
 
     @abstractmethod
     def _settles(self, said: Transcript) -> bool:
-        """Return whether the client needs none of what came up to there again, on another socket."""
+        """Return True if transcripts up to this one need not be repeated on another socket."""
 
     def _farewell(self) -> Iterable[Mapping[str, Any]]:
-        """Return what is told when all has been said."""
+        """Return the messages after the last transcript."""
         return ()
 
     def _more(self) -> Iterable[Coroutine[None, None, Close]]:
         return (self._follow(), self._deliver())
 
     async def _end(self, close: Close) -> None:
-        # Nobody can come back to a session that nobody has a token of.
+        # A session without a known token cannot be resumed.
         await super()._end(close if self._opening.outlives else replace(close, ends_session=True))
 
     async def _leave(self) -> Close:
-        """Leave in a pause: of a session that ends with its socket nobody hears what is said meanwhile."""
+        """Close during a pause, since speech is lost while a session that ends with its socket moves."""
         close = await super()._leave()
         if not self._opening.outlives:
             with contextlib.suppress(TimeoutError):
@@ -161,7 +181,7 @@ class ClientSocket(AudioSocket):
         return close
 
     async def _finish(self, close: Close) -> None:
-        """Tell what is still to be heard."""
+        """Send the remaining transcripts."""
         if self._is_gone or close not in self.say_when_sent:
             return
         with contextlib.suppress(TimeoutError):
@@ -171,16 +191,39 @@ class ClientSocket(AudioSocket):
                     self._tell(self._farewell())
                 await self._outbox.join()
 
-    def _handle(self, message: Message) -> Close | None:
+    async def _handle(self, message: Message) -> Close | None:
         self._is_gone = message["type"] == "websocket.disconnect"
         if self._outbox.full():
             return NOT_READING
         if self._sent and not self._is_gone:
             self._confirm()
-        return super()._handle(message)
+        return await super()._handle(message)
+
+    async def _work_off(self, close: Close) -> Close:
+        if self._opening.outlives:
+            return await super()._work_off(close)
+        working, leaving = (
+            asyncio.ensure_future(super()._work_off(close)),
+            asyncio.ensure_future(self._wait_until_closed_by_peer()),
+        )
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else close
+        finally:
+            await tasks.end((working, leaving))
+
+    async def _wait_until_closed_by_peer(self) -> None:
+        """Return after the client has disconnected, since it will not return to the session."""
+        while not self._is_gone:
+            self._is_gone = (await self._websocket.receive())["type"] == "websocket.disconnect"
+
+    @property
+    def _place_ms(self) -> int:
+        """Position of the next audio in the session."""
+        return self._opening.start_ms + FRAME_MS * self._taken
 
     def _confirm(self) -> None:
-        """Note as told what was sent a while ago: who still speaks had a connection then."""
+        """Mark messages sent a while ago as received, since the client was still connected then."""
         told = None
         while self._sent and asyncio.get_running_loop().time() - self._sent[0][1] >= ARRIVED_S:
             told, _ = self._sent.popleft()
@@ -192,10 +235,10 @@ class ClientSocket(AudioSocket):
             await self._gateway.sessions.note(self._session, told=str(told))
 
     def _set_format(self, audio: AudioFormat) -> None:
-        """Read audio otherwise from now on."""
+        """Use another audio format from now on."""
         if audio != self._format:
             if self._framer:
-                self._pacer.put(self._framer.end())
+                self._put(self._framer.end())
             self._format, self._framer = audio, Framer(audio)
 
     def _tell(self, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -204,7 +247,7 @@ class ClientSocket(AudioSocket):
                 self._outbox.put_nowait(message)
 
     async def _follow(self) -> Close:
-        """Tell what is heard, to the end."""
+        """Send transcripts until the end."""
         while not self._all_told.is_set():
             found, complete = await self._stream.step()
             for place, said in found:
@@ -229,7 +272,7 @@ class ClientSocket(AudioSocket):
         return ENDED
 
     async def _deliver(self) -> Close:
-        """Send what waits."""
+        """Send queued messages."""
         while True:
             message = await self._outbox.get()
             try:
@@ -241,5 +284,5 @@ class ClientSocket(AudioSocket):
 
 
 def place_of(session: Session) -> EventId:
-    """Return the place behind which a session's next socket goes on."""
+    """Return the position after which a session's next socket continues."""
     return EventId.of(session.told) if session.told else BEFORE_ALL

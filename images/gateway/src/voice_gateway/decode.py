@@ -1,12 +1,16 @@
-"""Turns an audio file into PCM16 at 16 kHz, one channel: ``python -m voice_gateway.decode <FILE >SAMPLES``.
+"""Decodes an audio file to PCM16 at 16 kHz, one channel: ``python -m voice_gateway.decode S [CHANNEL] <FILE >SAMPLES``.
 
-A process of its own with little to lose: it has no secrets in its environment and opens nothing, its memory and its
-time are bounded, and whatever a hostile file does to it, calls go on beside it. It ends with 1 and a sentence where the
-file is at fault.
+``S`` is the maximum duration of the audio, seconds. The file may still be growing, like one from a socket: samples are
+written as soon as their bytes have arrived.
+
+It is a separate process with few privileges: it has no secrets in its environment, opens no files, and its memory and
+time are limited, so a hostile file cannot affect calls. The exit code is 1 with a message if the file is invalid, and 2
+if it does not have the channel (from 0; without one, all channels are mixed).
 """
 
 import os
 import resource
+import stat
 import sys
 from collections.abc import Iterator
 
@@ -15,30 +19,46 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 RATE = 16_000
-MOST_S = 3660
-"""An hour, and a minute for encoders that round it up."""
 MEMORY_BYTES = 1 << 30
 CPU_S = 180
-"""An hour of AAC takes five of x86."""
+"""Five times the CPU time for an hour of AAC on x86."""
 NICE = 10
+GROWING = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
+"""The start of a growing file must be sufficient; by default, FFmpeg would wait for 5 s of it."""
 FORMATS = "aac,flac,matroska,mov,mp3,ogg,wav"
-"""Demuxers that read one file: others open what the file names."""
+"""Demuxers that only read one file; others open files that it refers to."""
+
+
+NO_CHANNEL = 2
+
+
+class NoChannelError(Exception):
+    """The file has fewer channels."""
 
 
 class BadFileError(Exception):
-    """The file is at fault; the message says how."""
+    """The file is invalid. The message contains the reason."""
 
 
 def main() -> int:
-    """Decode until the end; return 1 where the file cannot be read."""
+    """Decode until the end; return 1 if the file cannot be decoded."""
     os.nice(NICE)
     for what, most in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(what, (most, most))
     try:
-        # No protocol is allowed: what a container refers to stays where it is.
+        # No protocol is allowed, so references in a container are not followed.
         options = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
-        with av.open(sys.stdin.buffer, mode="r", options=options) as container:
-            _write(container)
+        if not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+            options |= GROWING
+        with (
+            # Unbuffered, since a buffered read waits until the buffer is full.
+            open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as file,
+            av.open(file, mode="r", options=options) as container,
+        ):
+            most_s, *channels = map(int, sys.argv[1:])
+            _write(container, most_s, next(iter(channels), None))
+    except NoChannelError:
+        return NO_CHANNEL
     except BadFileError as error:
         sys.stderr.write(str(error))
         return 1
@@ -48,31 +68,35 @@ def main() -> int:
     return 0
 
 
-def _write(container: InputContainer) -> None:
+def _write(container: InputContainer, most_s: int, channel: int | None) -> None:
     if not container.streams.audio:
         raise BadFileError("there is no audio in it")
-    if container.duration and container.duration / av.time_base > MOST_S:
-        raise BadFileError(f"it lasts {container.duration / av.time_base:.0f} s, and an hour is the most")
+    if container.duration and container.duration / av.time_base > most_s:
+        raise BadFileError(f"it lasts {container.duration / av.time_base:.0f} s, and the limit is {most_s} s")
+    layout = container.streams.audio[0].layout
+    if channel is not None and channel >= layout.nb_channels:
+        raise NoChannelError
     written = 0
-    for frame in _resampled(container):
+    for frame in _resampled(container, "mono" if channel is None else layout.name):
         written += frame.samples
-        if written > MOST_S * RATE:
-            raise BadFileError("it lasts longer than it says, and an hour is the most")
-        sys.stdout.buffer.write(bytes(frame.planes[0])[: 2 * frame.samples])
-    sys.stdout.buffer.flush()
+        if written > most_s * RATE:
+            raise BadFileError(f"it lasts longer than it says, and the limit is {most_s} s")
+        sys.stdout.buffer.write(bytes(frame.planes[channel or 0])[: 2 * frame.samples])
+        sys.stdout.buffer.flush()
     if not written:
         raise BadFileError("there is no audio in it that can be decoded")
 
 
-def _resampled(container: InputContainer) -> Iterator[AudioFrame]:
-    resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
+def _resampled(container: InputContainer, layout: str) -> Iterator[AudioFrame]:
+    resampler = av.AudioResampler(format="s16p", layout=layout, rate=RATE)
     for packet in container.demux(container.streams.audio[0]):
         try:
             frames = packet.decode()
         except av.InvalidDataError:
             continue  # as players do
         for frame in frames:
-            yield from resampler.resample(frame)
+            if isinstance(frame, AudioFrame):  # as all frames of an audio stream are
+                yield from resampler.resample(frame)
     yield from resampler.resample(None)
 
 

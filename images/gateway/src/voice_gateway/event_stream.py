@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
+from voice_blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT, LAST_EVENT_ID_HEADER, TOKEN_HEADER
 from voice_gateway.followers import Events
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
@@ -18,13 +18,13 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
 
 WAIT_S = 1.0
-"""How soon a closed session or a stopping gateway is noticed."""
+"""Interval at which a closed session or a stopping gateway is detected."""
 RECONNECT_MS = 1000
 
 SETTLE_S = 2.0
-"""Where no goodbye has come through, the VAD tier may still have an utterance to end and to ship."""
+"""Without BYE, the VAD tier may still have an utterance to complete and send."""
 FINISH_S = 30.0
-"""Longest that a closed session's stream waits for its last finals."""
+"""Maximum time for which a closed session's stream waits for its last finals."""
 
 NO_PLACE = "no ASR host takes this session: what is said now is not transcribed; connect again"
 
@@ -32,7 +32,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def events(request: Request) -> Response:
-    """Stream a session's transcript, from its beginning or from behind ``Last-Event-ID``."""
+    """Stream a session's transcript, from its start or after ``Last-Event-ID``."""
     gateway: Gateway = request.app.state.gateway
     session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     last = request.headers.get(LAST_EVENT_ID_HEADER)
@@ -47,7 +47,7 @@ async def events(request: Request) -> Response:
 
 
 class CountedStream(StreamingResponse):
-    """A response that is counted until it has ended, however it ends."""
+    """A response that is counted until it has ended in any way."""
 
     def __init__(self, lines: AsyncIterator[str], counted: contextlib.ExitStack) -> None:
         super().__init__(lines, media_type="text/event-stream", headers=HEADERS)
@@ -59,7 +59,7 @@ class CountedStream(StreamingResponse):
 
 
 class EventStream:
-    """One reader's view of a session."""
+    """A reader of a session."""
 
     def __init__(self, gateway: Gateway, session: Session, after: EventId) -> None:
         self._gateway = gateway
@@ -67,11 +67,13 @@ class EventStream:
         self._after = after
         self._closed_at: float | None = None
         self._refused_at = self._told_at = self._lost_ms = 0
+        self._wrong_payload = 0
+        self._reported_wrong_payload = False
         self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_s = gateway.settings.token_ttl_s / 2
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the stream's text until the session has ended, or this process has to stop."""
+        """Yield the stream's text until the session has ended, or this process stops."""
         yield f"retry: {RECONNECT_MS}\n\n"
         beat_at = token_at = time.monotonic()
         while not self._gateway.leaving.is_set():
@@ -86,6 +88,9 @@ class EventStream:
             if self._refused_at > self._told_at:
                 self._told_at = self._refused_at
                 yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
+            if self._wrong_payload and not self._reported_wrong_payload:
+                self._reported_wrong_payload = True
+                yield _event("error", {"error": "wrong payload", "detail": self._wrong_payload_detail()})
             if complete is not None and not found:
                 yield self._end(complete=complete)
                 return
@@ -103,8 +108,8 @@ class EventStream:
         yield _event("resume", {"last_event_id": str(self._after)})
 
     async def step(self) -> tuple[Events, bool | None]:
-        """Return what is new, and once nothing more will come whether all was transcribed: ``None`` before that."""
-        # Asked before the last look: a final is published before it counts as transcribed.
+        """Return new events, and at the end whether all speech was transcribed; ``None`` before that."""
+        # Read before the last events, since a final is published before it counts as transcribed.
         complete = await self._is_over()
         try:
             return await self._news(at_once=complete is not None), complete
@@ -112,7 +117,7 @@ class EventStream:
             return [], None
 
     def seen(self, place: EventId) -> None:
-        """Go on behind a place."""
+        """Continue after a position."""
         self._after = place
 
     async def _news(self, *, at_once: bool) -> list[tuple[EventId, Transcript]]:
@@ -124,7 +129,7 @@ class EventStream:
         return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
     async def _is_over(self) -> bool | None:
-        """Return whether all was transcribed, once nothing more will come; ``None`` before that."""
+        """Return whether all speech was transcribed, once no more events follow; ``None`` before that."""
         try:
             session = await self._gateway.sessions.read(self._session.ssrc)
         except RedisError:
@@ -132,6 +137,7 @@ class EventStream:
         if session is None:
             return False
         self._refused_at, self._lost_ms = session.refused_at, session.lost_ms
+        self._wrong_payload = session.wrong_payload
         if not session.is_over:
             return None
         now = time.monotonic()
@@ -141,8 +147,15 @@ class EventStream:
             return True
         return False if closed_for >= FINISH_S else None
 
+    def _wrong_payload_detail(self) -> str:
+        media = self._session.media
+        return (
+            f"{self._wrong_payload} packets are not {media.codec}/{media.rate} of {media.packet_ms} ms with payload "
+            f"type {media.payload_type} and are not transcribed: send that, or open a session with another `media`"
+        )
+
     def _fresh_token(self) -> str:
-        """Streams last longer than tokens: whoever has one open can come back with this."""
+        """Streams outlive tokens, so a reader gets a new one for reconnecting."""
         token, expires_at = self._gateway.tokens.make(self._session.id)
         return _event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
 

@@ -1,19 +1,17 @@
-"""The same metrics where Prometheus asks for them, on a port of their own: callers reach the others."""
+"""Metrics for Prometheus on a port of their own, separate from callers."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, LATENCY_BUCKETS_MS, METRICS, Metric
 from voice_runtime.metrics import Metrics
-
-MILLISECONDS = (100, 200, 300, 500, 750, 1000, 1500, 2000, 3000, 5000, 10_000)
 
 
 class Exposed(Metrics):
-    """Counts, and tells whoever asks.
+    """Counts events, and serves the metrics.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
 
     def __init__(self, deployment: str, fleet: str, address: str, port: int) -> None:
@@ -24,11 +22,11 @@ class Exposed(Metrics):
         start_http_server(port, addr=address, registry=self._registry)
 
     def count(self, name: str) -> None:
-        """Count something that has happened."""
+        """Count an event."""
         self.observe(name, 1)
 
     def observe(self, name: str, value: float) -> None:
-        """Note a value."""
+        """Record a value."""
         match self._exposed[name]:
             case Counter() as counter:
                 counter.inc(value)
@@ -38,12 +36,12 @@ class Exposed(Metrics):
                 gauge.set(value)
 
     def flush(self) -> None:
-        """Do nothing: who asks is told what is then."""
+        """Do nothing, since a scrape reads the current values."""
 
     def _expose(self, metric: Metric, deployment: str, fleet: str) -> Counter | Gauge | Histogram:
         about = metric.series, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
         if metric.adds:
             return Counter(*about, registry=self._registry).labels(deployment, fleet)
         if metric.unit == "Milliseconds":
-            return Histogram(*about, buckets=MILLISECONDS, registry=self._registry).labels(deployment, fleet)
+            return Histogram(*about, buckets=LATENCY_BUCKETS_MS, registry=self._registry).labels(deployment, fleet)
         return Gauge(*about, registry=self._registry).labels(deployment, fleet)

@@ -1,32 +1,29 @@
-"""A file's audio, decoded as it is needed and cut where nobody speaks."""
+"""A file's audio, decoded on demand and split at pauses."""
 
-import asyncio
-import os
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_gateway.audio import RATE
+from voice_gateway import decoder_process
+from voice_gateway.audio import RATE, AudioError
 from voice_gateway.refusals import Refusal
 
-READ_BYTES = 1 << 17
-
-LONGEST_S = 13
-"""With the silence that Whisper needs behind it a window of 15 s: one of 30 s costs three times as much a second, and a
-caller who speaks up meanwhile waits for its end."""
+MAX_S = 3660
+"""An hour, and a minute for encoders that round up."""
+MAX_LENGTH_S = 13
+"""With the silence that Whisper needs at the end, it fits a window of 15 s. A window of 30 s costs three times as much
+per second of audio, and live callers wait for its end."""
 SHORTEST_S = 6
-"""A cut is looked for behind that."""
+"""Minimum length before a split."""
 PAUSE_FRAMES = 10
-"""A cut is in the middle of so many frames, 20 ms each, that are quiet together."""
+"""Number of consecutive quiet frames of 20 ms in whose middle a split is made."""
 LEFT_FRAMES = 10
-"""Silence that is left around speech."""
+"""Silence that is kept around speech."""
 SILENT = 33.0
-"""Root mean square of a frame in which nobody speaks: -60 dB."""
+"""Maximum root mean square of a silent frame: -60 dB."""
 FRAME = RATE // 50
 
 Samples = NDArray[np.int16]
@@ -34,10 +31,10 @@ Samples = NDArray[np.int16]
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A stretch of a file in which something is heard.
+    """A segment of a file with speech.
 
     Attributes:
-        start_s: Where it begins in the file.
+        start_s: Start in the file.
     """
 
     start_s: float
@@ -49,10 +46,10 @@ class Cut:
 
 
 class Cutter:
-    """Cuts audio where it is quietest, and leaves out what is silent.
+    """Splits audio at the quietest positions, and omits silence.
 
     Attributes:
-        length_s: Of all that it was given.
+        length_s: Total duration of its input.
     """
 
     def __init__(self) -> None:
@@ -64,13 +61,13 @@ class Cutter:
         return (self._at + len(self._held)) / RATE
 
     def take(self, samples: Samples) -> Iterator[Cut]:
-        """Add samples, and yield what is long enough."""
+        """Add samples, and yield complete segments."""
         self._held = np.concatenate([self._held, samples])
-        while len(self._held) >= LONGEST_S * RATE:
-            yield from self._cut(FRAME * _quietest(_levels(self._held[: LONGEST_S * RATE])))
+        while len(self._held) >= MAX_LENGTH_S * RATE:
+            yield from self._cut(FRAME * _quietest(_levels(self._held[: MAX_LENGTH_S * RATE])))
 
     def end(self) -> Iterator[Cut]:
-        """Yield what is left."""
+        """Yield the remaining segment."""
         yield from self._cut(len(self._held))
 
     def _cut(self, length: int) -> Iterator[Cut]:
@@ -83,48 +80,37 @@ class Cutter:
 
 
 def _levels(samples: Samples) -> NDArray[np.float64]:
-    """Return how loud each frame is."""
+    """Return the level of each frame."""
     padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
 def _quietest(levels: NDArray[np.float64]) -> int:
-    """Return the frame to cut at: late, and in a pause."""
+    """Return the frame for a split: late, and in a pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
     first = SHORTEST_S * RATE // FRAME
     quiet = max(SILENT, 1.2 * pauses[first:].min())
     return first + int(np.flatnonzero(pauses[first:] <= quiet)[-1]) + PAUSE_FRAMES // 2
 
 
-async def cuts(file: BinaryIO, cutter: Cutter) -> AsyncGenerator[Cut]:
-    """Decode a file, no faster than its pieces are taken.
+async def cuts(file: IO[bytes], cutter: Cutter, channel: int | None = None) -> AsyncGenerator[Cut]:
+    """Decode a file, no faster than its segments are consumed.
+
+    Args:
+        channel: Channel to decode, from 0; ``None`` to mix all.
 
     Raises:
         Refusal: It cannot be decoded, or is longer than an hour.
+        NoChannelError: It does not have the channel.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "voice_gateway.decode"),
-        stdin=file,
-        stdout=PIPE,
-        stderr=PIPE,
-        limit=READ_BYTES,
-        env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert process.stdout  # noqa: S101  a pipe was asked for
-    assert process.stderr  # noqa: S101
-    half = b""
+    process = await decoder_process.start(MAX_S, file, channel)
     try:
-        while read := await process.stdout.read(READ_BYTES):
-            samples = half + read
-            half = samples[len(samples) & ~1 :]
-            for cut in cutter.take(np.frombuffer(samples[: len(samples) & ~1], "<i2")):
+        async for samples in decoder_process.samples_of(process):
+            for cut in cutter.take(np.frombuffer(samples, "<i2")):
                 yield cut
-        why = (await process.stderr.read()).decode(errors="replace")
-        if await process.wait():
-            raise Refusal(400, "bad file", f"file: {why if process.returncode == 1 else 'its decoder gave up on it'}")
         for cut in cutter.end():
             yield cut
+    except AudioError as error:
+        raise Refusal(400, "bad file", f"file: {error}") from None
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await decoder_process.stop(process)

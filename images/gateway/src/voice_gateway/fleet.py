@@ -1,72 +1,86 @@
-"""The hosts behind the gateway, as they were half a second ago."""
+"""The hosts of the other tiers, at most half a second old."""
 
 import asyncio
 import random
-import time
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.hosts import Host, HostRegistry
 
 LOOK_EVERY_S = 0.5
+AGE_EVERY_S = 0.25
 
 
 class Fleet:
-    """Reads the registries again and again, so that neither callers nor packets wait for the state store."""
+    """Reads the registries periodically, so that neither callers nor packets wait for the state store."""
 
     def __init__(self, store: Redis) -> None:
         self._store = store
         self._registries = self._unseen()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
-        self._looked_at = float("-inf")
+        self._age_s = float("inf")
 
     async def watch(self) -> None:
-        """Look until cancelled; what was seen last stays good while the state store is away."""
+        """Read until cancelled; the last result remains valid while the state store is unavailable."""
+        ageing = asyncio.create_task(self._age())
+        try:
+            while True:
+                try:
+                    await self.look()
+                except (RedisError, OSError):
+                    # Hosts whose heartbeats could not be read are not treated as dead.
+                    self._registries = self._unseen()
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            ageing.cancel()
+
+    async def _age(self) -> None:
+        """Count the time since the last read in iterations of the event loop, since a busy loop also delays reads."""
         while True:
-            try:
-                await self.look()
-            except (RedisError, OSError):
-                # Hearts that could not be seen are not dead for having stood still.
-                self._registries = self._unseen()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(AGE_EVERY_S)
+            self._age_s += AGE_EVERY_S
 
     async def look(self) -> None:
         """Read the registries once."""
         for tier, registry in self._registries.items():
             self._hosts[tier] = await registry.alive()
-        self._looked_at = time.monotonic()
+        self._age_s = 0.0
 
     def _unseen(self) -> dict[Tier, HostRegistry]:
         return {tier: HostRegistry(self._store, tier) for tier in (Tier.ASR, Tier.VAD)}
 
     @property
     def store_answers(self) -> bool:
-        """Whether the state store has answered lately."""
-        return time.monotonic() - self._looked_at < HOST_DEAD_AFTER_S
+        """Whether the state store has responded recently."""
+        return self._age_s < HOST_DEAD_AFTER_S
 
     @property
     def free_slots(self) -> int:
-        """Sessions that the ASR hosts can still take."""
+        """Total free slots of the ASR hosts."""
         return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.takes_sessions)
 
     @property
     def slots(self) -> int:
-        """Sessions that the ASR hosts take in all."""
+        """Total slots of the ASR hosts."""
         return sum(max(host.slots, host.free_slots) for host in self._hosts[Tier.ASR] if not host.draining)
 
     @property
     def languages(self) -> set[str] | None:
-        """Languages that every ASR host understands, since a session may come to any; ``None``: one does not tell."""
+        """Languages that every ASR host supports, since a session may use any of them.
+
+        ``None`` if one does not report them.
+        """
         known = [set(host.languages) for host in self._hosts[Tier.ASR]]
         return set.intersection(*known) if known and all(known) else None
 
     def vad_host(self, current: Host | None = None) -> Host | None:
-        """Return the VAD host for a session's packets: the one that it has, for as long as that stays.
+        """Return the VAD host of a session's packets, which is its current one as long as that exists.
 
-        Otherwise the one with most room; of several, any, so that sockets of the same second do not all go to one.
+        Otherwise, it is the one with the most free slots, selected randomly among several, so that concurrent sockets
+        are distributed.
         """
         hosts = {host.id: host for host in self._hosts[Tier.VAD]}
         has = hosts.get(current.id) if current else None

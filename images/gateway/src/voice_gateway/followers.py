@@ -1,4 +1,4 @@
-"""Reads transcripts for everybody who waits for one, in one request and over one connection."""
+"""Reads transcripts for all readers in a single request over one connection."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from redis.exceptions import RedisError
 from voice_runtime.transcripts import EventId, Transcript, Transcripts
 
 LOOK_EVERY_S = 0.025
-"""Longest that an event is in the store before it is seen; a blocking read for each reader would take a connection of
-each, and one for all would have to be asked anew with every event of anybody."""
+"""Maximum delay until an event is read. A blocking read per reader would need a connection each, and one for all would
+have to be restarted after every event."""
 STORE_PAUSE_S = 0.5
 
 EVENTS_AT_ONCE = 32
-"""What is read ahead of a reader; where it takes no more, the rest waits in the store."""
+"""Maximum number of events that are read ahead for a reader; the rest waits in the store."""
 
 Events = list[tuple[EventId, Transcript]]
 
@@ -26,7 +26,7 @@ class _Waiting:
 
 
 class Followers:
-    """Those who wait. Nothing is read for a reader that is busy with what it has."""
+    """The waiting readers. Nothing is read for a reader that is still processing events."""
 
     def __init__(self, transcripts: Transcripts) -> None:
         self._transcripts = transcripts
@@ -34,7 +34,7 @@ class Followers:
         self._somebody = asyncio.Event()
 
     async def news(self, ssrc: int, after: EventId, wait_s: float) -> Events:
-        """Return the events behind a place; empty when none came in that time."""
+        """Return the events after a position; empty if there were none within the time."""
         waiting = _Waiting(ssrc, after, asyncio.get_running_loop().create_future())
         self._waiting.add(waiting)
         self._somebody.set()
@@ -47,7 +47,7 @@ class Followers:
             self._waiting.discard(waiting)
 
     async def run(self) -> None:
-        """Look until cancelled; while the store is away, nobody hears anything."""
+        """Read until cancelled; while the store is unavailable, there are no events."""
         while True:
             if not self._waiting:
                 self._somebody.clear()
@@ -59,14 +59,14 @@ class Followers:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _look(self) -> None:
-        # Whoever begins to wait while the store is asked may be behind the place that it is asked about.
+        # A reader that starts to wait during the query may be behind the queried position.
         asked = list(self._waiting)
         after: dict[int, EventId] = {}
         for waiting in asked:
             after[waiting.ssrc] = min(waiting.after, after.get(waiting.ssrc, waiting.after))
         found = await self._transcripts.read_many(after, count=EVENTS_AT_ONCE)
         for waiting in asked:
-            # Of two readers of a session, the one that is further waits until the other has caught up.
+            # Of two readers of a session, the one that is ahead waits until the other has caught up.
             events = [(place, said) for place, said in found.get(waiting.ssrc, ()) if place > waiting.after]
             if events and not waiting.events.done():
                 waiting.events.set_result(events)

@@ -1,4 +1,4 @@
-"""What all requests of this process share."""
+"""State that all requests of this process share."""
 
 import asyncio
 import contextlib
@@ -7,30 +7,54 @@ from collections.abc import Iterator
 
 from redis.asyncio import Redis
 
+from voice_gateway.archive import Archive
 from voice_gateway.callers import Callers, JwtCallers, TrustedCallers
+from voice_gateway.cells import Cells
 from voice_gateway.fleet import Fleet
 from voice_gateway.followers import Followers
+from voice_gateway.pacer import Backlog
 from voice_gateway.places import Places
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
 from voice_gateway.traces import Traces
+from voice_gateway.usage import Usage
+from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, Sessions
 from voice_runtime.transcripts import Transcripts
 
+FILES_AT_ONCE = 2
+"""Maximum number of files that a gateway decodes concurrently, each in a decoder process."""
+CONTAINERS_AT_ONCE = 16
+"""Maximum number of sockets of a gateway with container audio: each has a decoder process with about 50 MB."""
+UPLOADS = 16
+"""Maximum number of concurrent uploads: 2 GiB of temporary files. Above it, the caller with the most of them loses
+one."""
+UPLOAD_S = 600.0
+STRANGERS_UPLOADS = 64
+"""Maximum number of uploads without a valid key that are read before the response. Above it, the address with the most
+loses its oldest."""
+DISCARD_S = 10.0
+"""Maximum time for reading one of them."""
 READERS_OF_SESSION = 4
-"""Event streams of one session at one gateway: a page, its reload, and somebody who looks on."""
+"""Maximum number of event streams of a session at a gateway: a page, its reload, and another reader."""
 
 
 class Gateway:
     """State of the process.
 
     Attributes:
-        draining: Nothing new is taken.
-        leaving: Who is still here is told to go elsewhere.
+        draining: Whether new work is refused.
+        leaving: Whether remaining callers are asked to reconnect to another gateway.
         connections: Open audio sockets and event streams.
-        files: That are read.
+        cells: Cells of the deployment, or ``None`` if it has one.
+        archive: Archive of transcripts, or ``None``.
+        uploads: Files being uploaded.
+        strangers: Uploads without a valid key, which are read and discarded.
+        files: Slots for decoding files.
+        containers: Decoders of sockets with container audio.
+        backlog: Audio that arrived ahead of real time.
     """
 
     def __init__(self, settings: GatewaySettings, store: Redis, metrics: Metrics) -> None:
@@ -43,13 +67,23 @@ class Gateway:
         self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
         self.places = Places(store, self.fleet)
+        self.cells = Cells(settings.api_url, settings.cells) if settings.cells else None
+        self.usage = Usage(store, metrics, settings.caller_minutes_per_day)
         self.callers: Callers = (
-            JwtCallers(settings.jwt_issuer, settings.jwt_audience) if settings.jwt_issuer else TrustedCallers()
+            JwtCallers(settings.jwt_issuer, settings.jwt_audience, forwarded=settings.forwarded)
+            if settings.jwt_issuer
+            else TrustedCallers()
         )
+        self.archive = Archive(settings.archive_url, settings.archive_endpoint) if settings.archive_url else None
         self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.draining = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.connections = self.files = 0
+        self.uploads = FairAdmission(UPLOADS, UPLOAD_S)
+        self.strangers = FairAdmission(STRANGERS_UPLOADS, DISCARD_S)
+        self.files = asyncio.Semaphore(FILES_AT_ONCE)
+        self.containers = asyncio.Semaphore(CONTAINERS_AT_ONCE)
+        self.backlog = Backlog()
+        self.connections = 0
         self._readers: Counter[int] = Counter()
 
     @property
@@ -58,35 +92,44 @@ class Gateway:
         return self.fleet.store_answers and not self.draining.is_set()
 
     async def session_of(self, session_id: str, token: str | None) -> Session:
-        """Return the session that a request is about.
+        """Return the session of a request.
 
         Raises:
-            Refusal: The token does not open it, or there is none.
+            Refusal: The token is invalid for it, or it does not exist.
         """
         if not token:
             raise Refusal(401, "no token", "send the token that came with the session")
         try:
             self.tokens.check(token, session_id)
+            ssrc = self.tokens.ssrc_of(session_id)
         except ForeignTokenError as error:
             raise Refusal(403, "foreign token", str(error)) from None
         except TokenError as error:
             raise Refusal(401, "invalid token", str(error)) from None
-        session = await self.sessions.read(self.tokens.ssrc_of(session_id))
+        session = await self.sessions.read(ssrc)
         if session is None or session.id != session_id:
             raise unknown_session()
         return session
 
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[None]:
-        """Count a connection for as long as it is open.
+    def check_connections(self) -> None:
+        """Raise an error unless there is capacity for another connection, which is reserved after authentication.
 
         Raises:
-            Refusal: The process is stopping, or has as many as it may have.
+            Refusal: The process is stopping, or has the maximum number of connections.
         """
         if self.draining.is_set():
             raise draining()
         if self.connections >= self.settings.max_connections:
             raise busy()
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[None]:
+        """Count a connection of an authenticated caller while it is open.
+
+        Raises:
+            Refusal: The process is stopping, or has the maximum number of connections.
+        """
+        self.check_connections()
         self.connections += 1
         try:
             yield
@@ -98,7 +141,7 @@ class Gateway:
         """Count a reader of a session.
 
         Raises:
-            Refusal: It has as many as it may have.
+            Refusal: The session has the maximum number of readers.
         """
         if self._readers[ssrc] >= READERS_OF_SESSION:
             detail = f"{READERS_OF_SESSION} streams of this session are open here; close one"

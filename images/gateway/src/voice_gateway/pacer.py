@@ -1,31 +1,56 @@
-"""Lets frames out in real time, however they come in."""
+"""Sends frames in real time, regardless of when they arrive."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from voice_gateway.rtp import FRAME_MS
+from voice_gateway.rtp import BYE, COMMIT, FRAME_MS
 
 FRAME_S = FRAME_MS / 1000
-BUFFER_S = 5.0
-"""How far a caller may be ahead of real time: a network that stalled, or a page that was in the background."""
-_BUFFER_FRAMES = int(BUFFER_S / FRAME_S)
+BUFFER_S = 300.0
+"""Maximum time by which a caller may be ahead of real time: a recording that is sent at once, or a page that was in the
+background. OpenAI and Deepgram buffer minutes as well."""
+KEPT_S = 5.0
+"""Limit per caller after all callers together have filled ``BACKLOG_BYTES``."""
+BACKLOG_BYTES = 256 << 20
+"""Audio that a gateway buffers for all callers: 27 callers with a full buffer."""
+_BUFFER_FRAMES, _KEPT_FRAMES = (round(each / FRAME_S) for each in (BUFFER_S, KEPT_S))
 
 CATCH_UP_S = 0.2
-"""Frames that are late by less go out at once; a longer delay shifts all that follow."""
+"""Frames that are late by less are sent immediately; a longer delay shifts all following ones."""
 
 REMEMBERED_FRAMES = 3000
-"""A minute; what asks when a frame was sent asks about an utterance that has just ended."""
+"""A minute; send times are only needed for an utterance that has just ended."""
+
+NOTICES = frozenset({BYE, COMMIT})
+
+
+class Backlog:
+    """Buffered audio of all pacers in a process.
+
+    Attributes:
+        waiting_bytes: Its size.
+    """
+
+    def __init__(self, max_bytes: int = BACKLOG_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self.waiting_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit of all callers together is reached."""
+        return self.waiting_bytes >= self._max_bytes
 
 
 class Pacer:
-    """A bounded queue of frames, one of which leaves every 20 ms.
+    """A bounded queue of frames, one of which is sent every 20 ms.
 
-    Timers and no task: a thousand sockets make fifty thousand of them a second.
+    It uses timers instead of tasks: a thousand sockets need fifty thousand timers per second.
     """
 
-    def __init__(self, send: Callable[[bytes], bool]) -> None:
+    def __init__(self, send: Callable[[bytes], bool], backlog: Backlog) -> None:
         self._send = send
+        self._backlog = backlog
         self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -35,19 +60,35 @@ class Pacer:
         self._sent_at: deque[float] = deque(maxlen=REMEMBERED_FRAMES)
 
     def put(self, frames: Iterable[bytes]) -> None:
-        self._frames.extend(frames)
+        for frame in frames:
+            self._frames.append(frame)
+            self._backlog.waiting_bytes += len(frame)
         if self._timer is None and self._frames:
             now = self._loop.time()
             self._due = max(self._due, now)
             if self._due <= now + FRAME_S:
-                self._tick()  # a caller in real time needs no timer, which would be a third of what its frames cost
+                self._tick()  # a caller in real time needs no timer, which would be a third of the cost of its frames
             else:
                 self._timer = self._loop.call_at(self._due, self._tick)
 
+    def clear(self) -> int:
+        """Remove the frames after the last notice, and return their number."""
+        dropped = 0
+        while self._frames and self._frames[-1] not in NOTICES:
+            self._backlog.waiting_bytes -= len(self._frames.pop())
+            dropped += 1
+        self._stop_if_empty()
+        return dropped
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is sent."""
+        return not self._frames
+
     @property
     def is_full(self) -> bool:
-        """Whether the caller is ahead as far as it may be."""
-        return len(self._frames) >= _BUFFER_FRAMES
+        """Whether the caller has reached the limit."""
+        return len(self._frames) >= (_KEPT_FRAMES if self._backlog.is_full else _BUFFER_FRAMES)
 
     async def room(self) -> None:
         """Wait until it is not full."""
@@ -60,16 +101,24 @@ class Pacer:
             await self._change()
 
     def sent_at(self, frame: int) -> float | None:
-        """Return the loop's time at which a frame left, counted from 0; ``None`` when it has not or is forgotten."""
+        """Return the loop's time at which a frame was sent, counted from 0.
+
+        ``None`` if it has not been sent or is no longer stored.
+        """
         behind = self._sent - frame
         return self._sent_at[-behind] if 0 < behind <= len(self._sent_at) else None
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
+        self._backlog.waiting_bytes -= sum(map(len, self._frames))
         self._frames.clear()
-        if self._timer is not None:
+        self._stop_if_empty()
+
+    def _stop_if_empty(self) -> None:
+        if not self._frames and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._changed.set()
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -80,7 +129,7 @@ class Pacer:
         now = self._loop.time()
         self._due = max(self._due, now - CATCH_UP_S) + FRAME_S
         if self._send(self._frames[0]):
-            self._frames.popleft()
+            self._backlog.waiting_bytes -= len(self._frames.popleft())
             self._sent += 1
             self._sent_at.append(now)
             self._changed.set()

@@ -1,7 +1,7 @@
-"""Places at ASR hosts, held for callers by all gateways together.
+"""Slots of ASR hosts, reserved for callers by all gateways together.
 
-An engine gives a slot to who speaks first. Without a place held for it, a session that is let in may find all slots
-taken when it begins to speak, and nobody would hear it.
+An engine assigns a slot to the first session that sends speech. Without a reservation, an admitted session could find
+all slots in use at its first speech, and would not be transcribed.
 """
 
 import time
@@ -12,22 +12,22 @@ from voice_gateway.fleet import Fleet
 from voice_runtime import state
 
 HELD_S = 10
-"""A place whose gateway has died is free after that; sockets hold theirs anew every two seconds."""
+"""Time after which the slot of a gateway that has failed is released; sockets renew theirs every two seconds."""
 FREED_S = 5
-"""An engine notices within that time that a session has ended, and gives its slot to another."""
+"""Time within which an engine detects that a session has ended, and reuses its slot."""
 
 
 class Places:
-    """Who holds a place, and until when."""
+    """Reservations of slots with their expiry."""
 
     def __init__(self, store: Redis, fleet: Fleet) -> None:
         self._store = store
         self._fleet = fleet
 
     async def take(self, ssrc: int, until: float) -> bool:
-        """Hold a place up to a time (seconds since 1970), and return whether there was one.
+        """Reserve a slot up to a time (seconds since 1970), and return True if there was one.
 
-        Never more are held than there are slots. Of several that ask for the last one at a time, none may get it.
+        There are never more reservations than slots. Of several concurrent requests for the last one, all may fail.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zremrangebyscore(state.PLACES, "-inf", time.time())
@@ -41,12 +41,12 @@ class Places:
         return True
 
     async def hold(self, ssrc: int, until: float) -> None:
-        """Hold a place that is held already, up to another time."""
+        """Extend an existing reservation."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zadd(state.PLACES, {str(ssrc): until})
             pipe.expire(state.PLACES, state.SESSION_KEPT_S)
             await pipe.execute()
 
     async def leave(self, ssrc: int, after_s: float = FREED_S) -> None:
-        """Let another caller have the place after a while, if it is held."""
+        """Release a reservation after a delay, if there is one."""
         await self._store.zadd(state.PLACES, {str(ssrc): time.time() + after_s}, xx=True)

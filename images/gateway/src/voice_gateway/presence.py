@@ -1,6 +1,8 @@
-"""``WS /v1/presence``: a caller's session that somebody else hears, as an agent does whose language model takes audio.
+"""``WS /v1/presence``: a caller's session whose audio is processed elsewhere.
 
-It counts as one of the caller's, lasts as long as its socket, and takes no place at the hosts that hear.
+An agent whose language model accepts audio uses it.
+
+It counts as one of the caller's sessions, lasts as long as its socket, and occupies no slot of the ASR hosts.
 """
 
 import asyncio
@@ -11,39 +13,46 @@ from redis.exceptions import RedisError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio_socket import CLOSED_ELSEWHERE, ENDED, LOST_LEASE, RESTART, WATCH_EVERY_S, Close
-from voice_gateway.bearer import session_of
+from voice_gateway.bearer import caller_headers, session_of
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, store_away
+from voice_gateway.refusals import Refusal, store_unavailable
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
 
 
 async def presence(websocket: WebSocket) -> None:
-    """Hold a session until either side ends it."""
+    """Keep a session open until either side ends it."""
     gateway: Gateway = websocket.app.state.gateway
     try:
-        with gateway.connection():
-            session, outlives = await session_of(gateway, websocket, None, heard_here=False)
+        gateway.check_connections()
+        session, outlives = await session_of(gateway, websocket, {}, decoded_here=False)
+        with contextlib.ExitStack() as counted:
+            try:
+                counted.enter_context(gateway.connection())
+            except Refusal:
+                if not outlives:
+                    await gateway.sessions.close(session)
+                raise
             lease = SocketLease(gateway.store, session.ssrc)
             await lease.take()
             await _stay(gateway, session)
-            await websocket.accept()
+            await websocket.accept(headers=caller_headers(gateway, session))
             close = await _ending(gateway, websocket, session, lease)
             with contextlib.suppress(RedisError):
                 if not outlives:
                     await gateway.sessions.close(session)
                 elif await lease.is_held():
                     await _stay(gateway, session)
-            with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have gone first
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have disconnected first
                 await websocket.close(close.code, close.reason)
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
-        await websocket.send_denial_response(store_away().response())
+        await websocket.send_denial_response(store_unavailable().response())
 
 
 async def _stay(gateway: Gateway, session: Session) -> None:
-    # It lapses from the beginning, and later each time: a gateway that is killed can close nothing.
+    # It has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
     await gateway.sessions.lapse(session, gateway.settings.reconnect_grace_s)
 
 

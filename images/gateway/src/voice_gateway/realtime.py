@@ -1,6 +1,7 @@
 """``WS /v1/realtime?intent=transcription``: OpenAI's realtime transcription, for its clients.
 
-https://platform.openai.com/docs/api-reference/realtime. Of its events those that transcribe; there is no conversation.
+https://platform.openai.com/docs/api-reference/realtime. It supports the events of transcription; there is no
+conversation.
 """
 
 import asyncio
@@ -9,33 +10,41 @@ import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
-from blueprint.contract.session_api import MOST_END_OF_TURN_MS
-from voice_gateway.audio import AudioFormat, Encoding
-from voice_gateway.audio_socket import Close
+from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS, MAX_PROMPT_CHARACTERS
+from voice_gateway.audio import MAX_RATE, MIN_RATE, AudioFormat, Encoding, Framer
+from voice_gateway.audio_socket import MESSAGE_BYTES, Close
 from voice_gateway.client_socket import ClientSocket, Opening
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_gateway.rtp import COMMIT
 from voice_gateway.session_routes import Language, check_language
+from voice_runtime.openai_events import MAX_ID_CHARACTERS, event_id
+from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, Transcript
 
 REALTIME_RATE = 24_000
 G711_RATE = 8_000
+APPEND_BYTES = 15 << 20
+"""Maximum audio per event in OpenAI's API: five minutes."""
+EVENT_BYTES = APPEND_BYTES // 3 * 4 + MESSAGE_BYTES
+"""Maximum size of an event: this audio in base64, and the rest of the event."""
+SLICE_CHARACTERS = MESSAGE_BYTES // 3 * 4
+"""Base64 that is decoded at once, so that other callers are served in between."""
 
 Json = Mapping[str, Any]
 
 
 class Format(BaseModel):
-    """Of the audio; ``rate`` may be any other, which OpenAI's may not."""
+    """Audio format; unlike in OpenAI's API, ``rate`` can have any value."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
-    rate: int | None = None
+    rate: int | None = Field(default=None, ge=MIN_RATE, le=MAX_RATE)
 
     def audio(self) -> AudioFormat:
         encoding = {"audio/pcm": Encoding.PCM16, "audio/pcmu": Encoding.MULAW, "audio/pcma": Encoding.ALAW}[self.type]
@@ -43,58 +52,95 @@ class Format(BaseModel):
         return AudioFormat(encoding=encoding, rate=self.rate or default)
 
 
+DEFAULT_FORMAT = Format(type="audio/pcm", rate=REALTIME_RATE)
+
+
 class Transcription(BaseModel):
-    """What is transcribed how; a prompt and what else there is change nothing here."""
+    """Transcription settings; other fields have no effect."""
 
     model: str | None = None
     language: Language | None = None
+    prompt: str | None = None
+    keywords: list[str] | None = None
+
+    @property
+    def hints(self) -> str | None:
+        """Likely words for an engine's prompt; ``None`` if the client sends none."""
+        hints = ". ".join(filter(None, [self.prompt, ", ".join(self.keywords or ())]))
+        return None if self.prompt is None and self.keywords is None else hints[:MAX_PROMPT_CHARACTERS]
 
 
 class TurnDetection(BaseModel):
-    """What ends a turn; thresholds are the deployment's own."""
+    """Turn detection; thresholds are those of the deployment."""
 
     model_config = ConfigDict(extra="allow")
 
-    silence_duration_ms: int | None = Field(default=None, ge=0, le=MOST_END_OF_TURN_MS)
+    silence_duration_ms: int | None = Field(default=None, ge=0, le=MAX_END_OF_TURN_MS)
 
 
 class Input(BaseModel):
-    """Of a session."""
+    """Input of a session."""
 
     format: Format | None = None
     transcription: Transcription | None = None
     turn_detection: TurnDetection | None = None
 
+    @classmethod
+    def for_session(cls, session: Session, model: str | None = None) -> Self:
+        """Return the settings of a session before its client has sent any."""
+        asked = cls.model_validate_json(session.realtime or "{}")
+        return cls(
+            format=DEFAULT_FORMAT,
+            transcription=Transcription(model=model, language=session.language),
+            turn_detection=TurnDetection(type="server_vad", silence_duration_ms=session.end_of_turn_ms),
+        ).updated(asked)
+
+    def updated(self, asked: Self) -> Self:
+        """Return the settings with a client's changes.
+
+        Null disables turn detection, and leaves the others unchanged.
+        """
+        given = {name: getattr(asked, name) for name in asked.model_fields_set}
+        return self.model_copy(
+            update={name: value for name, value in given.items() if value is not None or name == "turn_detection"}
+        )
+
 
 class Audio(BaseModel):
-    """Of a session."""
+    """Audio of a session."""
 
     input: Input = Input()
 
 
 class SessionUpdate(BaseModel):
-    """The part of a session that can be set here."""
+    """The configurable part of a session."""
 
     type: Literal["transcription"] = "transcription"
     audio: Audio = Audio()
 
 
-class Update(BaseModel):
-    """Sets up the session; what it leaves away stays."""
+class ClientEvent(BaseModel):
+    """A client's event, whose id an ``error`` contains."""
+
+    event_id: Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None = None
+
+
+class Update(ClientEvent):
+    """Updates the session; omitted fields are unchanged."""
 
     type: Literal["session.update"]
     session: SessionUpdate
 
 
-class Append(BaseModel):
-    """Brings audio."""
+class Append(ClientEvent):
+    """Adds audio."""
 
     type: Literal["input_audio_buffer.append"]
     audio: str
 
 
-class Buffer(BaseModel):
-    """Asks for a transcript of what was said since the last one, or that there be none."""
+class Buffer(ClientEvent):
+    """Requests a transcript of the audio since the last one, or discards it."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear"]
 
@@ -104,25 +150,25 @@ Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer
 
 @dataclass
 class Item:
-    """What a client has a transcript of: an utterance, or all that it commits at once.
+    """A transcribed item: an utterance, or all audio that the client commits at once.
 
     Attributes:
         finals: Text of its parts.
-        told: What deltas have brought of it; they are never taken back.
+        told: Text sent in deltas, which cannot be withdrawn.
         is_committed: Whether the client knows that no more audio belongs to it.
-        is_dropped: Whether the client has cleared its audio.
-        audio_ms: Length of what was heard.
+        audio_ms: Duration of transcribed audio.
+        start_ms: Start of its utterance, if it is one.
     """
 
     id: str = field(default_factory=lambda: _id("item"))
     finals: list[str] = field(default_factory=list)
     told: str = ""
     is_committed: bool = False
-    is_dropped: bool = False
     audio_ms: int = 0
+    start_ms: int = -1
 
     def delta(self, certain: str) -> str:
-        """Return what a text adds to what was told; nothing where it is another."""
+        """Return the extension of the sent text, or an empty text if it differs."""
         whole = " ".join(filter(None, [*self.finals, certain]))
         added = whole[len(self.told) :] if whole.startswith(self.told) else ""
         self.told += added
@@ -130,41 +176,46 @@ class Item:
 
 
 class RealtimeSocket(ClientSocket):
-    """One client.
+    """A client's socket.
 
-    With turn detection an item is an utterance. Without it is all between two commits, however many pauses are in it.
+    With turn detection, an item is an utterance. Without it, an item is everything between two commits, including
+    pauses.
     """
 
     def __init__(self, gateway: Gateway, websocket: WebSocket, opening: Opening) -> None:
         super().__init__(gateway, websocket, opening)
-        self._settings = Input(
-            format=Format(type="audio/pcm", rate=REALTIME_RATE),
-            transcription=Transcription(model=websocket.query_params.get("model"), language=opening.session.language),
-            turn_detection=TurnDetection(type="server_vad", silence_duration_ms=opening.session.end_of_turn_ms),
-        )
-        self._set_format(AudioFormat(rate=REALTIME_RATE))
+        self._settings = Input.for_session(opening.session, websocket.query_params.get("model"))
+        self._set_format((self._settings.format or DEFAULT_FORMAT).audio())
         self._items: deque[Item] = deque()
         self._previous: str | None = None
         self._audio_behind_mark = False
+        self._marked_ms = self._place_ms
+        """Position of the last commit."""
+        self._cleared: deque[tuple[int, int]] = deque()
+        """Start and end of audio that the client has cleared after it was sent on."""
+        self._event_id: str | None = None
+        """Id of the client's event that is being handled."""
         self._writing: set[asyncio.Task[None]] = set()
         self._tell([self._describe("session.created")])
 
     @classmethod
     def check(cls, asked: QueryParams) -> None:
         if asked.get("intent", "transcription") != "transcription":
-            raise Refusal(400, "bad request", "intent: only transcription is spoken here")
+            raise Refusal(400, "bad request", "intent: only transcription is supported")
 
     # --- What the client sends ----------------------------------------------------------------------------
 
-    def _control(self, text: str) -> Close | None:
+    async def _control(self, text: str) -> Close | None:
         try:
             event = Event.validate_json(text)
         except ValidationError as error:
+            self._event_id = event_id(text)
             problem = error.errors(include_url=False, include_input=False)[0]
             self._refuse(problem["msg"], ".".join(map(str, problem["loc"][1:])))
             return None
+        self._event_id = event.event_id
         if isinstance(event, Append):
-            return self._append(event.audio)
+            return await self._append(event.audio)
         if isinstance(event, Update):
             self._update(event.session.audio.input)
         elif event.type == "input_audio_buffer.commit":
@@ -173,16 +224,23 @@ class RealtimeSocket(ClientSocket):
             self._clear()
         return None
 
-    def _append(self, audio: str) -> Close | None:
+    async def _append(self, audio: str) -> Close | None:
+        slices: list[bytes] = []
         try:
-            samples = base64.b64decode(audio, validate=True)
+            for begin in range(0, len(audio), SLICE_CHARACTERS):
+                if begin:
+                    await asyncio.sleep(0)
+                slices.append(base64.b64decode(audio[begin : begin + SLICE_CHARACTERS], validate=True))
         except ValueError as error:
             self._refuse(f"no base64: {error}", "audio")
             return None
-        if not samples:
-            return None
-        self._audio_behind_mark = True
-        return self._add(samples)
+        for number, each in enumerate(filter(None, slices)):
+            if number:
+                await asyncio.sleep(0)
+                await self._pacer.room()
+            self._audio_behind_mark = True
+            self._frame(each)
+        return None
 
     def _update(self, asked: Input) -> None:
         try:
@@ -191,18 +249,14 @@ class RealtimeSocket(ClientSocket):
             if asked.transcription and (language := asked.transcription.language):
                 check_language(self._gateway, language)
                 self._note_settings(language=language)
+            if asked.transcription and (hints := asked.transcription.hints) is not None:
+                self._note_settings(prompt=hints)
             if (turns := asked.turn_detection) and turns.silence_duration_ms is not None:
                 self._note_settings(end_of_turn_ms=str(turns.silence_duration_ms))
         except Refusal as refusal:
             self._refuse(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
-        except ValidationError as error:
-            self._refuse(error.errors()[0]["msg"], "session.audio.input.format.rate")
-            return
-        given = {name: getattr(asked, name) for name in asked.model_fields_set if getattr(asked, name) is not None}
-        if "turn_detection" in asked.model_fields_set:
-            given["turn_detection"] = asked.turn_detection
-        self._settings = self._settings.model_copy(update=given)
+        self._settings = self._settings.updated(asked)
         self._tell([self._describe("session.updated")])
 
     def _note_settings(self, **fields: str) -> None:
@@ -215,24 +269,34 @@ class RealtimeSocket(ClientSocket):
             # An error would end the stream in some clients, and nothing is lost.
             self._tell(self._complete(Item(), at_once=True))
             return
-        self._audio_behind_mark = False
-        self._mark(COMMIT)
+        self._mark_end()
         if self._detects_turns:
             return
         item = next((each for each in self._items if not each.is_committed), None) or self._begin()
         self._tell(self._committed(item))
 
+    def _mark_end(self) -> None:
+        self._audio_behind_mark = False
+        self._mark(COMMIT)
+        self._marked_ms = self._place_ms
+
     def _clear(self) -> None:
+        """Drop the audio since the last commit that is not committed."""
         self._tell([_event("input_audio_buffer.cleared")])
-        if self._audio_behind_mark and not self._detects_turns:
-            item = next((each for each in self._items if not each.is_committed), None) or self._begin()
-            item.is_committed = item.is_dropped = True
-            self._audio_behind_mark = False
-            self._mark(COMMIT)
+        self._framer = Framer(self._format)
+        self._taken -= self._pacer.clear()
+        begin, end = self._marked_ms, self._place_ms
+        if end > begin:  # it has already been sent, so its transcript is suppressed
+            self._cleared.append((begin, end))
+            self._items = deque(item for item in self._items if item.is_committed)
+            self._mark_end()
+        self._audio_behind_mark = False
 
     # --- What the client is told --------------------------------------------------------------------------
 
     def _hear(self, said: Transcript) -> Iterator[Json]:
+        if self._is_cleared(said):
+            return
         if said.kind is EventKind.SPEECH_STARTED:
             yield from self._started(said)
         elif said.kind is EventKind.SPEECH_STOPPED and self._items and self._detects_turns:
@@ -244,19 +308,26 @@ class RealtimeSocket(ClientSocket):
         elif said.kind is EventKind.FINAL:
             yield from self._final(said)
 
+    def _is_cleared(self, said: Transcript) -> bool:
+        """Return True for a transcript of cleared audio, unless the client was told that it is committed."""
+        while self._cleared and self._cleared[0][1] <= said.start_ms:
+            self._cleared.popleft()
+        if not self._cleared or said.start_ms < self._cleared[0][0]:
+            return False
+        return not (self._detects_turns and self._items and self._items[0].start_ms == said.start_ms)
+
     def _settles(self, said: Transcript) -> bool:
         return said.kind is EventKind.FINAL and not any(item.finals for item in self._items)
 
     def _started(self, said: Transcript) -> Iterator[Json]:
         if self._detects_turns:
             self._items.clear()
-            item = self._begin()
+            item = self._begin(said.start_ms)
             yield _event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=said.start_ms)
 
     def _delta(self, certain: str) -> Iterator[Json]:
         item = self._items[0] if self._items else self._begin()
-        delta = item.delta(certain)
-        if delta and not item.is_dropped:
+        if delta := item.delta(certain):
             yield _event(f"{TRANSCRIBED}.delta", item_id=item.id, content_index=0, delta=delta)
 
     def _final(self, said: Transcript) -> Iterator[Json]:
@@ -269,8 +340,6 @@ class RealtimeSocket(ClientSocket):
             yield from self._complete(item)
 
     def _complete(self, item: Item, *, at_once: bool = False) -> Iterator[Json]:
-        if item.is_dropped:
-            return
         if at_once or not item.is_committed:
             yield from self._committed(item)
         yield _event(
@@ -286,8 +355,8 @@ class RealtimeSocket(ClientSocket):
         before, self._previous = self._previous, item.id
         yield _event("input_audio_buffer.committed", item_id=item.id, previous_item_id=before)
 
-    def _begin(self) -> Item:
-        self._items.append(Item())
+    def _begin(self, start_ms: int = -1) -> Item:
+        self._items.append(Item(start_ms=start_ms))
         return self._items[-1]
 
     @property
@@ -295,20 +364,23 @@ class RealtimeSocket(ClientSocket):
         return self._settings.turn_detection is not None
 
     def _describe(self, kind: str) -> Json:
-        session = self._opening.session
-        described = {
-            "type": "transcription",
-            "object": "realtime.transcription_session",
-            "id": f"sess_{session.id}",
-            "expires_at": session.expires_at,
-            "audio": {"input": self._settings.model_dump(exclude_none=False)},
-        }
-        return _event(kind, session=described)
+        return _event(kind, session=describe(self._opening.session, self._settings))
 
     def _refuse(self, message: str, parameter: str, code: str = "invalid_value") -> None:
-        """Say what is wrong in what the client has sent; the session goes on."""
+        """Report an invalid event of the client; the session continues."""
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": parameter}
-        self._tell([_event("error", error=error | {"event_id": None})])
+        self._tell([_event("error", error=error | {"event_id": self._event_id})])
+
+
+def describe(session: Session, settings: Input) -> Json:
+    """Return a session in OpenAI's format."""
+    return {
+        "type": "transcription",
+        "object": "realtime.transcription_session",
+        "id": f"sess_{session.id}",
+        "expires_at": session.expires_at,
+        "audio": {"input": settings.model_dump(exclude_none=False)},
+    }
 
 
 TRANSCRIBED = "conversation.item.input_audio_transcription"

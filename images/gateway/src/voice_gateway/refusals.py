@@ -1,19 +1,19 @@
-"""Refusals: every one says what is wrong, and what to do."""
+"""Refusals, each with the problem and the remedy."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 
 class Refusal(HTTPException):
-    """A request that is not served.
+    """A refused request.
 
     Attributes:
-        error: What it is, in two or three words that stay the same.
-        elsewhere: Session APIs of other regions, which may have the room that is missing here.
+        error: Stable identifier in two or three words.
+        elsewhere: Session APIs of other regions, which may have capacity.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Refusal(HTTPException):
         self.elsewhere = elsewhere
 
     def response(self) -> JSONResponse:
-        """Return the answer that tells the caller."""
+        """Return the HTTP response for the caller."""
         said: dict[str, object] = {"error": self.error, "detail": self.detail}
         if self.elsewhere:
             said["elsewhere"] = list(self.elsewhere)
@@ -38,39 +38,39 @@ class Refusal(HTTPException):
 
 
 def retry_after(seconds: int) -> dict[str, str]:
-    """Return the header that says when to try again."""
+    """Return the ``Retry-After`` header."""
     return {"Retry-After": str(seconds)}
 
 
 def no_capacity(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
-    """All hosts that could take a session are full, draining or gone."""
+    """All hosts that could accept a session are full, draining or unavailable."""
     if elsewhere:
         detail += f", or at {' or '.join(elsewhere)}"
     return Refusal(503, "no capacity", detail, retry_after(5), elsewhere=elsewhere)
 
 
 def draining() -> Refusal:
-    """This process is about to stop."""
+    """This process is stopping."""
     return Refusal(503, "draining", "this gateway is stopping; try again, and another answers", retry_after(1))
 
 
 def busy() -> Refusal:
-    """This process has as many connections as it may have."""
+    """This process has the maximum number of connections."""
     return Refusal(503, "busy", "this gateway has no connection left; try again, and another answers", retry_after(1))
 
 
-def store_away() -> Refusal:
-    """The state store does not answer."""
+def store_unavailable() -> Refusal:
+    """The state store does not respond."""
     return Refusal(503, "state store away", "the state store does not answer; try again", retry_after(2))
 
 
 def unknown_session() -> Refusal:
-    """There is no such session, or no longer."""
+    """The session does not exist, or no longer."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
 
 async def answer_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
-    """Answer refusals, and what Starlette itself refuses, in the same form."""
+    """Return refusals, and Starlette's own errors, in the same format."""
     if isinstance(error, Refusal):
         return error.response()
     if not isinstance(error, HTTPException):  # pragma: no cover  registered for that class
@@ -79,18 +79,28 @@ async def answer_http_exception(_: HTTPConnection, error: Exception) -> JSONResp
     return Refusal(error.status_code, words.get(error.status_code, "refused"), error.detail, error.headers).response()
 
 
+async def answer_disconnected_client(_: HTTPConnection, __: Exception) -> Response:
+    """Return a response for a client that has disconnected before its request was complete; it is never read."""
+    return Response(status_code=400)
+
+
 async def answer_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
-    """Answer while the state store is away for longer than its client waits."""
-    return store_away().response()
+    """Return the response while the state store is unavailable for longer than its client's timeout."""
+    return store_unavailable().response()
+
+
+async def answer_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:
+    """Return the response while the archive is unavailable."""
+    return Refusal(503, "archive unavailable", "the archive does not answer; try again", retry_after(5)).response()
 
 
 def answer_openai(error: HTTPException) -> JSONResponse:
-    """Answer a refusal as OpenAI's clients read it."""
+    """Return a refusal in the format of OpenAI's API."""
     return JSONResponse({"error": for_openai(error)}, status_code=error.status_code, headers=error.headers)
 
 
 def for_openai(error: HTTPException) -> dict[str, str | None]:
-    """Return a refusal in OpenAI's words; what is wrong in the request begins with the field's name."""
+    """Return a refusal in OpenAI's terms; a message about the request starts with the field's name."""
     kinds = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
     field, colon, _ = error.detail.partition(": ")
     return {

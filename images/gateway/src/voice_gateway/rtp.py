@@ -5,22 +5,22 @@ import socket
 import struct
 import time
 
-from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_gateway.fleet import Fleet
 from voice_runtime.hosts import Host
 
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
-"""L16 at 16 kHz has no static number (RFC 3551, section 6): the first of the dynamic ones."""
+"""L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
 
 COMMIT, BYE = b"commit", b"bye"
-"""In the place of a frame: what was said up to there is wanted now; nothing comes behind it."""
+"""Notices in place of a frame: the transcript so far is requested; no further frames follow."""
 FRAME_MS = 20
 _HEADER = struct.Struct(">BBHII")
 
 
 def address_towards(host: Host) -> str:
-    """Return the address that packets to a host come from."""
+    """Return the source address of packets to a host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host.address, 9))  # sends nothing
         address: str = probe.getsockname()[0]
@@ -36,8 +36,8 @@ def notice(kind: bytes, ssrc: int) -> bytes:
 
 
 def first_frame() -> int:
-    """Return the number of a stream's first frame: none is ever ahead of the clock of who comes next."""
-    # It leaves a frame's time from now.
+    """Return the number of a stream's first frame, which is never ahead of a later socket's clock."""
+    # It is sent a frame's duration from now.
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
 
@@ -46,11 +46,16 @@ def timestamp_of(frame: int) -> int:
     return frame * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
 
 
-class RtpSender:
-    """One session's stream.
+def milliseconds_between(first: int, second: int) -> int:
+    """Return the time from one RTP timestamp to a later one."""
+    return ((second - first) & 0xFFFFFFFF) // CHUNK_FRAME_SAMPLES * FRAME_MS
 
-    Sequence numbers and timestamps begin at the time of day, so that a session whose socket is opened anew at another
-    gateway goes on behind what it has sent before.
+
+class RtpSender:
+    """The RTP stream of a session.
+
+    Sequence numbers and timestamps start at the time of day, so that a session whose socket is reopened at another
+    gateway continues after the frames that it has sent.
     """
 
     def __init__(self, ssrc: int, port: int, fleet: Fleet, frame: int) -> None:
@@ -67,7 +72,7 @@ class RtpSender:
         return self._fleet.vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:
-        """Send one frame or notice, and return whether there was a host to send it to."""
+        """Send a frame or notice, and return True if there was a host to send it to."""
         self._host = self._fleet.vad_host(self._host)
         if self._host is None:
             return False
@@ -77,11 +82,11 @@ class RtpSender:
             sequence, timestamp = self._frame & 0xFFFF, timestamp_of(self._frame)
             packet = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
             self._frame += 1
-        # What the network does not take is a lost packet, as it is anywhere else on its way.
+        # A packet that the network rejects is lost, as on the rest of its path.
         with contextlib.suppress(OSError):
             self._socket.sendto(packet, (self._host.address, self._port))
         return True
 
     def close(self) -> None:
-        """Give the port back."""
+        """Close the port."""
         self._socket.close()

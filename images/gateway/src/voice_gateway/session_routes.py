@@ -6,18 +6,30 @@ import logging
 import secrets
 import time
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from blueprint.contract.media import CODECS, Codec
-from blueprint.contract.session_api import EVENTS_PATH, MOST_END_OF_TURN_MS, SRTP_SUITES, TOKEN_HEADER
+from voice_blueprint.contract.media import CODECS, Codec
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import (
+    EVENTS_PATH,
+    FULL_CELLS,
+    MAX_CALL_CHARACTERS,
+    MAX_END_OF_TURN_MS,
+    MAX_PROMPT_CHARACTERS,
+    SESSIONS_PATH,
+    SRTP_SUITES,
+    TOKEN_HEADER,
+)
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
 from voice_runtime.media import OF_GATEWAYS, Media
+from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
@@ -32,7 +44,7 @@ Language = Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_
 
 
 class MediaRequest(BaseModel):
-    """What packets are to hold; what is not named is what the codec usually has."""
+    """Requested packet format; omitted fields have the codec's defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -41,6 +53,7 @@ class MediaRequest(BaseModel):
     channels: int | None = None
     packet_ms: int = 20
     payload_type: int | None = None
+    telephone_events: list[int] | None = None
 
     def media(self) -> Media:
         form = CODECS[self.codec]
@@ -50,60 +63,76 @@ class MediaRequest(BaseModel):
             form.channels[0] if self.channels is None else self.channels,
             self.packet_ms,
             form.payload_types[0] if self.payload_type is None else self.payload_type,
+            OF_GATEWAYS.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
         )
 
 
 class SessionRequest(BaseModel):
-    """The body of a request for a session; ``blueprint.contract.session_api`` describes it to API Gateway."""
+    """The body of a request for a session, which ``voice_blueprint.contract.session_api`` describes for API Gateway."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     transport: Literal["websocket", "srtp"]
     language: Language | None = None
     suite: Literal["AES_CM_128_HMAC_SHA1_80", "AEAD_AES_128_GCM"] | None = None
-    end_of_turn_ms: int | None = Field(default=None, ge=0, le=MOST_END_OF_TURN_MS)
+    end_of_turn_ms: int | None = Field(default=None, ge=0, le=MAX_END_OF_TURN_MS)
+    prompt: str | None = Field(default=None, max_length=MAX_PROMPT_CHARACTERS)
+    redact: list[Annotated[Redaction, Field(strict=False)]] = []
     media: MediaRequest | None = None
+    archive: bool = False
+    call: str | None = Field(default=None, max_length=MAX_CALL_CHARACTERS)
 
 
 async def create(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)
     await check_rate(gateway, caller)
-    session = await open_session(gateway, caller, await _read(request))
+    wanted = await _read(request)
+    if there := await _other_cell(gateway, wanted, wanted.call or caller, request.query_params.get(FULL_CELLS, "")):
+        return RedirectResponse(there, HTTPStatus.TEMPORARY_REDIRECT, {"Cache-Control": "no-store"})
+    session = await open_session(gateway, caller, wanted)
     return JSONResponse(_describe(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
 
 
 async def close(request: Request) -> Response:
-    """Close a session; what has been said is still transcribed."""
+    """Close a session; its remaining speech is still transcribed."""
     gateway: Gateway = request.app.state.gateway
     session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
     await gateway.places.leave(session.ssrc)
+    gateway.usage.settle(session, 0.0)
     log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
     return Response(status_code=204)
 
 
-async def open_session(gateway: Gateway, caller: str, wanted: SessionRequest, *, heard_here: bool = True) -> Session:
-    """Open a session for a caller, with room at the hosts unless somebody else hears it.
+async def open_session(
+    gateway: Gateway, caller: str, wanted: SessionRequest, *, decoded_here: bool = True, realtime: str | None = None
+) -> Session:
+    """Open a session for a caller, with a slot of an ASR host unless its audio is processed elsewhere.
+
+    Args:
+        realtime: Settings with which a client of OpenAI's API connects, as JSON.
 
     Raises:
-        Refusal: The caller may have no more, or no host has room or knows the language.
+        Refusal: The caller has the maximum number of sessions, or no host has a free slot or supports the language.
     """
     check_language(gateway, wanted.language)
     _check_media(wanted)
-    if heard_here:
+    if wanted.archive and gateway.archive is None:
+        raise Refusal(400, "no archive", "this deployment archives no transcripts; leave archive out")
+    if decoded_here:
         _check_capacity(gateway, wanted)
-    session = await _open(gateway, caller, wanted)
+    session = await _open(gateway, caller, wanted, realtime)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
     return session
 
 
 async def check_rate(gateway: Gateway, caller: str) -> None:
-    """Count a caller that asks for a session.
+    """Count a caller's request for a session.
 
     Raises:
-        Refusal: It asks too often, or this process stops.
+        Refusal: The rate limit or the minutes of the day are exceeded, or this process is stopping.
     """
     if gateway.draining.is_set():
         raise draining()
@@ -115,6 +144,7 @@ async def check_rate(gateway: Gateway, caller: str) -> None:
     most = gateway.settings.caller_creations_per_s
     if created > most:
         raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+    await gateway.usage.check(caller)
 
 
 def check_language(gateway: Gateway, language: str | None) -> None:
@@ -140,27 +170,58 @@ def _check_media(wanted: SessionRequest) -> None:
         raise Refusal(400, "unsupported media", problem)
 
 
-def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
+async def _other_cell(gateway: Gateway, wanted: SessionRequest, call: str, full: str) -> str | None:
+    """Return the address of another cell that the call belongs to, or ``None``.
+
+    Args:
+        full: Names of the cells that have no room for the call.
+    """
+    if gateway.cells is None:
+        return None
+    names = gateway.cells.named(full)
+    if missing_tier(gateway, wanted):
+        names.add(gateway.cells.own)
+    cell = await gateway.cells.pick(call, names)
+    if cell is None or cell == gateway.cells.own:
+        return None
+    query = f"?{FULL_CELLS}={','.join(sorted(names))}" if names else ""
+    return f"{gateway.cells.api(cell)}{SESSIONS_PATH}{query}"
+
+
+def missing_tier(gateway: Gateway, wanted: SessionRequest) -> Tier | None:
+    """Return the tier that has no room for a session."""
     if gateway.fleet.free_slots == 0:
-        missing = "ASR"
-    elif wanted.transport == "websocket" and gateway.fleet.vad_host() is None:
-        missing = "VAD"
-    else:
+        return Tier.ASR
+    if wanted.transport == "websocket" and gateway.fleet.vad_host() is None:
+        return Tier.VAD
+    return None
+
+
+def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
+    missing = missing_tier(gateway, wanted)
+    if missing is None:
         return
     gateway.metrics.count("SessionsRefused")
-    raise no_capacity(f"every {missing} host is full, draining or gone; try again", gateway.settings.other_regions)
+    raise no_capacity(
+        f"every {missing.upper()} host is full, draining or gone; try again", gateway.settings.other_regions
+    )
 
 
 async def _read(request: Request) -> SessionRequest:
     try:
-        return SessionRequest.model_validate_json(await _body(request))
+        return SessionRequest.model_validate_json(await body_of(request))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise Refusal(400, "bad request", f"{place}: {first['msg']}" if place else first["msg"]) from None
 
 
-async def _body(request: Request) -> bytes:
+async def body_of(request: Request) -> bytes:
+    """Return the body of a small request.
+
+    Raises:
+        Refusal: It is too large, or arrives too slowly.
+    """
     closing = {"Connection": "close"}
     too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", closing)
     length = request.headers.get("Content-Length", "")
@@ -179,7 +240,7 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Session:
+async def _open(gateway: Gateway, caller: str, wanted: SessionRequest, realtime: str | None) -> Session:
     external = wanted.transport == "srtp"
     settings, most = gateway.settings, gateway.settings.caller_sessions
     suite: str = wanted.suite or next(iter(SRTP_SUITES))
@@ -196,10 +257,14 @@ async def _open(gateway: Gateway, caller: str, wanted: SessionRequest) -> Sessio
             media=wanted.media.media() if wanted.media else OF_GATEWAYS,
             language=wanted.language,
             end_of_turn_ms=settings.end_of_turn_ms if wanted.end_of_turn_ms is None else wanted.end_of_turn_ms,
+            prompt=wanted.prompt or "",
+            redact=frozenset(wanted.redact),
+            realtime=realtime,
+            archived_from=int(time.time()) if wanted.archive else 0,
         )
         try:
-            if await gateway.sessions.create(session, most_of_caller=most):
-                if external:  # a WebSocket takes its place when it is let in
+            if await gateway.sessions.create(session, limit_of_caller=most):
+                if external:  # a WebSocket reserves its slot when it is accepted
                     await _take_place(gateway, session)
                 return session
         except TooManySessionsError as error:
@@ -228,6 +293,6 @@ def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
         "token": token,
         "expires_at": expires_at.isoformat(timespec="seconds"),
         "media": media,
-        # Route 53 may lead the same caller's next request to another region, which knows nothing of the session.
+        # Route 53 may route the caller's next request to another region, which does not have the session.
         "events": f"{api}{EVENTS_PATH.format(id=session.id)}" if api else f"sessions/{session.id}/events",
     }

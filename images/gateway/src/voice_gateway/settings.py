@@ -1,40 +1,49 @@
-"""What the gateway is told by its launcher, and the limits that it keeps."""
+"""Settings that the launcher sets, and limits of the gateway."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from blueprint.contract.session_api import AUDIO_PATH
+from voice_blueprint.contract.session_api import AUDIO_PATH
 from voice_gateway.tokens import KEY_BYTES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class GatewaySettings(BaseSettings):
-    """The contract's variables without those of Valkey, and behind them variables of the gateway alone.
+    """The contract's variables except those of Valkey, followed by variables of the gateway only.
 
     Attributes:
-        token_ttl_s: Seconds that a session token opens its session for; event streams bring fresh ones.
-        authorizer: Who may open sessions, as the deployment file says it.
-        media_host: Host name that callers send audio to.
-        idle_timeout_s: Seconds without audio, or with a reader that takes nothing, before a connection is closed.
-        drain_timeout_s: Seconds that callers have to finish in, once the process is told to stop.
-        reconnect_grace_s: Seconds that a session waits for its caller, once its audio socket has broken off.
-        end_of_turn_ms: Silence that ends a finished sentence, of sessions that do not say.
-        session_max_s: Longest that a session lasts.
-        caller_sessions: Live sessions of one caller.
-        caller_creations_per_s: Sessions that one caller may open in a second, at all gateways together.
-        max_connections: Audio sockets and event streams of this process.
+        token_ttl_s: Lifetime of a session token, seconds; event streams deliver new ones.
+        authorizer: Kind of authorizer, as in the deployment file.
+        media_host: Host name for audio.
+        idle_timeout_s: Time without audio, or without a reader's acknowledgement, after which a connection is closed,
+            seconds.
+        drain_timeout_s: Maximum time for callers to finish after the stop signal, seconds.
+        reconnect_grace_s: Time for which a session waits for its caller after its audio socket was lost, seconds.
+        end_of_turn_ms: Default silence that ends a complete sentence.
+        session_max_s: Maximum duration of a session.
+        caller_sessions: Maximum active sessions per caller.
+        caller_minutes_per_day: Maximum audio per caller and day (UTC), minutes; empty or 0 for no limit.
+        caller_creations_per_s: Maximum sessions that a caller may open per second, over all gateways.
+        max_connections: Maximum audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
-        other_regions: Session APIs of other regions, which callers are told of where there is no room; comma-separated.
-        api_url: Session API of this region, where callers may have asked at a name of all regions.
-        trace_collector: Where traces go, by OTLP over HTTP; empty: nowhere.
-        traced_share: Of calls that are traced.
-        bind_address: Address that both ports are on.
-        rtp_host: Host name that SRTP is sent to, where it is another than ``media_host``.
-        prometheus_port: Where metrics are asked for; without one they go to the log, for CloudWatch.
-        media_tls: Whether something before ``media_port`` speaks TLS on port 443, as the load balancer does.
+        other_regions: Session APIs of other regions, comma-separated, to which callers are referred if this region is
+            full.
+        api_host: Public host name of the session API, or empty.
+        api_url: Session API of this region or cell, for callers that use another name.
+        cells: Health address of each cell by its session API, as ``api=health``; comma-separated.
+        trace_collector: OTLP/HTTP URL for traces, or empty.
+        traced_share: Share of traced calls.
+        forwarded: Whether a proxy that appends to X-Forwarded-For is in front; otherwise, any client could spoof its
+            address.
+        archive_url: Bucket or container for transcripts, or empty.
+        archive_endpoint: Server of the archive, unless it is the cloud's own.
+        bind_address: Address of both ports.
+        rtp_host: Host name for SRTP, if it differs from ``media_host``.
+        prometheus_port: Port of the metrics; without one, they are logged for CloudWatch.
+        media_tls: Whether a proxy in front of ``media_port`` terminates TLS on port 443, as the load balancer does.
     """
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
@@ -57,13 +66,19 @@ class GatewaySettings(BaseSettings):
     session_max_s: int = Field(ge=1)
     caller_sessions: int = Field(ge=1)
     caller_creations_per_s: int = Field(ge=1)
+    caller_minutes_per_day: int = Field(default=0, ge=0)
     max_connections: int = Field(ge=1)
     allowed_origins: Annotated[tuple[str, ...], NoDecode]
     other_regions: Annotated[tuple[str, ...], NoDecode] = ()
+    api_host: str = ""
     api_url: str = ""
+    cells: Annotated[dict[str, str], NoDecode] = {}
     trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
     traced_share: float = Field(default=0.01, ge=0, le=1)
+    archive_url: str = ""
+    archive_endpoint: str = Field(default="", pattern="^(https?://.+)?$")
 
+    forwarded: bool = False
     bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
     media_tls: bool = True
     rtp_host: str = ""
@@ -82,15 +97,27 @@ class GatewaySettings(BaseSettings):
     def _split(cls, addresses: object) -> object:
         return tuple(filter(None, addresses.split(","))) if isinstance(addresses, str) else addresses
 
+    @field_validator("cells", mode="before")
+    @classmethod
+    def _pair(cls, cells: object) -> object:
+        return dict(each.split("=", 1) for each in filter(None, cells.split(","))) if isinstance(cells, str) else cells
+
+    @field_validator("caller_minutes_per_day", mode="before")
+    @classmethod
+    def _is_limited(cls, minutes: object) -> object:
+        return minutes or 0
+
     @model_validator(mode="after")
     def _audience_with_issuer(self) -> Self:
         if bool(self.jwt_issuer) != bool(self.jwt_audience):
             raise ValueError("VOICE_JWT_ISSUER and VOICE_JWT_AUDIENCE go together: set both, or neither")
         if self.http_port == self.media_port:
             raise ValueError(f"VOICE_HTTP_PORT and VOICE_MEDIA_PORT are both {self.http_port}")
+        if self.cells and self.api_url not in self.cells:
+            raise ValueError(f"VOICE_CELLS does not contain this cell, whose VOICE_API_URL is {self.api_url!r}")
         return self
 
     def audio_url(self, session: str) -> str:
-        """Return where a session's WebSocket is, as callers reach it."""
+        """Return the public URL of a session's WebSocket."""
         place = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
         return f"{place}{AUDIO_PATH.format(id=session)}"

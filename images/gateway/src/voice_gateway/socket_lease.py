@@ -1,4 +1,4 @@
-"""One audio socket for each session, at all gateways together."""
+"""One audio socket per session, over all gateways."""
 
 import secrets
 
@@ -8,7 +8,7 @@ from voice_runtime import state
 
 
 class SocketLease:
-    """A session's right to send audio. The newest socket has it; it runs out by itself when its gateway dies."""
+    """A session's permission to send audio. The newest socket owns it; it expires if its gateway fails."""
 
     def __init__(self, store: Redis, ssrc: int) -> None:
         self._store = store
@@ -16,11 +16,14 @@ class SocketLease:
         self._mine = secrets.token_hex(8).encode()
 
     async def take(self) -> None:
-        """Take it, whoever had it: a caller that connects anew knows better than its old connection that it is gone."""
+        """Take the lease over from any other socket.
+
+        A caller that reconnects knows before the old connection that the latter is lost.
+        """
         await self._store.set(self._key, self._mine, ex=state.LEASE_S)
 
     async def renew(self) -> bool:
-        """Keep it, and return whether it is still this socket's."""
+        """Renew the lease, and return True if it still belongs to this socket."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.get(self._key)
             pipe.expire(self._key, state.LEASE_S)
@@ -30,5 +33,5 @@ class SocketLease:
         return bool(holder == self._mine)
 
     async def is_held(self) -> bool:
-        """Return whether it is still this socket's."""
+        """Return True if it still belongs to this socket."""
         return bool(await self._store.get(self._key) == self._mine)

@@ -1,8 +1,7 @@
 """Keeps a token for the state store in a file: ``python -m voice_gateway.state_token``, a sidecar on Azure.
 
-Azure Managed Redis takes tokens of Microsoft Entra for passwords, and ends a connection whose token has expired.
-Programs read the file whenever they connect, as they do where a password rotates, so that a fresh token is all that
-they need.
+Azure Managed Redis accepts tokens of Microsoft Entra as passwords, and closes a connection whose token has expired.
+Programs read the file at each connection, as with a rotating password, so a fresh token is sufficient.
 https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow#third-case-access-token-request-with-a-federated-credential
 """
 
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenSettings(BaseSettings):
-    """What workload identity sets, and where the token goes."""
+    """Variables set by workload identity, and the path of the token."""
 
     azure_client_id: str = Field(min_length=1)
     azure_tenant_id: str = Field(min_length=1)
@@ -37,7 +36,7 @@ class TokenSettings(BaseSettings):
 
 
 class Token(BaseModel):
-    """What Microsoft Entra answers."""
+    """Microsoft Entra's response."""
 
     access_token: str = Field(min_length=1)
     expires_in: int = Field(gt=0)
@@ -49,8 +48,8 @@ def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
 
     Raises:
         OSError: The service account's token cannot be read.
-        httpx2.HTTPError: Entra does not answer, or refuses.
-        ValidationError: It answers something else.
+        httpx2.HTTPError: Entra does not respond, or rejects the request.
+        ValidationError: The response is invalid.
     """
     answer = client.post(
         f"{settings.azure_authority_host.rstrip('/')}/{settings.azure_tenant_id}/oauth2/v2.0/token",
@@ -66,7 +65,7 @@ def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
 
 
 def keep(settings: TokenSettings, client: httpx2.Client) -> float:
-    """Write a fresh token, whole at once; return after how many seconds the next one is due."""
+    """Write a fresh token atomically; return the seconds until the next one is due."""
     try:
         token = ask(settings, client)
     except (OSError, httpx2.HTTPError, ValidationError) as error:
@@ -80,7 +79,7 @@ def keep(settings: TokenSettings, client: httpx2.Client) -> float:
 
 
 def main() -> int:
-    """Keep the file fresh until killed."""
+    """Refresh the file until killed."""
     settings = environment.read(TokenSettings)
     logs.set_up()
     os.umask(0o027)

@@ -1,34 +1,39 @@
-"""What a file says, in the five formats of OpenAI's API."""
+"""Transcripts of files in the five formats of OpenAI's API."""
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from voice_gateway.file_audio import Cut
 from voice_runtime.file_pieces import PieceHeard
+from voice_runtime.transcripts import TimedWord
 
 SENTENCE_ENDS = (".", "?", "!", "\u3002", "\uff1f", "\uff01")
-LONGEST_S = 7.0
-LONGEST_CHARACTERS = 84
-"""Of a subtitle: two lines, and as long as one is read."""
+SPEAKERS = "AB"
+"""Speaker by channel, as OpenAI labels unknown speakers."""
+MAX_LENGTH_S = 7.0
+MAX_CHARACTERS = 84
+"""Maximum length of a subtitle: two lines, which can be read in time."""
 
 
 class Format(StrEnum):
-    """How a transcript is told."""
+    """Format of a transcript."""
 
     JSON = "json"
     VERBOSE_JSON = "verbose_json"
     TEXT = "text"
     SRT = "srt"
     VTT = "vtt"
+    DIARIZED_JSON = "diarized_json"
 
 
 MEDIA_TYPES = {
     Format.JSON: "application/json",
     Format.VERBOSE_JSON: "application/json",
+    Format.DIARIZED_JSON: "application/json",
     Format.TEXT: "text/plain",
     Format.SRT: "text/plain",
     Format.VTT: "text/vtt",
@@ -37,7 +42,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word, in seconds of the file."""
+    """A word with its times in seconds of the file."""
 
     word: str
     start: float
@@ -46,7 +51,7 @@ class SpokenWord:
 
 @dataclass(frozen=True)
 class Segment:
-    """What is read at once."""
+    """A part of the transcript that is displayed at once."""
 
     text: str
     start: float
@@ -55,19 +60,25 @@ class Segment:
 
 @dataclass
 class Said:
-    """What of a file has been heard so far."""
+    """The transcript of a file so far.
+
+    Attributes:
+        duration_s: Duration of the file, once all of it is decoded.
+        heard_s: Duration of the pieces with speech.
+    """
 
     segments: list[Segment] = field(default_factory=list)
     words: list[SpokenWord] = field(default_factory=list)
+    timed: list[TimedWord] = field(default_factory=list)
     language: str | None = None
     duration_s: float = 0.0
+    heard_s: float = 0.0
 
     @property
     def text(self) -> str:
         return " ".join(segment.text for segment in self.segments)
 
     def add(self, cut: Cut, heard: PieceHeard) -> list[Segment]:
-        """Take in a piece, and return what is read of it at once."""
         self.language = self.language or heard.language
         words = [
             SpokenWord(word.text, *(round(cut.start_s + at_ms / 1000, 3) for at_ms in (word.start_ms, word.end_ms)))
@@ -76,6 +87,12 @@ class Said:
         whole = [Segment(heard.text, round(cut.start_s, 3), round(cut.end_s, 3))] if heard.text else []
         added = list(_segments(words)) or whole
         self.words += words
+        self.heard_s += cut.end_s - cut.start_s
+        offset_ms = round(1000 * cut.start_s)
+        self.timed += (
+            word.model_copy(update={"start_ms": word.start_ms + offset_ms, "end_ms": word.end_ms + offset_ms})
+            for word in heard.words
+        )
         self.segments += added
         return added
 
@@ -87,7 +104,7 @@ def _segments(words: Iterable[SpokenWord]) -> Iterator[Segment]:
     held: list[SpokenWord] = []
     for word in words:
         characters = sum(len(each.word) + 1 for each in held) + len(word.word)
-        if held and (word.end - held[0].start > LONGEST_S or characters > LONGEST_CHARACTERS):
+        if held and (word.end - held[0].start > MAX_LENGTH_S or characters > MAX_CHARACTERS):
             yield _segment(held)
             held = []
         held.append(word)
@@ -107,28 +124,33 @@ def opening(form: Format) -> str:
 
 
 def piece(form: Format, said: Said, added: list[Segment]) -> str:
-    """Return what a format says of a piece at once. White space before a JSON document says that work goes on."""
+    """Return the output of a format for a piece. White space before a JSON document keeps the connection alive."""
     first = len(said.segments) - len(added) + 1
     if form is Format.TEXT:
         return "".join(f"{segment.text}\n" for segment in added)
     if form is Format.SRT:
         return "".join(f"{number}\n{_span(each, ',')}\n{each.text}\n\n" for number, each in enumerate(added, first))
     if form is Format.VTT:
-        return "".join(f"{_span(each, '.')}\n{each.text}\n\n" for each in added)
+        return vtt(added)
     return "\n"
 
 
+def vtt(segments: Iterable[Segment]) -> str:
+    """Return WebVTT cues, without the header."""
+    return "".join(f"{_span(each, '.')}\n{each.text}\n\n" for each in segments)
+
+
 def closing(form: Format, said: Said, *, words: bool) -> str:
-    """Return what a format says at the end.
+    """Return the output of a format at the end.
 
     Args:
-        words: Whether the words of verbose JSON are wanted.
+        words: Whether verbose JSON contains words.
     """
     if form is Format.JSON:
         return json.dumps({"text": said.text, "usage": said.usage()})
     if form is not Format.VERBOSE_JSON:
         return ""
-    # What this engine does not tell has the value that says nothing: the fields are required.
+    # These fields are required, but not available from this engine, so they have neutral values.
     unknown = {"seek": 0, "tokens": [], "temperature": 0, "avg_logprob": 0, "compression_ratio": 1, "no_speech_prob": 0}
     return json.dumps(
         {
@@ -139,6 +161,28 @@ def closing(form: Format, said: Said, *, words: bool) -> str:
             "segments": [{"id": number, **asdict(each), **unknown} for number, each in enumerate(said.segments)],
             **({"words": [asdict(word) for word in said.words]} if words else {}),
             "usage": said.usage(),
+        }
+    )
+
+
+def diarized(channels: Sequence[Said]) -> str:
+    """Return the transcript of a file with one speaker per channel, in chronological order."""
+    spoken = sorted(
+        ((segment, SPEAKERS[channel]) for channel, said in enumerate(channels) for segment in said.segments),
+        key=lambda each: each[0].start,
+    )
+    seconds = max(said.duration_s for said in channels)
+    segments = [
+        {"type": "transcript.text.segment", "id": f"seg_{number:03d}", "speaker": speaker, **asdict(segment)}
+        for number, (segment, speaker) in enumerate(spoken, 1)
+    ]
+    return json.dumps(
+        {
+            "task": "transcribe",
+            "duration": round(seconds, 3),
+            "text": " ".join(segment.text for segment, _ in spoken),
+            "segments": segments,
+            "usage": {"type": "duration", "seconds": math.ceil(seconds)},
         }
     )
 

@@ -1,10 +1,11 @@
-"""Session tokens: signed, bound to one session, short-lived; and the names of sessions.
+"""Session tokens, which are signed, short-lived, and valid for one session; and session ids.
 
-A token opens the audio and the events of the session that it was made for. It is a JWT (RFC 7519), signed with
-HMAC-SHA256 and the key of ``VOICE_TOKEN_KEY``.
+A token permits access to the audio and the events of its session. It is a JWT (RFC 7519), signed with HMAC-SHA256 and
+the key of ``VOICE_TOKEN_KEY``.
 """
 
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,24 +15,28 @@ import jwt
 ALGORITHM = "HS256"
 AUDIENCE = "voice-session"
 KEY_BYTES = 32
-"""Least length of the key, the size of the hash (RFC 7518, section 3.2)."""
+"""Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
+
+
+NAME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
+"""Format of ``SessionTokens.name``."""
 
 
 class TokenError(Exception):
-    """A token that opens nothing; the message says why, and never holds the token."""
+    """An invalid token. The message contains the reason, but never the token."""
 
 
 class ForeignTokenError(TokenError):
-    """A token that is good, for another session."""
+    """A valid token of another session."""
 
 
 @dataclass(frozen=True)
 class SessionTokens:
-    """Makes and reads tokens.
+    """Creates and verifies tokens.
 
     Attributes:
         key: Signing key, at least 32 bytes.
-        lifetime_s: Seconds from making to expiry.
+        lifetime_s: Lifetime, seconds.
 
     Raises:
         ValueError: The key is too short.
@@ -46,17 +51,17 @@ class SessionTokens:
             raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {KEY_BYTES}")
 
     def make(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
-        """Return a token for one session, and when it expires."""
+        """Return a token for a session, and its expiry."""
         made = now or datetime.now(UTC)
         expires = made + timedelta(seconds=self.lifetime_s)
         claims = {"sub": session, "aud": AUDIENCE, "iat": made, "exp": expires}
         return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires
 
     def check(self, token: str, session: str) -> None:
-        """Accept a token for a session.
+        """Verify a token for a session.
 
         Raises:
-            TokenError: It is forged, malformed, expired, or made for another session.
+            TokenError: It is forged, malformed, expired, or belongs to another session.
         """
         try:
             claims = jwt.decode(
@@ -64,33 +69,39 @@ class SessionTokens:
                 self.key,
                 algorithms=[ALGORITHM],
                 audience=AUDIENCE,
-                # Another gateway made it, whose clock may be ahead: when it ends counts, and not when it began.
+                # Another gateway created it, whose clock may be ahead, so only its expiry is verified.
                 options={"require": ["sub", "aud", "iat", "exp"], "verify_iat": False},
             )
         except jwt.ExpiredSignatureError:
             raise TokenError(
                 "the token has expired; take the newest that the event stream brought, or open a new session"
             ) from None
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
             raise TokenError(f"the token is not valid: {type(error).__name__}") from None
         if claims["sub"] != session:
             raise ForeignTokenError("the token belongs to another session")
 
     def session_in(self, token: str) -> str | None:
-        """Return the session that a token says it is for, unchecked; ``None`` where it is none of ours."""
+        """Return the session in a token without verification; ``None`` if it is not one of ours."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
-        except jwt.InvalidTokenError:
+        except (jwt.InvalidTokenError, RecursionError):
             return None
         return str(claims.get("sub", "")) if claims.get("aud") == AUDIENCE else None
 
     def name(self, ssrc: int) -> str:
-        """Return a new name for a session, which shows its SSRC to gateways alone."""
+        """Return a new id for a session, from which only gateways can derive its SSRC."""
         chance = secrets.token_hex(12)
         return f"{ssrc ^ self._mask(chance):08x}-{chance}"
 
     def ssrc_of(self, session: str) -> int:
-        """Return the SSRC of a session whose token has been checked."""
+        """Return the SSRC of a session whose token has been verified.
+
+        Raises:
+            TokenError: The id was not created by a gateway.
+        """
+        if not NAME.fullmatch(session):
+            raise TokenError("the token is for no session of a gateway")
         masked, _, chance = session.partition("-")
         return int(masked, 16) ^ self._mask(chance)
 

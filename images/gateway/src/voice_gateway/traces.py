@@ -1,8 +1,8 @@
-"""One trace a call, sent by OTLP to the operator's collector: what a caller waited for, stage by stage.
+"""One trace per call, sent by OTLP to the operator's collector: the delays of a caller's transcripts by stage.
 
-The gateway knows when a frame left and when its transcript is told, and a final says what its stages took in the
-engine: so nothing but the gateway sends spans, and another VAD or ASR host in the middle of a call changes nothing. A
-trace's id is made from the session's name, so another gateway goes on in the same one.
+The gateway knows when a frame was sent and when its transcript was delivered, and a final contains the durations of its
+stages in the engine. Therefore only the gateway sends spans, and a change of the VAD or ASR host during a call has no
+effect. A trace's id is derived from the session's id, so another gateway continues the same one.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from voice_runtime.transcripts import Transcript
 
 NS = 1_000_000_000
 STAGES = ("ingest", "queue", "encode", "decode", "turn")
-"""Of an engine, in their order; in the last one a transcript waits for the end of the turn. What else a final says is
-not in a row with them."""
+"""Stages of an engine, in order; in the last one, a transcript waits for the end of the turn. Other durations of a
+final are not sequential."""
 
 
 class _Ids(RandomIdGenerator):
-    """Gives a call's first span the trace that its session has."""
+    """Returns the trace id of a session for a call's first span."""
 
     def __init__(self) -> None:
         self.trace = 0
@@ -37,10 +37,10 @@ class _Ids(RandomIdGenerator):
 
 
 class Traces:
-    """The calls of this gateway that are traced."""
+    """The traced calls of this gateway."""
 
     def __init__(self, endpoint: str, share: float, deployment: str) -> None:
-        """Send to an endpoint; to none, nothing is traced."""
+        """Send to an endpoint; without one, nothing is traced."""
         self._calls: dict[int, CallTrace] = {}
         self._ids = _Ids()
         self._provider: TracerProvider | None = None
@@ -54,38 +54,38 @@ class Traces:
             )
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
 
-    def begin(self, session: Session, asked_at: float) -> "CallTrace | None":
-        """Begin the trace of a socket that was asked for at a loop's time; ``None`` where it is not sampled."""
+    def begin(self, session: Session, requested_at: float) -> "CallTrace | None":
+        """Start the trace of a socket that was requested at a time of the loop; ``None`` if it is not sampled."""
         if self._provider is None:
             return None
         self._ids.trace = trace_id(session.id)
         now = Clock()
         tracer = self._provider.get_tracer("voice_gateway")
-        span = tracer.start_span("call", start_time=now.at(asked_at), attributes={"session": session.id})
+        span = tracer.start_span("call", start_time=now.at(requested_at), attributes={"session": session.id})
         if not span.is_recording():
             return None
         call = self._calls[session.ssrc] = CallTrace(span, time.monotonic(), self._provider, now)
-        call.add("admit", asked_at, call.admitted_at)
+        call.add("admit", requested_at, call.admitted_at)
         return call
 
     def of(self, ssrc: int) -> "CallTrace | None":
-        """Return the trace of a session whose socket is here."""
+        """Return the trace of a session whose socket is open here."""
         return self._calls.get(ssrc)
 
     def end(self, session: Session) -> None:
-        """End the trace of a socket that is closed."""
+        """End the trace of a closed socket."""
         call = self._calls.pop(session.ssrc, None)
         if call:
             call.span.end()
 
     def close(self) -> None:
-        """Send what waits."""
+        """Send pending spans."""
         if self._provider:
             self._provider.shutdown()
 
 
 class Clock:
-    """Turns the event loop's time, which is that of ``time.monotonic``, into nanoseconds since 1970."""
+    """Converts the event loop's time, which is that of ``time.monotonic``, to nanoseconds since 1970."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -96,11 +96,11 @@ class Clock:
 
 @dataclass
 class CallTrace:
-    """The trace of one call; times are those of ``time.monotonic``.
+    """The trace of a call; times are those of ``time.monotonic``.
 
     Attributes:
-        span: Of the whole socket.
-        admitted_at: When it was let in.
+        span: Span of the whole socket.
+        admitted_at: Time of admission.
     """
 
     span: Span
@@ -109,7 +109,7 @@ class CallTrace:
     _clock: Clock
 
     def add(self, name: str, begins: float, ends: float, parent: Span | None = None, **attributes: str) -> Span:
-        """Add a span that is over."""
+        """Add a completed span."""
         span = self._provider.get_tracer("voice_gateway").start_span(
             name,
             set_span_in_context(parent or self.span),
@@ -120,17 +120,17 @@ class CallTrace:
         return span
 
     def add_final(self, said: Transcript, sent_at: float, stopped_at: float, seen_at: float) -> None:
-        """Add an utterance: from its last frame to its final, and what that time went to.
+        """Add an utterance: the time from its last frame to its final, split by stages.
 
         Args:
             said: Its final.
-            sent_at: When its last frame left.
-            stopped_at: When the engine had its last chunk.
-            seen_at: When its final was read.
+            sent_at: Time at which its last frame was sent.
+            stopped_at: Time at which the engine received its last chunk.
+            seen_at: Time at which its final was read.
         """
         whole = self.add("utterance", sent_at, seen_at, utterance=str(said.utterance))
         took = {stage: said.stages_ms[stage] / 1000 for stage in STAGES if stage in said.stages_ms}
-        # What is read was written a moment before.
+        # The final was written shortly before it was read.
         at = max(sent_at, min(stopped_at, seen_at - sum(took.values())))
         self.add("vad end, ship", sent_at, at, whole)
         for stage, took_s in took.items():

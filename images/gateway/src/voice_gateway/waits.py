@@ -1,4 +1,4 @@
-"""How long a caller waits for what is heard: two metrics of every call, and the trace of some."""
+"""Measures a caller's wait for transcripts: two metrics of every call, and the trace of some."""
 
 from collections.abc import Callable
 
@@ -9,30 +9,30 @@ from voice_runtime.transcripts import EventKind, Transcript
 
 
 class Waits:
-    """Those of one socket, from its first utterance on.
+    """The measurements of a socket, from its first utterance on.
 
     Attributes:
-        is_done: Whether nothing else is measured.
+        is_done: Whether nothing more is measured.
     """
 
     def __init__(self, metrics: Metrics, trace: CallTrace | None, sent_at: Callable[[int], float | None]) -> None:
-        """Measure from when frames left.
+        """Measure from the send times of frames.
 
         Args:
-            sent_at: Tells that of a frame, counted from the first.
+            sent_at: Returns the send time of a frame, counted from the first.
         """
         self._metrics = metrics
         self._trace = trace
         self._sent_at = sent_at
         self._is_told = self.is_done = False
         self._stopped_at: float | None = None
-        self._events = 0
+        self._has_begun = False
 
     def hear(self, said: Transcript, now: float) -> None:
-        """Take note of an event that was read at a time."""
-        if self._trace and not self._events and (first := self._sent_at(0)) is not None:
+        """Record an event that was read at a time."""
+        if self._trace and not self._has_begun and (first := self._sent_at(0)) is not None:
             self._trace.add("first packet", self._trace.admitted_at, first)
-        self._events += 1
+        self._has_begun = True
         began = self._sent_at(said.start_ms // FRAME_MS)
         if said.text and not self._is_told and began is not None:
             self._is_told = True

@@ -1,1 +1,1 @@
-"""What the Python images share: the wire format of chunks, and the state in Valkey."""
+"""Common code of the Python images: the wire format of chunks, and the state in Valkey."""

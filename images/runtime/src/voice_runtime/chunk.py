@@ -1,4 +1,4 @@
-"""``AudioChunk``: one datagram from the VAD tier, 100 ms of one session."""
+"""``AudioChunk``: a datagram from the VAD tier with 100 ms of a session."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from blueprint.contract.chunk import (
+from voice_blueprint.contract.chunk import (
     CHUNK_HEADER,
     CHUNK_MEL_BINS,
     CHUNK_MEL_FRAMES,
@@ -19,11 +19,11 @@ from blueprint.contract.chunk import (
 DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES
 ALL_FLAGS = sum(ChunkFlag)
 CAPACITY = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
-"""Largest ``count`` of each kind."""
+"""Maximum ``count`` of each kind."""
 
 
 class Malformed(StrEnum):
-    """What is wrong with a datagram; names a counter."""
+    """Reason for an invalid datagram; the name of a counter."""
 
     LENGTH = "wrong-length"
     KIND = "unknown-kind"
@@ -33,10 +33,10 @@ class Malformed(StrEnum):
 
 
 class MalformedChunkError(Exception):
-    """A datagram that is no chunk.
+    """A datagram that is not a valid chunk.
 
     Attributes:
-        why: The counter that it belongs to.
+        why: Counter of the reason.
     """
 
     def __init__(self, why: Malformed) -> None:
@@ -50,8 +50,8 @@ class AudioChunk:
 
     Attributes:
         session: SSRC of the session.
-        sequence: Place of the chunk's first 20 ms frame in the session.
-        number: Chunks of the session before this one, sent or lost.
+        sequence: Position of the chunk's first 20 ms frame in the session.
+        number: Number of earlier chunks of the session, sent or lost.
         values: Log-mel as float32 of shape (frames, 80), or samples as int16 of shape (samples,), 16 kHz.
     """
 
@@ -63,15 +63,15 @@ class AudioChunk:
 
     @property
     def kind(self) -> ChunkKind:
-        """What ``values`` holds."""
+        """Kind of ``values``."""
         return ChunkKind.LOG_MEL if self.values.dtype == np.float32 else ChunkKind.PCM16
 
     @classmethod
     def parse(cls, datagram: bytes | memoryview) -> "AudioChunk":
-        """Read a datagram without copying it.
+        """Parse a datagram without copying it.
 
         Raises:
-            MalformedChunkError: It is no chunk.
+            MalformedChunkError: It is not a valid chunk.
         """
         if len(datagram) != DATAGRAM_BYTES:
             raise MalformedChunkError(Malformed.LENGTH)
@@ -85,7 +85,7 @@ class AudioChunk:
         return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count), number)
 
     def datagram(self) -> bytes:
-        """Return the chunk as it goes on the wire; what ``values`` leaves free is zero."""
+        """Return the chunk in wire format; the unused part of ``values`` is zero."""
         header = CHUNK_HEADER.pack(self.session, self.number, self.sequence, self.kind, self.flags, len(self.values))
         return (header + self.values.tobytes()).ljust(DATAGRAM_BYTES, b"\0")
 
@@ -94,7 +94,7 @@ def _values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> NDArra
     if kind is ChunkKind.PCM16:
         return np.frombuffer(datagram, "<i2", count, CHUNK_HEADER.size)
     mel = np.frombuffer(datagram, "<f4", count * CHUNK_MEL_BINS, CHUNK_HEADER.size).reshape(count, CHUNK_MEL_BINS)
-    # One value that is no number would poison a whole batch of other sessions' features.
+    # A single NaN or infinity would corrupt a whole batch with features of other sessions.
     if not np.isfinite(mel).all():
         raise MalformedChunkError(Malformed.VALUES)
     return mel

@@ -1,4 +1,4 @@
-"""Settings from the environment, refused with the name of the variable that is wrong."""
+"""Settings from the environment; errors contain the name of the variable."""
 
 import sys
 from typing import TypeVar
@@ -7,16 +7,16 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 REFUSED = 2
-"""Exit code of a program whose environment is wrong."""
+"""Exit code of a program with an invalid environment."""
 
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 
 
 def read(kind: type[SettingsType]) -> SettingsType:
-    """Return settings, or write a line for each wrong variable and exit.
+    """Return settings, or write a line for each invalid variable and exit.
 
     Raises:
-        SystemExit: A variable is missing or wrong.
+        SystemExit: A variable is missing or invalid.
     """
     try:
         return kind()
@@ -27,7 +27,10 @@ def read(kind: type[SettingsType]) -> SettingsType:
 
 
 def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
-    """Say of each wrong variable what it holds and what it may hold; of a secret only that it is wrong."""
+    """Return a description of each invalid variable with its permitted values.
+
+    The value of a secret is not included.
+    """
     prefix = kind.model_config.get("env_prefix", "")
     found = []
     for detail in error.errors(include_url=False, include_context=False):

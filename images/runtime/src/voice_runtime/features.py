@@ -1,7 +1,7 @@
-"""Log-mel features of speech as it streams in: the same values as the data plane's extractor.
+"""Log-mel features of streaming speech, with the same values as the data plane's extractor.
 
-They are those of faster-whisper's feature extractor before its last step, which clamps them to the utterance's maximum
-less 8 and scales them: that takes the whole utterance, and is the engine's.
+They equal those of faster-whisper's feature extractor before its last step, which clamps them to the utterance's
+maximum minus 8 and scales them. That step needs the whole utterance, and is performed by the engine.
 """
 
 import functools
@@ -10,24 +10,24 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from blueprint.contract.chunk import CHUNK_MEL_BINS
+from voice_blueprint.contract.chunk import CHUNK_MEL_BINS
 
 SAMPLE_RATE = 16000
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
 HOP_MS = 10
 REACH = WINDOW_SAMPLES // 2
-LEAST_ENERGY = 1e-10
+MIN_ENERGY = 1e-10
 
 Rows = NDArray[np.float32]
 """Features of shape (rows, bins), one row every 10 ms."""
 
 
 class LogMel:
-    """Features of one utterance, whose samples come in pieces of any length.
+    """Features of an utterance, whose samples arrive in pieces of any length.
 
-    A row is centred on every 160th sample and reaches 200 samples to both sides: before the utterance it is reflected,
-    after it there is silence.
+    A row is centred on every 160th sample and extends 200 samples to both sides: before the utterance the signal is
+    reflected, after it there is silence.
     """
 
     def __init__(self, bins: int = CHUNK_MEL_BINS) -> None:
@@ -46,7 +46,7 @@ class LogMel:
         return self._rows(due)
 
     def flush(self) -> Rows:
-        """End the utterance: return its last rows, and be ready for another."""
+        """End the utterance: return its last rows, and reset the state."""
         samples = len(self._held) - (REACH if self._reflected else 0)
         owed = samples // HOP_SAMPLES + 1 if len(self._held) else 0
         missing = WINDOW_SAMPLES + HOP_SAMPLES * (owed - 1) - REACH - samples
@@ -58,7 +58,7 @@ class LogMel:
         return rows
 
     def _reflect(self) -> None:
-        # The window's first sample weighs nothing.
+        # The window's first sample has weight 0.
         before = np.concatenate([np.zeros(1, np.float32), self._held[REACH - 1 : 0 : -1]])
         self._held = np.concatenate([before, self._held])
         self._reflected = True
@@ -70,7 +70,7 @@ class LogMel:
         self._held = self._held[count * HOP_SAMPLES :]
         power = np.abs(np.fft.rfft(windows * _hann())) ** 2
         energy = power.astype(np.float32) @ mel_filters(self._bins).T
-        rows: Rows = np.log10(np.maximum(energy, LEAST_ENERGY)).astype(np.float32)
+        rows: Rows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
         return rows
 
 
@@ -81,7 +81,7 @@ def _hann() -> NDArray[np.float32]:
 
 @functools.cache
 def mel_filters(bins: int) -> NDArray[np.float32]:
-    """Return Slaney's filters, of shape (bins, 201): triangles at equal steps of mel from 0 Hz to 8 kHz, of equal area.
+    """Return Slaney's filters, of shape (bins, 201): triangles at equal mel steps from 0 Hz to 8 kHz, of equal area.
 
     Source: librosa's default mel scale, on which Whisper's models were trained.
     """
@@ -93,7 +93,7 @@ def mel_filters(bins: int) -> NDArray[np.float32]:
     return weights
 
 
-# 3 mel are 200 Hz up to 1 kHz; from there 27 mel are a factor of 6.4.
+# 3 mel are 200 Hz up to 1 kHz; above, 27 mel are a factor of 6.4.
 _HZ_PER_MEL = 200 / 3
 _LOG_FROM_HZ = 1000.0
 _LOG_FROM_MEL = _LOG_FROM_HZ / _HZ_PER_MEL

@@ -1,4 +1,4 @@
-"""The registry of hosts: who is there, who has room, who is leaving."""
+"""The registry of hosts: available, with free slots, or draining."""
 
 import ipaddress
 import time
@@ -8,14 +8,14 @@ from typing import Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
 from voice_runtime import state
 from voice_runtime.replies import text, texts
 
 
 class HostKind(StrEnum):
-    """What a host computes on, or is."""
+    """Compute or kind of a host."""
 
     NEURON = "neuron"
     GPU = "gpu"
@@ -26,16 +26,16 @@ class HostKind(StrEnum):
 
 @dataclass(frozen=True)
 class Host:
-    """A host as it describes itself.
+    """A host's description of itself.
 
     Attributes:
-        address: IPv4 address that other tiers send to.
-        free_slots: Sessions that it can still take.
-        draining: Whether it takes no new session.
-        languages: That it understands; none: it does not tell.
-        slots: Sessions that it takes in all; 0 of a host that does not tell.
+        address: IPv4 address to which other tiers send.
+        free_slots: Number of further sessions that it accepts.
+        draining: Whether it accepts no new sessions.
+        languages: Supported languages; empty if unknown.
+        slots: Maximum sessions; 0 if unknown.
         heartbeat: A number that changes every second.
-        zone: Availability zone; empty: it does not tell.
+        zone: Availability zone; empty if unknown.
     """
 
     id: str
@@ -50,12 +50,12 @@ class Host:
 
     @property
     def takes_sessions(self) -> bool:
-        """Whether a new session may go there."""
+        """Whether it accepts a new session."""
         return self.free_slots > 0 and not self.draining
 
     @classmethod
     def of(cls, host_id: str, read: dict[str, str]) -> Self | None:
-        """Read a record; ``None`` when it holds no host."""
+        """Parse a record; ``None`` if it contains no host."""
         try:
             return cls(
                 id=host_id,
@@ -73,7 +73,7 @@ class Host:
 
 
 class HostRegistry:
-    """The hosts of one tier."""
+    """The hosts of a tier."""
 
     def __init__(self, store: Redis, tier: Tier) -> None:
         self._store = store
@@ -83,7 +83,7 @@ class HostRegistry:
     async def beat(self, host: Host) -> None:
         key = state.host(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
-            # Readers take ids off the set whose record has expired.
+            # Readers remove ids with an expired record from the set.
             pipe.sadd(state.hosts(self._tier), host.id)
             pipe.hset(
                 key,
@@ -108,11 +108,11 @@ class HostRegistry:
             await pipe.execute()
 
     async def knows(self, host_id: str) -> bool:
-        """Return whether a host has come, and has not left; one that died has not."""
+        """Return True if a host has registered and not left; a failed host is included."""
         return bool(await self._store.sismember(state.hosts(self._tier), host_id))
 
     async def alive(self) -> list[Host]:
-        """Return the hosts whose heart beats, by id. One that was never seen before counts as beating."""
+        """Return the hosts with a heartbeat, by id. A host that is seen for the first time counts as alive."""
         ids = sorted(map(text, await self._store.smembers(state.hosts(self._tier))))
         async with self._store.pipeline(transaction=False) as pipe:
             for host_id in ids:

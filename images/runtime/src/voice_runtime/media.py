@@ -1,13 +1,14 @@
-"""What a session's packets hold, as its record and SDP (RFC 8866) say it."""
+"""Packet format of a session, as in its record and in SDP (RFC 8866)."""
 
 from dataclasses import dataclass
 from typing import Self
 
-from blueprint.contract.media import (
+from voice_blueprint.contract.media import (
     CODECS,
     COMFORT_NOISE,
     DYNAMIC,
-    MOST_PAYLOAD_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_TELEPHONE_EVENTS,
     PACKET_MS,
     TELEPHONE_EVENT,
     TELEPHONE_HZ,
@@ -17,31 +18,40 @@ from blueprint.contract.media import (
 
 @dataclass(frozen=True)
 class Media:
-    """Codec and packets of a session."""
+    """Codec and packets of a session.
+
+    Attributes:
+        telephone_events: Payload types of DTMF digits (RFC 4733), which are ignored.
+    """
 
     codec: Codec = Codec.L16
     rate: int = 16_000
     channels: int = 1
     packet_ms: int = 20
     payload_type: int = 96
+    telephone_events: tuple[int, ...] = (TELEPHONE_EVENT,)
 
     def __str__(self) -> str:
-        return f"{self.payload_type} {self.codec}/{self.rate}/{self.channels} {self.packet_ms}"
+        events = "" if self.telephone_events == (TELEPHONE_EVENT,) else f" {_joined(self.telephone_events)}"
+        return f"{self.payload_type} {self.codec}/{self.rate}/{self.channels} {self.packet_ms}{events}"
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read what ``str`` writes.
+        """Parse the format of ``str``.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The text is invalid.
         """
-        payload_type, format_, packet_ms = text.split(" ")
+        payload_type, format_, packet_ms, *events = text.split(" ")
+        if len(events) > 1:
+            raise ValueError(f"{text} has more than the payload types of telephone events at its end")
         codec, rate, channels = format_.split("/")
-        return cls(Codec(codec), int(rate), int(channels), int(packet_ms), int(payload_type))
+        numbers = tuple(int(number) for number in events[0].split(",")) if events else (TELEPHONE_EVENT,)
+        return cls(Codec(codec), int(rate), int(channels), int(packet_ms), int(payload_type), numbers)
 
     @property
     def problem(self) -> str:
-        """Why the VAD tier does not take it; empty: it does."""
+        """Reason why the VAD tier does not support it, or empty."""
         form = CODECS[self.codec]
         if self.rate not in form.rates:
             return f"{self.codec} at {self.rate} Hz is not taken; {_listed(form.rates)} are"
@@ -50,15 +60,20 @@ class Media:
         if self.packet_ms not in PACKET_MS or self.rate * self.packet_ms % 1000:
             return f"packets of {self.packet_ms} ms at {self.rate} Hz are not taken: whole samples in 10 to 60 ms are"
         size = self.rate * self.packet_ms // 1000 * self.channels * form.sample_bytes
-        if size > MOST_PAYLOAD_BYTES:
-            return f"a packet would have {size} bytes, and holds {MOST_PAYLOAD_BYTES}; name a smaller packet_ms"
-        if self.payload_type == TELEPHONE_EVENT or self.payload_type not in (*DYNAMIC, *form.payload_types):
-            return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {TELEPHONE_EVENT}"
+        if size > MAX_PAYLOAD_BYTES:
+            return f"a packet would have {size} bytes, and holds {MAX_PAYLOAD_BYTES}; name a smaller packet_ms"
+        if any(number not in DYNAMIC for number in self.telephone_events):
+            return f"telephone events of payload type {_listed(self.telephone_events)} are not supported: use 96 to 127"
+        if not 0 < len(self.telephone_events) <= MAX_TELEPHONE_EVENTS:
+            return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
+        if self.payload_type in self.telephone_events or self.payload_type not in (*DYNAMIC, *form.payload_types):
+            events = _listed(self.telephone_events)
+            return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
         return ""
 
     def sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
-        """Describe the stream as its sender does: where it goes, what it holds, and the key it is encrypted with."""
-        others = [(TELEPHONE_EVENT, f"telephone-event/{self.rate}")]
+        """Return the SDP of the stream as its sender describes it: destination, format and encryption key."""
+        others = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
         if self.rate == TELEPHONE_HZ:
             others.append((COMFORT_NOISE, f"CN/{self.rate}"))
         channels = f"/{self.channels}" if self.channels > 1 else ""
@@ -81,7 +96,11 @@ class Media:
 
 
 OF_GATEWAYS = Media()
-"""What plain RTP holds, and a record without a word about it."""
+"""Format of plain RTP, and default of a record."""
+
+
+def _joined(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

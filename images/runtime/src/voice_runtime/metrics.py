@@ -10,14 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
 
 VALUES_A_LINE = 100
-"""Most values of one metric in one line, by the specification."""
+"""Maximum values of a metric in a line, according to the specification."""
 
 
 class Metrics:
-    """Collects values and writes them, each by itself: CloudWatch can then tell percentiles."""
+    """Collects values and writes them individually, so that CloudWatch can calculate percentiles."""
 
     def __init__(self, deployment: str, fleet: str, write: Callable[[str], Any] = sys.stdout.write) -> None:
         self._dimensions = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
@@ -26,15 +26,15 @@ class Metrics:
         self._values: defaultdict[str, list[float]] = defaultdict(list)
 
     def count(self, name: str) -> None:
-        """Count something that has happened; a flush writes how often it did."""
+        """Count an event; a flush writes the number."""
         self._counts[name] += 1
 
     def observe(self, name: str, value: float) -> None:
-        """Note a value; a flush writes all of them."""
+        """Record a value; a flush writes all of them."""
         self._values[name].append(value)
 
     def flush(self) -> None:
-        """Write what came since the last flush."""
+        """Write the values since the last flush."""
         for name, count in self._counts.items():
             self._values[name].append(count)
         lines = [

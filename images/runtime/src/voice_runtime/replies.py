@@ -1,4 +1,4 @@
-"""What Valkey answers, in the types that are written there: the client's own allow for anything."""
+"""Typed replies of Valkey, since the client's own types allow any value."""
 
 from collections.abc import Mapping
 from typing import Any

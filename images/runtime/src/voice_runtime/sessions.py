@@ -1,4 +1,4 @@
-"""Sessions as Valkey has them: who may send audio, and how far its transcript has come."""
+"""Sessions in Valkey: who may send audio, and the progress of the transcript."""
 
 import base64
 import time
@@ -8,22 +8,27 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
-from blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
-from blueprint.contract.state import SessionField
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
+from voice_blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
+from voice_blueprint.contract.state import SessionField, ShippedField, TranscribedField
 from voice_runtime import state
 from voice_runtime.media import OF_GATEWAYS, Media
-from voice_runtime.replies import texts
+from voice_runtime.redaction import Redaction
+from voice_runtime.replies import text, texts
+from voice_runtime.transcribed import write_transcribed
+
+FRAME_S = CHUNK_FRAME_SAMPLES / 16_000
 
 
 class SessionState(StrEnum):
-    """Whether a session takes audio."""
+    """Whether a session accepts audio."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class SessionKind(StrEnum):
-    """How a session's audio comes."""
+    """Transport of a session's audio."""
 
     GATEWAY = "gateway"
     EXTERNAL = "external"
@@ -34,20 +39,27 @@ class Session:
     """A session's record.
 
     Attributes:
-        id: Its name in the API.
-        caller: Who opened it.
-        expires_at: Seconds since 1970 after which no audio is taken.
-        lapses_at: Seconds since 1970 at which it is over, where its audio socket has broken off; 0: it has not.
-        refused_at: Seconds since 1970 at which a full ASR host did not take its audio; 0: none has refused.
-        begins_at: RTP timestamp of its first frame; ``None``: none is known.
-        srtp_key: Base64 of master key and salt; of external sessions only.
-        end_of_turn_ms: Silence that ends a finished sentence.
-        last_sequence: ``sequence`` of the last chunk that the VAD tier shipped; -1: none yet.
-        chunks: That the VAD tier has shipped.
-        transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1: none yet.
-        transcribed_chunks: Number of the chunk behind that one; -1: its utterance broke off.
-        lost_ms: Audio that never came to an engine.
-        told: Id of the last event that was told on an audio socket; empty: none was.
+        id: Id in the API.
+        caller: Caller who opened it.
+        expires_at: Seconds since 1970 after which audio is rejected.
+        lapses_at: Seconds since 1970 at which it ends if its audio socket was lost, otherwise 0.
+        refused_at: Seconds since 1970 at which a full ASR host rejected its audio, or 0.
+        begins_at: RTP timestamp of the first frame from its gateway; ``None`` if unknown.
+        wrong_payload: Number of packets that do not match ``media``.
+        srtp_key: Base64 of master key and salt of a new external session, which is not part of the record.
+        end_of_turn_ms: Silence that ends a complete sentence.
+        last_sequence: ``sequence`` of the last chunk that the VAD tier sent; -1 if none.
+        chunks: Number of chunks that the VAD tier sent.
+        transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1 if none.
+        transcribed_chunks: Number of the chunk after that one; -1 if its utterance was aborted.
+        lost_ms: Audio that never reached an engine.
+        archived_from: Seconds since 1970 at which it was opened, if its transcript is archived, otherwise 0.
+        prompt: Words that are likely to occur.
+        redact: Kinds of data redacted from transcripts.
+        heard_s: Audio received by its sockets, seconds.
+        characters: Characters of its final transcripts.
+        realtime: Settings with which a client of OpenAI's API connects, as JSON.
+        told: Id of the last event that was sent on an audio socket, or empty.
     """
 
     ssrc: int
@@ -68,28 +80,44 @@ class Session:
     transcribed_chunks: int = 0
     lost_ms: int = 0
     begins_at: int | None = None
+    archived_from: int = 0
+    wrong_payload: int = 0
+    prompt: str = ""
+    redact: frozenset[Redaction] = frozenset()
+    heard_s: float = 0.0
+    characters: int = 0
+    realtime: str | None = None
     told: str = ""
 
     @property
+    def over_at(self) -> int:
+        """Seconds since 1970 from which audio is rejected, unless its caller closes it before."""
+        return min(self.expires_at, self.lapses_at or self.expires_at)
+
+    @property
     def is_over(self) -> bool:
-        """Whether it takes no audio any more."""
-        ends_at = min(self.expires_at, self.lapses_at or self.expires_at)
-        return self.state is SessionState.CLOSED or time.time() >= ends_at
+        """Whether it accepts no more audio."""
+        return self.state is SessionState.CLOSED or time.time() >= self.over_at
+
+    @property
+    def audio_s(self) -> float:
+        """Received audio, seconds: that of its sockets, or for packets the position of its last speech."""
+        return self.heard_s if self.kind is SessionKind.GATEWAY else (self.last_sequence + 1) * FRAME_S
 
     @property
     def srtp_suite(self) -> str | None:
-        """What its packets are encrypted with, as the length of its key says; ``None``: plain RTP."""
+        """Encryption of its packets, which the length of its key determines; ``None`` for plain RTP."""
         size = len(base64.b64decode(self.srtp_key)) if self.srtp_key else 0
         return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
 
     @property
     def all_transcribed(self) -> bool:
-        """Whether nothing that was shipped still waits for its final transcript."""
+        """Whether all sent speech has a final transcript."""
         return self.transcribed_to >= self.last_sequence
 
     @classmethod
-    def of(cls, ssrc: int, read: dict[str, str]) -> Self | None:
-        """Read a record; ``None`` when there is none, or when it holds no session."""
+    def of(cls, ssrc: int, read: dict[str, str], shipped: dict[str, str], transcribed: dict[str, str]) -> Self | None:
+        """Parse a record with its progress; ``None`` if it does not exist, or contains no session."""
         try:
             return cls(
                 ssrc=ssrc,
@@ -99,17 +127,23 @@ class Session:
                 caller=read[SessionField.CALLER],
                 expires_at=int(read[SessionField.EXPIRES_AT]),
                 lapses_at=int(read.get(SessionField.LAPSES_AT, 0)),
-                refused_at=int(read.get(SessionField.REFUSED_AT, 0)),
-                srtp_key=read.get(SessionField.SRTP_KEY),
+                refused_at=int(transcribed.get(TranscribedField.REFUSED_AT, 0)),
                 media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
                 language=read.get(SessionField.LANGUAGE),
                 end_of_turn_ms=int(read.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
+                archived_from=int(read.get(SessionField.ARCHIVED_FROM, 0)),
+                prompt=read.get(SessionField.PROMPT, ""),
+                redact=frozenset(map(Redaction, filter(None, read.get(SessionField.REDACT, "").split(",")))),
+                heard_s=float(read.get(SessionField.AUDIO_S, 0)),
+                characters=int(transcribed.get(TranscribedField.CHARACTERS, 0)),
+                realtime=read.get(SessionField.REALTIME),
                 told=read.get(SessionField.TOLD, ""),
-                last_sequence=int(read.get(SessionField.LAST_SEQUENCE, -1)),
-                chunks=int(read.get(SessionField.CHUNKS, 0)),
-                transcribed_to=int(read.get(SessionField.TRANSCRIBED_TO, -1)),
-                transcribed_chunks=int(read.get(SessionField.TRANSCRIBED_CHUNKS, 0)),
-                lost_ms=int(read.get(SessionField.LOST_MS, 0)),
+                last_sequence=int(shipped.get(ShippedField.LAST_SEQUENCE, -1)),
+                chunks=int(shipped.get(ShippedField.CHUNKS, 0)),
+                transcribed_to=int(transcribed.get(TranscribedField.TRANSCRIBED_TO, -1)),
+                transcribed_chunks=int(transcribed.get(TranscribedField.TRANSCRIBED_CHUNKS, 0)),
+                lost_ms=int(transcribed.get(TranscribedField.LOST_MS, 0)),
+                wrong_payload=int(shipped.get(ShippedField.WRONG_PAYLOAD, 0)),
                 begins_at=int(read[SessionField.BEGINS_AT]) if SessionField.BEGINS_AT in read else None,
             )
         except (KeyError, ValueError):
@@ -117,31 +151,32 @@ class Session:
 
 
 def primary_language(tag: str) -> str:
-    """Return the language of a tag such as ``de-CH`` (BCP 47), as models name it."""
+    """Return the primary language of a tag such as ``de-CH`` (BCP 47), as models use it."""
     return tag.partition("-")[0].lower()
 
 
 class TooManySessionsError(Exception):
-    """A caller has as many live sessions as it may have."""
+    """A caller has the maximum number of active sessions."""
 
 
 class Sessions:
-    """Makes, reads and closes sessions."""
+    """Creates, reads and closes sessions."""
 
     def __init__(self, store: Redis) -> None:
         self._store = store
 
-    async def create(self, session: Session, *, most_of_caller: int) -> bool:
-        """Write the record of a new session, and return whether its SSRC was free.
+    async def create(self, session: Session, *, limit_of_caller: int) -> bool:
+        """Write the record of a new session, and return True if its SSRC was free.
 
         Raises:
-            TooManySessionsError: The caller has ``most_of_caller`` live sessions.
+            TooManySessionsError: The caller has ``limit_of_caller`` active sessions.
         """
         now = int(time.time())
         kept_until = session.expires_at + state.SESSION_KEPT_S
         key, of_caller = state.session(session.ssrc), state.caller_sessions(session.caller)
-        # The identity goes in first: whoever sets it owns the SSRC, and the VAD tier lets nothing in without the rest.
-        # It expires from the beginning: the client may ask again for what was done, or never come to the rest.
+        # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
+        # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
+        # other fields.
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.ID, session.id)
             pipe.expireat(key, kept_until, nx=True)
@@ -155,21 +190,37 @@ class Sessions:
             pipe.expireat(of_caller, kept_until, gt=True)
             pipe.expireat(of_caller, kept_until, nx=True)
             _, _, live, _, _ = await pipe.execute()
-        if live > most_of_caller:
+        if live > limit_of_caller:
             await self._forget(session)
-            raise TooManySessionsError(f"{most_of_caller} sessions are live; close one")
-        await self._store.hset(key, mapping=_fields(session))
+            raise TooManySessionsError(f"{limit_of_caller} sessions are open, the maximum; close one")
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hset(key, mapping=_fields(session))
+            if session.srtp_key:
+                pipe.set(state.srtp_key(session.ssrc), session.srtp_key, exat=kept_until)
+            if session.archived_from:
+                pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at})
+                pipe.expireat(state.ARCHIVE, kept_until, gt=True)
+                pipe.expireat(state.ARCHIVE, kept_until, nx=True)
+            await pipe.execute()
         return True
 
     async def read(self, ssrc: int) -> Session | None:
-        """Return a session, or ``None`` when there is none of that SSRC."""
-        return Session.of(ssrc, texts(await self._store.hgetall(state.session(ssrc))))
+        """Return a session, or ``None`` if the SSRC has none."""
+        async with self._store.pipeline(transaction=False) as pipe:
+            for key in (state.session(ssrc), state.shipped(ssrc), state.transcribed(ssrc)):
+                pipe.hgetall(key)
+            return Session.of(ssrc, *map(texts, await pipe.execute()))
+
+    async def srtp_key(self, ssrc: int) -> str | None:
+        """Return the SRTP key of an open external session, as Base64."""
+        key = await self._store.get(state.srtp_key(ssrc))
+        return text(key) if key else None
 
     async def take_audio_from(self, session: Session, gateway: str, begins_at: int) -> None:
-        """Let in plain RTP from a gateway's address, and from no other.
+        """Accept plain RTP only from a gateway's address.
 
         Args:
-            begins_at: RTP timestamp of the first frame that this socket will send; the session's first one counts.
+            begins_at: RTP timestamp of the first frame of this socket; that of the session's first socket is kept.
         """
         key = state.session(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
@@ -178,63 +229,82 @@ class Sessions:
             await pipe.execute()
 
     async def note(self, session: Session, **fields: str) -> None:
-        """Write fields of a session that its caller settles while it lasts, such as ``language`` and ``told``."""
+        """Write fields that change during a session, such as ``language`` and ``told``."""
         key = state.session(session.ssrc)
-        # A record that has expired is not made anew: it would never expire.
+        # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
             await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
+    async def hear(self, session: Session, audio_s: float) -> None:
+        """Count audio received by a session's socket."""
+        key = state.session(session.ssrc)
+        if await self._store.exists(key):
+            await self._store.hincrbyfloat(key, SessionField.AUDIO_S, audio_s)
+
+    async def settle(self, session: Session) -> bool:
+        """Mark a session's usage as reported, and return True if it was not before."""
+        key = state.session(session.ssrc)
+        return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
+
     async def lapse(self, session: Session, grace_s: int) -> None:
-        """Let a session whose caller is gone end by itself, unless the caller is back within the grace period."""
+        """Let a session expire unless its caller reconnects within the grace period."""
         lapses_at = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(state.session(session.ssrc), SessionField.LAPSES_AT, str(lapses_at))
-            pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): min(lapses_at, session.expires_at)})
+            over_at = {str(session.ssrc): min(lapses_at, session.expires_at)}
+            pipe.zadd(state.caller_sessions(session.caller), over_at)
+            pipe.zadd(state.ARCHIVE, over_at, xx=True)
             await pipe.execute()
 
     async def resume(self, session: Session) -> None:
-        """Go on with a session whose caller is back."""
+        """Continue a session whose caller has reconnected."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hdel(state.session(session.ssrc), SessionField.LAPSES_AT, SessionField.REFUSED_AT)
+            pipe.hdel(state.session(session.ssrc), SessionField.LAPSES_AT)
+            pipe.hdel(state.transcribed(session.ssrc), TranscribedField.REFUSED_AT)
             pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): session.expires_at})
+            pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)
             await pipe.execute()
 
     async def refuse(self, ssrc: int) -> None:
-        """Say that a full host does not take a session's audio, for the gateway to tell its caller."""
-        key = state.session(ssrc)
-        # A record that has expired is not made anew: it would never expire.
-        if await self._store.exists(key):
-            await self._store.hset(key, SessionField.REFUSED_AT, str(int(time.time())))
+        """Record that a full host rejects a session's audio, so that the gateway can inform its caller."""
+        if await self._store.exists(state.session(ssrc)):
+            await write_transcribed(self._store, ssrc, {TranscribedField.REFUSED_AT: str(int(time.time()))})
 
     async def accept(self, ssrc: int) -> None:
-        """Say that a host takes the audio of a session that another had refused."""
-        await self._store.hdel(state.session(ssrc), SessionField.REFUSED_AT)
+        """Record that a host accepts the audio of a session that another one had rejected."""
+        await self._store.hdel(state.transcribed(ssrc), TranscribedField.REFUSED_AT)
 
     async def close(self, session: Session) -> None:
-        """Let no more audio in. What has been said is still transcribed."""
+        """Reject further audio. Speech so far is still transcribed."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(state.session(session.ssrc), SessionField.STATE, SessionState.CLOSED)
             pipe.expire(state.session(session.ssrc), state.SESSION_KEPT_S)
+            pipe.delete(state.srtp_key(session.ssrc))
             pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
+            # A second request has no effect, since the session ended at the first.
+            pipe.zadd(state.ARCHIVE, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
             await pipe.execute()
 
     async def _forget(self, session: Session) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.session(session.ssrc))
+            pipe.delete(state.session(session.ssrc), state.srtp_key(session.ssrc))
             pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
             await pipe.execute()
 
 
 def _fields(session: Session) -> dict[Any, str]:
-    """Return what the gateway writes; the rest of the record is other tiers'."""
+    """Return the fields that the gateway writes; the others belong to other tiers."""
     fields: dict[str, str | None] = {
         SessionField.STATE: session.state,
         SessionField.KIND: session.kind,
         SessionField.CALLER: session.caller,
         SessionField.EXPIRES_AT: str(session.expires_at),
-        SessionField.SRTP_KEY: session.srtp_key,
         SessionField.MEDIA: str(session.media),
         SessionField.LANGUAGE: session.language,
         SessionField.END_OF_TURN_MS: str(session.end_of_turn_ms),
+        SessionField.ARCHIVED_FROM: str(session.archived_from) if session.archived_from else None,
+        SessionField.PROMPT: session.prompt or None,
+        SessionField.REDACT: ",".join(sorted(session.redact)) or None,
+        SessionField.REALTIME: session.realtime,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,54 +1,83 @@
-"""Keys, lifetimes and bounds of all that is kept in Valkey.
+"""Keys, lifetimes and size limits of all data in Valkey.
 
-Every key expires by itself, and every stream and set is bounded: a caller, or a host that dies, leaves nothing behind.
+Every key expires, and every stream and set is bounded, so a caller or host that disappears leaves nothing behind.
 """
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import (
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import (
+    AGENT_DAY_CALLERS_KEY,
+    AGENT_USAGE_KEY,
+    ARCHIVE_CLAIM_KEY,
+    ARCHIVE_INDEX_CLAIM_KEY,
+    ARCHIVE_INDEX_KEY,
+    ARCHIVE_KEY,
     AUDIO_KEY,
     CALLER_SESSIONS_KEY,
+    CALLER_USAGE_KEY,
+    DAY_CALLERS_KEY,
+    DAY_REPORT_KEY,
     FILE_PIECE_KEY,
     FILE_PIECE_LEASE_KEY,
     FILE_PIECES_KEY,
+    FINALS_KEY,
+    HELD_KEY,
     HOST_KEY,
-    HOST_SESSIONS_KEY,
     HOSTS_KEY,
     PLACES_KEY,
+    REVISION_KEYS,
     SESSION_KEY,
     SESSION_LEASE_KEY,
+    SHIPPED_KEY,
+    SRTP_KEY_KEY,
+    TRANSCRIBED_KEY,
     TRANSCRIPT_KEY,
 )
 
 PLACES = PLACES_KEY
+ARCHIVE = ARCHIVE_KEY
+ARCHIVE_INDEX = ARCHIVE_INDEX_KEY
+ARCHIVE_INDEX_CLAIM = ARCHIVE_INDEX_CLAIM_KEY
 FILE_PIECES = FILE_PIECES_KEY
+REVISIONS = REVISION_KEYS
+REVISION_KEPT_S = 86_400
+"""Tasks of that revision renew it; after a day without any, the next task to start sets the newest revision."""
 SESSION_KEPT_S = 600
-"""A session's record and transcript outlive its expiry by that, for readers that come late."""
+"""Time for which a session's record and transcript outlive its expiry, for late readers."""
+
+USAGE_KEPT_S = 3 * 86_400
+"""Time for which a caller's usage of a day is kept: two more days."""
 
 TRANSCRIPT_EVENTS = 4096
-"""About twenty minutes of partial transcripts at three a second; finals are far fewer."""
+"""About twenty minutes of partial transcripts at three per second; there are far fewer finals."""
+
+FINALS = 20_000
+"""Finals of an archived session: one every four seconds for a day, the maximum duration in a deployment file."""
+
+ARCHIVE_INDEX_KEPT_S = 86_400
+"""Time for which index entries wait for an unavailable archive."""
 
 AUDIO_CHUNKS = 1024
-"""Chunks of a session without a final transcript, 3.2 kB each: an utterance that is cut at 30 s, twice, and its overlap
+"""Chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30 s, and its overlap
 with the next."""
 
 AUDIO_KEPT_S = 120
-"""Longest that unfinished audio waits for a host that goes on with it."""
+"""Maximum time for which unfinished audio waits for another host."""
 
 LEASE_S = 5
-"""A session whose host has not renewed it for that long may be taken by another."""
+"""Time without renewal after which another host may take over a session."""
 
-HOST_SESSIONS_KEPT_S = 300
-"""What a dead host was doing is told for that long."""
+HELD_KEPT_S = 300
+"""Time for which the sessions of a failed host are stored."""
 
 
 FILE_PIECES_WAITING = 64
-"""Of all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
+"""Maximum for all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
 
 FILE_PIECE_KEPT_S = 20
-"""A piece whose gateway has not asked for it for that long is nobody's: the gateway has died."""
+"""Time without polling by its gateway after which a piece expires, since the gateway has failed."""
 
 FILE_PIECE_LEASE_S = 5
-"""A piece whose host has not renewed it for that long is done again by another."""
+"""Time without renewal after which another host transcribes a piece again."""
 
 
 def session(ssrc: int) -> str:
@@ -56,29 +85,79 @@ def session(ssrc: int) -> str:
     return SESSION_KEY.format(ssrc=ssrc)
 
 
+def srtp_key(ssrc: int) -> str:
+    """Return the key of a session's SRTP key."""
+    return SRTP_KEY_KEY.format(ssrc=ssrc)
+
+
+def shipped(ssrc: int) -> str:
+    """Return the key of a session's progress in the VAD tier."""
+    return SHIPPED_KEY.format(ssrc=ssrc)
+
+
+def transcribed(ssrc: int) -> str:
+    """Return the key of a session's progress in the ASR tier."""
+    return TRANSCRIBED_KEY.format(ssrc=ssrc)
+
+
 def lease(ssrc: int) -> str:
-    """Return the key that says which ASR host has a session."""
+    """Return the key of a session's lease by an ASR host."""
     return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
 
 def caller_sessions(caller: str) -> str:
-    """Return the key of a caller's live sessions."""
+    """Return the key of a caller's active sessions."""
     return CALLER_SESSIONS_KEY.format(caller=caller)
 
 
 def socket(ssrc: int) -> str:
-    """Return the key that says which audio socket a session has."""
+    """Return the key of a session's lease by an audio socket."""
     return f"{session(ssrc)}:socket"
 
 
 def caller_creations(caller: str) -> str:
-    """Return the key that counts the sessions that a caller opens in one second."""
+    """Return the key that counts the sessions opened by a caller in one second."""
     return f"session:rate:{caller}"
+
+
+def caller_usage(caller: str, day: str) -> str:
+    """Return the key of a caller's usage on a day, such as ``2026-11-26``."""
+    return CALLER_USAGE_KEY.format(caller=caller, day=day)
+
+
+def day_callers(day: str) -> str:
+    """Return the key of the callers with usage on a day."""
+    return DAY_CALLERS_KEY.format(day=day)
+
+
+def day_report(day: str) -> str:
+    """Return the key of the claim of the gateway that reports the usage of a day."""
+    return DAY_REPORT_KEY.format(day=day)
+
+
+def agent_usage(caller: str, day: str) -> str:
+    """Return the key of a caller's usage of the agents' engines on a day."""
+    return AGENT_USAGE_KEY.format(caller=caller, day=day)
+
+
+def agent_day_callers(day: str) -> str:
+    """Return the key of the callers with usage of the agents' engines on a day."""
+    return AGENT_DAY_CALLERS_KEY.format(day=day)
 
 
 def transcript(ssrc: int) -> str:
     """Return the key of a session's transcript."""
     return TRANSCRIPT_KEY.format(ssrc=ssrc)
+
+
+def finals(ssrc: int) -> str:
+    """Return the key of an archived session's finals."""
+    return FINALS_KEY.format(ssrc=ssrc)
+
+
+def archive_claim(ssrc: int) -> str:
+    """Return the key of the claim of the gateway that archives a session."""
+    return ARCHIVE_CLAIM_KEY.format(ssrc=ssrc)
 
 
 def audio(ssrc: int) -> str:
@@ -92,7 +171,7 @@ def file_piece(piece: str) -> str:
 
 
 def file_piece_lease(piece: str) -> str:
-    """Return the key that says which ASR host has a piece."""
+    """Return the key of a piece's lease by an ASR host."""
     return FILE_PIECE_LEASE_KEY.format(piece=piece)
 
 
@@ -106,6 +185,6 @@ def host(tier: Tier, host_id: str) -> str:
     return HOST_KEY.format(tier=tier, host=host_id)
 
 
-def host_sessions(host_id: str) -> str:
+def held(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
-    return HOST_SESSIONS_KEY.format(tier=Tier.ASR, host=host_id)
+    return HELD_KEY.format(host=host_id)

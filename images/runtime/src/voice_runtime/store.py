@@ -1,4 +1,4 @@
-"""The connection to Valkey, from the environment that the contract names."""
+"""The connection to Valkey, configured by the environment variables of the contract."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,15 @@ from redis.exceptions import TimeoutError as StoreTimeoutError
 
 TIMEOUT_S = 2.0
 RETRIES = 6
-"""With the pauses between them about 5 s: a failover of the replication group takes longer, and callers retry too."""
+"""With the pauses between them, about 5 s. A failover of the replication group takes longer, so callers retry as
+well."""
 
 CONNECTIONS = 50
-"""Of one process; who finds all of them busy waits, where the client's own pool would fail."""
+"""Maximum connections of a process. If all are busy, a request waits, whereas the client's own pool would fail."""
 
 
 class StoreSettings(BaseSettings):
-    """Where Valkey is. Names of the variables are the contract's, with what a developer's machine needs beside them."""
+    """Address of Valkey. Variables are those of the contract, with additional ones for development."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_VALKEY_", frozen=True)
 
@@ -44,7 +45,7 @@ class StoreSettings(BaseSettings):
         return self
 
     def address(self) -> str:
-        """Return the name or address of the store as it is now.
+        """Return the current name or address of the store.
 
         Raises:
             OSError: Its file cannot be read.
@@ -63,22 +64,30 @@ class StoreSettings(BaseSettings):
 
 
 class FileCredentials(CredentialProvider):
-    """User and password as the file has them when a connection is made: the password rotates while programs run."""
+    """Reads user and password from the file at each connection, since the password rotates while programs run."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
 
     def get_credentials(self) -> tuple[str, str]:
-        """Return them.
+        """Return user and password.
 
         Raises:
             OSError: The file cannot be read.
         """
         return self._settings.user, self._settings.secret() or ""
 
+    async def get_credentials_async(self) -> tuple[str, str]:
+        """Return user and password. The client's own method logs a warning if it is not overridden.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return self.get_credentials()
+
 
 class Following(Connection):
-    """Connects to where the store is then: one that was restored has another name."""
+    """Connects to the current address, since a restored store has another name."""
 
     def __init__(self, *, address: Callable[[], str], **options: Any) -> None:  # noqa: ANN401  the client's own
         super().__init__(**options)
@@ -90,14 +99,14 @@ class Following(Connection):
 
 
 class FollowingTls(Following, SSLConnection):
-    """The same over TLS."""
+    """Connects over TLS to the current address."""
 
 
 def connect(settings: StoreSettings) -> "Redis":
-    """Return a client that connects when it is first used, and again when the server comes back.
+    """Return a client that connects on first use, and reconnects when the server returns.
 
     Raises:
-        OSError: The file of the password or of the host cannot be read.
+        OSError: The password or host file cannot be read.
     """
     password, _ = settings.secret(), settings.address()
     encrypted: dict[str, Any] = {

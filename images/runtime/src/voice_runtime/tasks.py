@@ -1,4 +1,4 @@
-"""The end of tasks that use the state store."""
+"""Cancellation of tasks that use the state store."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ AGAIN_S = 0.5
 
 
 async def end(tasks: Iterable["asyncio.Future[Any]"]) -> None:
-    """Cancel tasks, and return when all have ended.
+    """Cancel tasks, and return after all have ended.
 
-    Again and again: before Python 3.12 `asyncio.wait_for`, with which the store's client sends, may lose a
-    cancellation, and `asyncio.run` would wait for such a task for ever.
+    It is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose a
+    cancellation, and `asyncio.run` would wait for such a task indefinitely.
     """
     left = set(tasks)
     while left := {task for task in left if not task.done()}:
@@ -21,5 +21,5 @@ async def end(tasks: Iterable["asyncio.Future[Any]"]) -> None:
 
 
 def others() -> set["asyncio.Task[Any]"]:
-    """Return every task of the loop but the one that asks."""
+    """Return all tasks of the loop except the current one."""
     return asyncio.all_tasks() - {asyncio.current_task()}

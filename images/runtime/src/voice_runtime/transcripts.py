@@ -9,40 +9,42 @@ from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from blueprint.contract.state import TRANSCRIPT_FINAL_NUMBER, SessionField
+from voice_blueprint.contract.state import TRANSCRIPT_FINAL_NUMBER, SessionField, TranscribedField
 from voice_runtime import state
 from voice_runtime.replies import entries, text
+from voice_runtime.transcribed import write_transcribed
 
 _FIELD = b"event"
 
 
 class EventKind(StrEnum):
-    """What a caller is told."""
+    """Kind of an event for a caller."""
 
     PARTIAL = "partial"
     """May still change."""
     FINAL = "final"
-    """One for each utterance, of a long one several; it may be empty, where no words were heard."""
+    """One per utterance, or several for a long one; it may be empty if no words were recognized."""
     SPEECH_STARTED = "speech_started"
     SPEECH_STOPPED = "speech_stopped"
-    """Ahead of the utterance's final."""
+    """Precedes the utterance's final."""
     GAP = "gap"
-    """Audio of that stretch was lost between the VAD tier and the engine; what was said in it is not transcribed."""
+    """Audio was lost between the VAD tier and the engine, so speech in it is not transcribed."""
     END = "end"
-    """The caller has said goodbye, and all that it said is transcribed; the gateway tells it in its own words."""
+    """The caller has ended the session, and all of its speech is transcribed; the gateway sends it in its own
+    format."""
 
 
 LATEST = 256
-"""Events among which the last final is looked for; of an utterance without one there are fewer."""
+"""Number of events among which the last final is searched; an utterance has fewer without one."""
 GAP_NUMBER = 2**31
-"""Of a gap inside an utterance, and its place in there: behind all partials, ahead of the end."""
+"""Base of a gap's number inside an utterance, to which its position is added: after all partials, before the end."""
 NUMBERS = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
     EventKind.FINAL: TRANSCRIPT_FINAL_NUMBER,
     EventKind.END: TRANSCRIPT_FINAL_NUMBER + 1,
 }
-"""Of the events that an utterance has once."""
+"""Numbers of events that occur once per utterance."""
 
 
 class TimedWord(BaseModel):
@@ -61,17 +63,17 @@ class TimedWord(BaseModel):
 
 
 class Transcript(BaseModel):
-    """What is heard in one utterance.
+    """Transcript of an utterance.
 
     Attributes:
-        utterance: Where it begins in the audio, in 20 ms frames; names it within the session.
-        start_ms: The same in milliseconds.
-        end_ms: Where the audio ends that this is a transcript of.
-        committed: What of the text will not change any more: its beginning.
-        words: Of the text; none where the engine does not tell.
+        utterance: Start in the audio, in 20 ms frames, which identifies it within the session.
+        start_ms: Start in milliseconds.
+        end_ms: End of the transcribed audio.
+        committed: Start of the text that no longer changes.
+        words: Words of the text; empty if the engine does not report them.
         speech_final: Whether the utterance ends with it; a long one has several finals.
-        commit: It answers a caller that asked for what was said so far.
-        stages_ms: What each stage took, by name.
+        commit: Whether it responds to a request for the transcript so far.
+        stages_ms: Duration of each stage, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,10 +93,10 @@ class Transcript(BaseModel):
 
 @dataclass(frozen=True, order=True)
 class EventId:
-    """Place of an event in a session's stream.
+    """Position of an event in a session's stream.
 
     Attributes:
-        utterance: Where its utterance begins, in 20 ms frames.
+        utterance: Start of its utterance, in 20 ms frames.
         number: Counts an utterance's events from 1; a final has the highest.
     """
 
@@ -106,10 +108,10 @@ class EventId:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read an id.
+        """Parse an id.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The text is not an id.
         """
         utterance, dash, number = text.partition("-")
         if not (dash and utterance.isascii() and utterance.isdigit() and number.isascii() and number.isdigit()):
@@ -130,23 +132,32 @@ class Transcripts:
         self._store = store
 
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
-        """Append an event, and return whether it was news.
+        """Append an event, and return True if it was new.
 
-        It is not when another host has already said as much of that utterance or has gone on to a later one.
+        It is not new if another host has already published as much of that utterance, or a later one.
 
         Args:
             ssrc: The session.
-            transcript: What an utterance has once has a number of its own.
-            number: Of a partial, counts up; of a gap ``GAP_NUMBER`` and its place, or 0 before the utterance.
+            transcript: Transcript; kinds that occur once per utterance have fixed numbers.
+            number: Sequence number of a partial; for a gap ``GAP_NUMBER`` plus its position, or 0 before the utterance.
         """
         event_id = EventId(transcript.utterance, NUMBERS.get(transcript.kind, number))
-        key = state.transcript(ssrc)
+        # For an archived session, the final is appended there first: if a host fails in between, nothing has been
+        # published, and its successor appends both.
+        if transcript.kind is EventKind.FINAL and await self._store.hexists(
+            state.session(ssrc), SessionField.ARCHIVED_FROM
+        ):
+            await self._append(ssrc, state.finals(ssrc), event_id, transcript, state.FINALS)
+        return await self._append(ssrc, state.transcript(ssrc), event_id, transcript, state.TRANSCRIPT_EVENTS)
+
+    async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, most: int) -> bool:
+        """Append to a bounded stream, and return True if there were no later events."""
         try:
             await self._store.xadd(
                 key,
                 {_FIELD: transcript.model_dump_json(exclude_defaults=True)},
                 id=str(event_id),
-                maxlen=state.TRANSCRIPT_EVENTS,
+                maxlen=most,
                 approximate=True,
             )
         except ResponseError as error:
@@ -156,32 +167,36 @@ class Transcripts:
         await self._keep(ssrc, key)
         return True
 
-    async def covered(self, ssrc: int, sequence: int, chunks: int) -> None:
-        """Say that finals cover a session's chunks up to one, and so many chunks."""
-        key = state.session(ssrc)
-        # A record that has expired is not made anew: it would never expire.
-        if await self._store.exists(key):
-            fields: dict[Any, str] = {
-                SessionField.TRANSCRIBED_TO: str(sequence), SessionField.TRANSCRIBED_CHUNKS: str(chunks)
-            }  # fmt: skip
-            await self._store.hset(key, mapping=fields)
+    async def covered(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
+        """Record that finals cover a session's chunks up to a sequence, and their number.
+
+        Args:
+            characters: Characters of the last final.
+        """
+        fields: dict[Any, str] = {
+            TranscribedField.TRANSCRIBED_TO: str(sequence),
+            TranscribedField.TRANSCRIBED_CHUNKS: str(chunks),
+        }
+        await write_transcribed(self._store, ssrc, fields)
+        if characters:
+            await self._store.hincrby(state.transcribed(ssrc), TranscribedField.CHARACTERS, characters)
 
     async def lose(self, ssrc: int, milliseconds: int) -> None:
-        """Say that so much audio of a session never came."""
-        key = state.session(ssrc)
-        if await self._store.exists(key):
-            await self._store.hincrby(key, SessionField.LOST_MS, milliseconds)
+        """Record the duration of a session's lost audio."""
+        key = state.transcribed(ssrc)
+        await self._store.hincrby(key, TranscribedField.LOST_MS, milliseconds)
+        await self._keep(ssrc, key)
 
     async def read(
         self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100
     ) -> list[tuple[EventId, Transcript]]:
-        """Return the events behind a place, at most so many."""
+        """Return up to ``count`` events after a position."""
         return (await self.read_many({ssrc: after}, count=count)).get(ssrc, [])
 
     async def read_many(
         self, after: Mapping[int, EventId], *, count: int
     ) -> dict[int, list[tuple[EventId, Transcript]]]:
-        """Return what is behind a place in each of several sessions, at most so many events of each, in one request."""
+        """Return up to ``count`` events after a position in each of several sessions, in one request."""
         places = {state.transcript(ssrc): (ssrc, place) for ssrc, place in after.items()}
         answer: Any = await self._store.xread({key: str(place) for key, (_, place) in places.items()}, count=count)
         return {
@@ -192,13 +207,18 @@ class Transcripts:
             for key, found in answer or ()
         }
 
+    async def finals(self, ssrc: int) -> list[Transcript]:
+        """Return the finals of an archived session."""
+        answer: Any = await self._store.xrange(state.finals(ssrc))
+        return [Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer)]
+
     async def last_final(self, ssrc: int) -> Transcript | None:
-        """Return the last final that was told."""
+        """Return the last published final."""
         answer: Any = await self._store.xrevrange(state.transcript(ssrc), count=LATEST)
         told = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer))
         return next((event for event in told if event.kind is EventKind.FINAL), None)
 
     async def _keep(self, ssrc: int, key: str) -> None:
-        """Let the transcript live as long as its session's record."""
+        """Set the transcript's lifetime to that of its session's record."""
         remaining = await self._store.ttl(state.session(ssrc))
         await self._store.expire(key, max(remaining, state.SESSION_KEPT_S))

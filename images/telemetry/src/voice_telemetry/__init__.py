@@ -1,1 +1,1 @@
-"""Publishes what a host's programs and accelerators tell, to CloudWatch and to Prometheus."""
+"""Publishes the metrics of a host's programs and accelerators to CloudWatch and Prometheus."""

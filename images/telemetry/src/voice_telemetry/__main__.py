@@ -1,12 +1,10 @@
-"""``python -m voice_telemetry``: reads once a second, publishes until SIGTERM."""
+"""``python -m voice_telemetry``: reads once per second, publishes until SIGTERM."""
 
 import asyncio
 import logging
 import signal
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import boto3
 from botocore.config import Config
@@ -26,7 +24,7 @@ from voice_telemetry.sources.neuron import Neuron
 from voice_telemetry.sources.nic import Nic
 
 SHOWN_FOR_S = 10.0
-"""Prometheus is not told values that are older: their source is silent."""
+"""Maximum age of values for Prometheus; the source of older ones no longer responds."""
 _CALL_TIMEOUT_S = 5
 
 log = logging.getLogger("voice_telemetry")
@@ -39,7 +37,7 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
         case SourceName.NIC:
             return Nic()
         case SourceName.NEURON:
-            return Neuron(settings.neuron_monitor, Path(tempfile.gettempdir()) / "neuron-monitor.json")
+            return Neuron(settings.neuron_monitor)
         case SourceName.GPU:
             return Gpu()
         case SourceName.ENGINE:
@@ -47,7 +45,7 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
 
 
 class Readers:
-    """Reads every source, each for itself: one that hangs or fails does not hold up the others."""
+    """Reads every source independently, so that one that hangs or fails does not delay the others."""
 
     def __init__(self, sources: dict[str, Source], *, limit_s: float) -> None:
         self._sources = sources
@@ -55,12 +53,12 @@ class Readers:
         self._failing: set[str] = set()
 
     async def read(self) -> list[Sample]:
-        """Return what the sources tell now."""
+        """Return the current values of the sources."""
         told = await asyncio.gather(*(self._one(name, source) for name, source in self._sources.items()))
         return [sample for samples in told for sample in samples]
 
     async def close(self) -> None:
-        """Let go of all sources."""
+        """Close all sources."""
         await asyncio.gather(*(source.close() for source in self._sources.values()))
 
     async def _one(self, name: str, source: Source) -> list[Sample]:
@@ -81,7 +79,7 @@ class Readers:
 async def run(
     settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: Newest, stop: asyncio.Event
 ) -> None:
-    """Read and publish until told to stop; then send what is left."""
+    """Read and publish until stopped, then send the remaining values."""
     sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
     readers = Readers(sources, limit_s=settings.read_every_s)
     publishing = asyncio.create_task(_publish(settings, cloudwatch, stop)) if cloudwatch else None
@@ -91,7 +89,7 @@ async def run(
         newest.keep(samples, time.time() - SHOWN_FOR_S)
         if cloudwatch:
             cloudwatch.add(samples)
-        # Readings that were missed are not made up for.
+        # Missed readings are skipped.
         next_at = max(next_at + settings.read_every_s, time.monotonic())
         await _sleep(stop, next_at - time.monotonic())
     if cloudwatch and publishing:

@@ -1,4 +1,4 @@
-"""Sends values to CloudWatch in batches, and keeps a bounded number of them while CloudWatch is away."""
+"""Sends values to CloudWatch in batches, and buffers a bounded number of them while CloudWatch is unavailable."""
 
 import asyncio
 import logging
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
 from voice_telemetry.sample import Sample
 
-MOST_IN_A_CALL = 1000
-"""PutMetricData takes no more values.
+MAX_IN_A_CALL = 1000
+"""Maximum number of values per PutMetricData.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
-MOST_KEPT = 36_000
-"""Half an hour of the twenty values that a VAD host has each second, about 20 MB."""
+MAX_KEPT = 36_000
+"""Half an hour of a VAD host's twenty values per second, about 20 MB."""
 
-LONGEST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 _REFUSED = 400
 _TOO_MANY = 429
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
 _OF_CREDENTIALS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
-"""Refused for who asks, not for what: the same values are taken once that is mended."""
+"""Errors of the credentials, not of the values, which are accepted after the problem is fixed."""
 
-if TYPE_CHECKING:  # stubs, which the image does not have
+if TYPE_CHECKING:  # stubs, which the image does not contain
     from types_boto3_cloudwatch import CloudWatchClient
     from types_boto3_cloudwatch.type_defs import MetricDatumTypeDef
 
@@ -38,33 +38,33 @@ class CloudWatch:
     """Publishes samples.
 
     Attributes:
-        lost: Values that were thrown away, since CloudWatch was away for too long or refused them.
+        lost: Number of discarded values, since CloudWatch was unavailable for too long or rejected them.
     """
 
-    def __init__(self, client: "CloudWatchClient", *, deployment: str, fleet: str, most_kept: int = MOST_KEPT) -> None:
+    def __init__(self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_kept: int = MAX_KEPT) -> None:
         self._client = client
         self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
         self._waiting: deque[Sample] = deque()
-        self._most_kept = most_kept
+        self._most_kept = max_kept
         self._failures = 0
         self.lost = 0
 
     @property
     def waiting(self) -> int:
-        """Values that CloudWatch has not got yet."""
+        """Number of unsent values."""
         return len(self._waiting)
 
     def add(self, samples: list[Sample]) -> None:
-        """Take values; the oldest go where there are too many."""
+        """Add values; above the maximum, the oldest are discarded."""
         self._waiting.extend(samples)
         while len(self._waiting) > self._most_kept:
             self._waiting.popleft()
             self.lost += 1
 
     async def publish(self) -> None:
-        """Send all that waits. What cannot be sent stays for the next time."""
+        """Send all buffered values. Those that cannot be sent remain for the next time."""
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(MOST_IN_A_CALL, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(MAX_IN_A_CALL, len(self._waiting)))]
             try:
                 await asyncio.to_thread(
                     self._client.put_metric_data, Namespace=NAMESPACE, MetricData=[self._datum(each) for each in batch]
@@ -82,10 +82,10 @@ class CloudWatch:
             self._failures = 0
 
     def pause_s(self, every_s: float) -> float:
-        """Return how long to wait before the next call: longer and longer while calls fail, and not all at once."""
+        """Return the pause before the next call, which increases while calls fail, with jitter."""
         if not self._failures:
             return every_s
-        longest = min(LONGEST_PAUSE_S, every_s * 2**self._failures)
+        longest = min(MAX_PAUSE_S, every_s * 2**self._failures)
         return random.uniform(longest / 2, longest)  # noqa: S311  spreads hosts
 
     def _put_back(self, batch: list[Sample], error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The newest values for Prometheus, and the sums of those that add."""
+"""The latest values for Prometheus, and the sums of counters."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,17 +8,20 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS
 from voice_telemetry.sample import Sample
 
 LOOPBACK = "127.0.0.1"
-"""A host's; what asks a pod comes from outside it."""
+"""Address on a host; a pod is scraped from outside."""
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Newest(Collector):
-    """Holds the newest value of each metric, and the sum of one that adds: who looks every 15 s would miss most."""
+    """Stores the latest value of each metric, and the sum of a counter.
+
+    Scrapes every 15 s would miss most increments.
+    """
 
     def __init__(self, *, deployment: str, fleet: str) -> None:
         self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
@@ -26,7 +29,7 @@ class Newest(Collector):
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def keep(self, samples: list[Sample], gone_before: float) -> None:
-        """Take new values, and drop those that were read before a time: what nobody tells any more is not shown."""
+        """Add new values, and remove those read before a time, whose source no longer responds."""
         for sample in samples:
             self._sums[sample.name, sample.part] += sample.value
         kept = self._samples | {(sample.name, sample.part): sample for sample in samples}
@@ -45,10 +48,10 @@ class Newest(Collector):
 
 
 def serve(newest: Newest, port: int, address: str = LOOPBACK) -> WSGIServer:
-    """Answer scrapes until the server is shut down.
+    """Serve scrapes until the server is shut down.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
     registry = CollectorRegistry()
     registry.register(newest)

@@ -1,12 +1,12 @@
-"""One value of one metric, as the contract declares it."""
+"""A value of a metric, as declared in the contract."""
 
 import time
 from dataclasses import dataclass, field
 
-from blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
+from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
 
 OF_HOST = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
-"""Dimensions that every value of a host has."""
+"""Dimensions of every value of a host."""
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,12 @@ class Sample:
     """A value that was read.
 
     Attributes:
-        name: Of ``blueprint.contract.METRICS``.
-        part: Value of the dimension that the metric has beside deployment and fleet; empty where it has none.
+        name: Name in ``voice_blueprint.contract.METRICS``.
+        part: Value of the dimension in addition to deployment and fleet; empty if the metric has none.
         read_at: Seconds since 1970.
 
     Raises:
-        ValueError: The contract has no such metric, or it has other dimensions: no alarm would see it.
+        ValueError: The contract declares no such metric, or other dimensions, so no alarm would match it.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Sample:
 
     @property
     def metric(self) -> Metric:
-        """What the contract says of it."""
+        """Declaration in the contract."""
         return METRICS[self.name]
 
     @property
     def part_dimension(self) -> str | None:
-        """The dimension beside deployment and fleet."""
+        """The dimension in addition to deployment and fleet."""
         return next((name for name in self.metric.dimensions if name not in OF_HOST), None)

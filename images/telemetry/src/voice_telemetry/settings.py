@@ -1,4 +1,4 @@
-"""What the launcher says, read once. A value that makes no sense ends the program before it publishes anything."""
+"""Settings of the launcher, read once. An invalid value ends the program before it publishes anything."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH, NEURON_TOOLS_DIR, START_PHASES_FILE
-from blueprint.contract.network import ENGINE_HEALTH
+from voice_blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH, NEURON_TOOLS_DIR, START_PHASES_FILE
+from voice_blueprint.contract.network import ENGINE_HEALTH
 from voice_telemetry.prometheus import LOOPBACK
 
 
 class SourceName(StrEnum):
-    """Where values come from."""
+    """Source of values."""
 
     DATAPLANE = "dataplane"
     NIC = "nic"
@@ -27,7 +27,7 @@ def _split(value: object) -> object:
 
 
 class Settings(BaseSettings):
-    """The contract's variables, and what only this program reads."""
+    """The contract's variables, and those that only this program reads."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
 
@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     fleet: str = Field(min_length=1)
     host: str = Field(min_length=1)
     region: str = ""
-    """Whose CloudWatch is told; without one Prometheus alone is."""
+    """Region of CloudWatch; without one, values are only exported to Prometheus."""
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     prometheus_address: str = LOOPBACK
@@ -45,4 +45,4 @@ class Settings(BaseSettings):
     start_phases: Path = Path(START_PHASES_FILE)
     read_every_s: float = Field(default=1.0, gt=0, le=60)
     publish_every_s: float = Field(default=5.0, gt=0, le=60)
-    """Alarms look every 10 s: a value may be half of that late."""
+    """Alarms evaluate every 10 s, so a value may be late by half of that."""

@@ -32,7 +32,7 @@ void Admission::stop() {
 
 void Admission::run() {
     std::array<std::uint32_t, kBatch> ssrcs{};
-    store_.exchange();  // connects: the first caller's packets are not to wait for it
+    store_.exchange();  // connects now, so that the first caller's packets do not wait for it
     while (!stopping_.load(std::memory_order_relaxed)) {
         const auto count = requests_.wait(ssrcs, kWait);
         if (count != 0) {
@@ -53,7 +53,7 @@ void Admission::answer(std::span<const std::uint32_t> ssrcs) {
         return;
     }
     for (const auto ssrc : ssrcs) {
-        store_.append({"HGETALL", session_key(ssrc)});
+        query_session(store_, ssrc);
     }
     const auto replies = store_.exchange();
     if (!replies) {
@@ -61,16 +61,16 @@ void Admission::answer(std::span<const std::uint32_t> ssrcs) {
         return;
     }
     for (std::size_t i = 0; i < ssrcs.size(); ++i) {
-        answer(ssrcs[i], *(*replies)[i]);
+        answer(ssrcs[i], fields_of_session(std::span(*replies).subspan(i * kQueries, kQueries)));
     }
 }
 
-void Admission::answer(std::uint32_t ssrc, const redisReply& reply) {
-    if (reply.type == REDIS_REPLY_ERROR) {
+void Admission::answer(std::uint32_t ssrc, const std::optional<valkey::Fields>& fields) {
+    if (!fields) {
         add(counters_.unanswered);
         return;
     }
-    const auto answer = read_session(valkey::fields_of(reply), seconds_since_1970());
+    const auto answer = read_session(*fields, seconds_since_1970());
     if (const auto* record = std::get_if<SessionRecord>(&answer)) {
         admit(ssrc, *record);
         return;
@@ -78,7 +78,7 @@ void Admission::answer(std::uint32_t ssrc, const redisReply& reply) {
     const auto refusal = std::get<Refusal>(answer);
     add(counters_.malformed, refusal == Refusal::kMalformed ? 1 : 0);
     if (refusal == Refusal::kNotYet) {
-        add(counters_.refused);  // and asked about again
+        add(counters_.refused);  // and requested again
     } else {
         block(ssrc);
     }
@@ -86,7 +86,7 @@ void Admission::answer(std::uint32_t ssrc, const redisReply& reply) {
 
 void Admission::admit(std::uint32_t ssrc, const SessionRecord& record) {
     if (expiries_.contains(ssrc)) {
-        return;  // asked about twice before the first answer
+        return;  // requested twice before the first answer
     }
     const auto slot = sessions_.open(ssrc, record);
     if (!slot) {
@@ -144,7 +144,7 @@ void Admission::sweep() {
     }
     for (const auto ssrc : ended) {
         remove(ssrc, counters_.ended);
-        block(ssrc);  // packets that come behind must not open it anew
+        block(ssrc);  // packets that arrive later must not open it again
     }
     const auto share = (to_review_.size() + static_cast<std::size_t>(settings_.sweeps_per_review) - 1) /
                        static_cast<std::size_t>(settings_.sweeps_per_review);
@@ -161,10 +161,10 @@ void Admission::sweep() {
     }
 }
 
-// Follows what the records say now.
+// Applies the current records.
 void Admission::review(std::span<const std::uint32_t> ssrcs) {
     for (const auto ssrc : ssrcs) {
-        store_.append({"HGETALL", session_key(ssrc)});
+        query_session(store_, ssrc);
     }
     const auto replies = store_.exchange();
     const auto now = seconds_since_1970();
@@ -173,16 +173,18 @@ void Admission::review(std::span<const std::uint32_t> ssrcs) {
         if (found == expiries_.end()) {
             continue;  // was due twice
         }
-        if (replies && (*replies)[i]->type != REDIS_REPLY_ERROR) {
-            review(ssrcs[i], *(*replies)[i]);
+        const auto fields =
+            replies ? fields_of_session(std::span(*replies).subspan(i * kQueries, kQueries)) : std::nullopt;
+        if (fields) {
+            review(ssrcs[i], *fields);
         } else if (add(counters_.unanswered); found->second <= now) {
             remove(ssrcs[i], counters_.expired);
         }
     }
 }
 
-void Admission::review(std::uint32_t ssrc, const redisReply& reply) {
-    const auto answer = read_session(valkey::fields_of(reply), seconds_since_1970());
+void Admission::review(std::uint32_t ssrc, const valkey::Fields& fields) {
+    const auto answer = read_session(fields, seconds_since_1970());
     if (const auto* record = std::get_if<SessionRecord>(&answer)) {
         expiries_[ssrc] = record->expires_at;
         sessions_.update(ssrc, *record);

@@ -1,7 +1,6 @@
-// Lets sessions in: asks the state store about unknown SSRCs, admits or blocks them, and removes those that fell
-// silent, said goodbye, were closed or deleted, or whose time is over. While the store cannot be reached nobody is
-// admitted and nobody is blocked; those that are in stay in until their time is over. The sender asks again by sending:
-// the XDP program repeats a request every second.
+// Admits sessions: looks up unknown SSRCs in the state store, admits or blocks them, and removes sessions that are
+// silent, ended, closed, deleted or expired. While the store is unreachable, no one is admitted or blocked; admitted
+// sessions stay until they expire. The sender's packets repeat the request: the XDP program forwards one every second.
 #pragma once
 
 #include <atomic>
@@ -21,7 +20,7 @@ struct Settings {
     std::chrono::milliseconds block_for{10'000};
     std::chrono::milliseconds silent_after{60'000};
     std::chrono::milliseconds sweep_every{250};
-    int sweeps_per_review = 20;  // how many sweeps share out the reading of all records again: five seconds
+    int sweeps_per_review = 20;  // number of sweeps over which reading all records again is spread: five seconds
 };
 
 // Written by the admission thread, read by any.
@@ -29,20 +28,20 @@ struct Counters {
     std::atomic<std::uint64_t> requests{0};
     std::atomic<std::uint64_t> admitted{0};
     std::atomic<std::uint64_t> refused{0};     // and blocked
-    std::atomic<std::uint64_t> malformed{0};   // of those refused: a record that makes no sense
-    std::atomic<std::uint64_t> unanswered{0};  // the state store could not be reached, or gave an error
+    std::atomic<std::uint64_t> malformed{0};   // of those refused: an invalid record
+    std::atomic<std::uint64_t> unanswered{0};  // the state store was unreachable, or returned an error
     std::atomic<std::uint64_t> no_room{0};     // the session table or the gate is full, or the host drains
     std::atomic<std::uint64_t> silent{0};      // sessions removed because they fell silent
-    std::atomic<std::uint64_t> expired{0};     // sessions removed because their time is over
+    std::atomic<std::uint64_t> expired{0};     // sessions removed because they expired
     std::atomic<std::uint64_t> closed{0};      // sessions removed because their record is closed or gone
-    std::atomic<std::uint64_t> ended{0};       // sessions removed because their sender said goodbye
-    std::atomic<std::uint64_t> sessions{0};    // in now
+    std::atomic<std::uint64_t> ended{0};       // sessions removed because their sender ended them
+    std::atomic<std::uint64_t> sessions{0};    // admitted now
 };
 
 class Admission {
 public:
     static constexpr std::size_t kBatch = 64;        // requests that share a round trip
-    static constexpr std::size_t kMaxBlocked = 8192;  // of the gate's entries; beyond, a sender is asked about again
+    static constexpr std::size_t kMaxBlocked = 8192;  // of the gate's entries; beyond that, a sender is looked up again
 
     Admission(Settings settings, valkey::Endpoint store, Requests& requests, Gate& gate, Sessions& sessions)
         : settings_(settings), store_(std::move(store)), requests_(requests), gate_(gate), sessions_(sessions) {}
@@ -51,10 +50,10 @@ public:
     ~Admission() { stop(); }
 
     void start();
-    // Ends the thread; sessions that are in stay in.
+    // Ends the thread; admitted sessions stay.
     void stop();
 
-    // From now on nobody new is let in; those that are in stay until they fall silent.
+    // From now on no new session is admitted; admitted ones stay until they fall silent.
     void drain() noexcept { draining_.store(true, std::memory_order_relaxed); }
 
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -65,13 +64,13 @@ private:
 
     void run();
     void answer(std::span<const std::uint32_t> ssrcs);
-    void answer(std::uint32_t ssrc, const redisReply& reply);
+    void answer(std::uint32_t ssrc, const std::optional<valkey::Fields>& fields);
     void admit(std::uint32_t ssrc, const SessionRecord& record);
     void block(std::uint32_t ssrc);
     void unblock_due();
     void sweep();
     void review(std::span<const std::uint32_t> ssrcs);
-    void review(std::uint32_t ssrc, const redisReply& reply);
+    void review(std::uint32_t ssrc, const valkey::Fields& fields);
     void remove(std::uint32_t ssrc, std::atomic<std::uint64_t>& reason);
 
     struct Blocked {
@@ -84,9 +83,9 @@ private:
     Requests& requests_;
     Gate& gate_;
     Sessions& sessions_;
-    std::unordered_map<std::uint32_t, std::int64_t> expiries_;  // of those that are in, seconds since 1970
-    std::deque<std::uint32_t> to_review_;                       // and perhaps of some that have gone; by turns
-    std::deque<Blocked> blocked_;                               // the first is the first to be over
+    std::unordered_map<std::uint32_t, std::int64_t> expiries_;  // of admitted sessions, seconds since 1970
+    std::deque<std::uint32_t> to_review_;                       // and possibly some that have been removed; in rotation
+    std::deque<Blocked> blocked_;                               // in the order of expiry
     Clock::time_point next_sweep_{};
     std::atomic<bool> stopping_{false};
     std::atomic<bool> draining_{false};

@@ -1,4 +1,4 @@
-// What admission talks to: where requests come from, what lets packets in, who is told.
+// Interfaces of admission: the source of requests, the gate of packets, and the sessions.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@ namespace voice::admission {
 class Requests {
 public:
     virtual ~Requests() = default;
-    // Waits for at least one, and returns how many were written into `ssrcs`; 0 when the time is over.
+    // Waits for at least one, and returns how many were written to `ssrcs`; 0 after the time-out.
     virtual std::size_t wait(std::span<std::uint32_t> ssrcs, std::chrono::milliseconds limit) = 0;
 };
 
-// Decides packet by packet, in the kernel or in the poller; each call returns false when it did not work.
+// Decides per packet, in the kernel or in the poller; each call returns false on failure.
 class Gate {
 public:
     virtual ~Gate() = default;
@@ -29,24 +29,26 @@ public:
     virtual bool remove(std::uint32_t ssrc) = 0;
 };
 
-// Told on the admission thread.
+// Called on the admission thread.
 class Sessions {
 public:
     virtual ~Sessions() = default;
-    // Before the gate lets its packets in; returns its place. Nothing: there is no room, and it is not admitted.
+    // Called before the gate admits its packets; returns its slot, or nothing when there is no room and it is not
+    // admitted.
     virtual std::optional<std::uint32_t> open(std::uint32_t ssrc, const SessionRecord& record) = 0;
     // Its record has been read again.
     virtual void update(std::uint32_t ssrc, const SessionRecord& record) = 0;
-    // After the gate has stopped letting them in.
+    // Called after the gate has stopped admitting its packets.
     virtual void close(std::uint32_t ssrc) = 0;
 
     struct Session {
         std::uint32_t ssrc;
         std::chrono::nanoseconds silent_for;  // since its last authenticated packet, or since it was admitted
-        bool ended;     // its sender has said goodbye
-        bool disputed;  // plain RTP has come from elsewhere than its record says, since the last call
+        bool ended;     // its sender has ended it
+        // packets that its record does not allow have arrived since the last call: the record may have changed
+        bool disputed;
     };
-    // Calls for each session that is in; the callback must not open or close one.
+    // Calls for each admitted session; the callback must not open or close one.
     virtual void each(const std::function<void(const Session&)>& callback) = 0;
 };
 

@@ -41,9 +41,9 @@ void Presence::beat() {
     if (!report.can_flow && !report.draining) {
         return;
     }
-    // Readers take ids off the set whose record has expired.
+    // Readers remove ids from the set whose records have expired.
     store_.append({"SADD", kVadHostsKey, identity_.host});
-    // Time goes on across a restart, so that the number is never one that was seen before.
+    // Wall-clock time, so that the number never repeats after a restart.
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     store_.append({"HSET", key_, ship::kKind, kKindVad, ship::kAddress, identity_.address, ship::kFreeSlots,
                    std::to_string(report.free_slots), ship::kDraining, report.draining ? "1" : "0", ship::kHeartbeat,

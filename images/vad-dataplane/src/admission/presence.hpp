@@ -1,5 +1,5 @@
-// Says once a second that this host takes sessions, where gateways look for one: the hash `host:vad:<id>`, and its id in
-// the set `host:vad`. The fields are those of every host (ship/host.hpp); the kind is `vad`.
+// Registers this host once a second as ready for sessions, for gateways: the hash `host:vad:<id>`, and its id in the
+// set `host:vad`. The fields are those of every host (ship/host.hpp); the kind is `vad`.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ public:
     static constexpr std::string_view kExpiresAfterSeconds = "10";
 
     struct Report {
-        bool can_flow = false;  // without it nothing is said, and the host is soon taken for dead
+        bool can_flow = false;  // when false, no heartbeat is sent, and the host soon expires
         bool draining = false;
         std::size_t free_slots = 0;
     };
@@ -36,7 +36,7 @@ public:
         std::string address;
     };
 
-    // `report` is called on a thread of its own.
+    // `report` is called on a separate thread.
     Presence(Identity identity, valkey::Endpoint store, std::function<Report()> report);
     Presence(const Presence&) = delete;
     Presence& operator=(const Presence&) = delete;

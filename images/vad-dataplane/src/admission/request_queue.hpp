@@ -1,4 +1,4 @@
-// Admission requests of receivers without XDP: any thread asks, the admission thread waits.
+// Admission requests of receivers without XDP: any thread adds, the admission thread waits.
 #pragma once
 
 #include <algorithm>

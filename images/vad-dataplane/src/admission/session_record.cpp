@@ -39,7 +39,7 @@ std::optional<srtp::Key> read_key(std::string_view text) {
             return std::nullopt;
         }
         bits = bits << 6 | static_cast<std::uint32_t>(value);
-        // A character has six bits: every one but the first of four completes a byte.
+        // A character has six bits: each but the first of four completes a byte.
         if (at % 4 != 0) {
             key[at / 4 * 3 + at % 4 - 1] = static_cast<std::uint8_t>(bits >> (6 - 2 * (at % 4)));
         }
@@ -47,7 +47,7 @@ std::optional<srtp::Key> read_key(std::string_view text) {
     return key;
 }
 
-// 0 where there is none, or none that makes sense: it is our own, and nobody's right depends on it.
+// 0 where it is missing or invalid: we wrote it ourselves, and no authorization depends on it.
 std::uint64_t read_count(const valkey::Fields& fields, std::string_view name) {
     const auto text = valkey::value_of(fields, name);
     std::uint64_t number = 0;
@@ -55,8 +55,8 @@ std::uint64_t read_count(const valkey::Fields& fields, std::string_view name) {
     return error == std::errc{} && at == text.data() + text.size() ? number : 0;
 }
 
-// Where a session that has been heard before goes on: as many frames after its last chunk as time has passed. What the
-// store holds may be two seconds old when a host dies.
+// Position at which a known session continues: as many frames after its last chunk as time has passed. The store may be
+// two seconds behind when a host dies.
 session::Progress read_progress(const valkey::Fields& fields, std::int64_t now) {
     constexpr std::uint64_t kFramesPerS = 50;
     constexpr std::uint64_t kOldS = 2;
@@ -76,6 +76,32 @@ session::Progress read_progress(const valkey::Fields& fields, std::int64_t now) 
 
 std::string session_key(std::uint32_t ssrc) { return std::string(kSessionKeyPrefix) + std::to_string(ssrc); }
 
+std::string shipped_key(std::uint32_t ssrc) { return std::string(kShippedKeyPrefix) + std::to_string(ssrc); }
+
+void query_session(valkey::Client& store, std::uint32_t ssrc) {
+    store.append({"HGETALL", session_key(ssrc)});
+    store.append({"GET", std::string(kSrtpKeyPrefix) + std::to_string(ssrc)});
+    store.append({"HGETALL", shipped_key(ssrc)});
+}
+
+std::optional<valkey::Fields> fields_of_session(std::span<const valkey::Reply> replies) {
+    for (const auto& reply : replies.first(kQueries)) {
+        if (reply->type == REDIS_REPLY_ERROR) {
+            return std::nullopt;
+        }
+    }
+    valkey::Fields fields = valkey::fields_of(*replies[0]);
+    if (fields.empty()) {
+        return fields;  // the progress stored by others is older than the record's expiry
+    }
+    if (const auto& key = *replies[1]; key.type == REDIS_REPLY_STRING) {
+        fields.emplace_back(kSrtpKey, std::string_view(key.str, key.len));
+    }
+    const auto shipped = valkey::fields_of(*replies[2]);
+    fields.insert(fields.end(), shipped.begin(), shipped.end());
+    return fields;
+}
+
 std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, std::int64_t now) {
     if (fields.empty()) {
         return Refusal::kUnknown;
@@ -93,7 +119,7 @@ std::variant<SessionRecord, Refusal> read_session(const valkey::Fields& fields, 
     if (record.expires_at <= now) {
         return Refusal::kExpired;
     }
-    // A key decides what is taken; a record that contradicts itself must not open a session to plain RTP.
+    // The key determines the protocol; an inconsistent record must not open a session to plain RTP.
     const auto kind = valkey::value_of(fields, kKind);
     const auto key = valkey::value_of(fields, kSrtpKey);
     record.srtp_key = read_key(key);

@@ -1,4 +1,4 @@
-// Admission over the XDP program.
+// Admission with the XDP program.
 #pragma once
 
 #include "admission/gate.hpp"

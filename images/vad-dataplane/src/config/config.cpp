@@ -15,10 +15,10 @@ namespace {
 
 struct Variable {
     const char* name;
-    const char* fallback;  // null: it has to be set
+    const char* fallback;  // null: required
 };
 
-// The contract's. A launcher sets each, but some concern one data path only.
+// Variables of the contract. A launcher sets each, but some concern only one data path.
 constexpr std::array kContract{
     Variable{"VOICE_HOST", nullptr},
     Variable{"VOICE_HOST_ADDRESS", nullptr},
@@ -49,8 +49,8 @@ constexpr std::array kOwn{
     Variable{"VOICE_SESSION_PACKETS_PER_S", "200"},  // twice those of 10 ms
     Variable{"VOICE_ADMISSIONS_PER_S", "2000"},
     Variable{"VOICE_SILENT_AFTER_S", "60"},
-    // A host's last heartbeat is read up to a second after its death, it is dead three seconds later, which is found out
-    // within another one; and one to spare. 64 MiB hold the chunks of 340 people who speak all the time.
+    // A host's last heartbeat is read up to a second after its death, it expires three seconds later, and that is
+    // detected within another second; one second is spare. 64 MiB hold the chunks of 340 people who speak all the time.
     Variable{"VOICE_RESEND_WINDOW_S", "6"},
     Variable{"VOICE_RESEND_MIB", "64"},
 };
@@ -188,7 +188,7 @@ void read_own(Reader& reader, Config& config) {
     config.log_mel = reader.choice<2>("VOICE_CHUNK_KIND", {"log-mel", "pcm16"}) == 0;
     config.max_sessions =
         reader.number("VOICE_MAX_SESSIONS", 1, VOICE_STEER_SESSIONS, "the XDP program's map has no more");
-    // Half of what a sender of 20 ms packets sends would starve it; a million is no limit.
+    // Half of what a sender of 20 ms packets needs would starve it; a million is no limit.
     config.packets_per_s = reader.number("VOICE_SESSION_PACKETS_PER_S", 50, 1'000'000);
     config.admissions_per_s = reader.number("VOICE_ADMISSIONS_PER_S", 1, 1'000'000);
     config.resend_window = std::chrono::seconds(reader.number("VOICE_RESEND_WINDOW_S", 1, 60));

@@ -1,5 +1,5 @@
-// What the data plane is told: the environment variables of the contract (blueprint/contract/), and some of its own
-// that nobody has to set. A value that would go wrong later is refused here.
+// Configuration of the data plane: the environment variables of the contract (voice_blueprint/contract/), and optional
+// ones of its own. Values that would fail later are refused here.
 #pragma once
 
 #include <chrono>
@@ -37,16 +37,16 @@ struct Config {
     std::uint16_t health_port = 8081;
     std::chrono::seconds drain_timeout{0};
 
-    // Our own.
+    // Not part of the contract.
     std::string control_socket;
     std::string state_file;  // each receive queue adds its number
     std::string vad_module;
-    bool log_mel = true;        // what chunks hold; otherwise PCM16
+    bool log_mel = true;        // content of chunks; otherwise PCM16
     unsigned max_sessions = 0;
-    unsigned packets_per_s = 0;     // of one session
-    unsigned admissions_per_s = 0;  // unknown senders that are asked about
+    unsigned packets_per_s = 0;     // per session
+    unsigned admissions_per_s = 0;  // look-ups of unknown senders
     std::chrono::seconds silent_after{0};
-    // Chunks that are kept for the case that their ASR host dies.
+    // Chunks kept in case their ASR host dies.
     std::chrono::seconds resend_window{0};
     unsigned resend_mib = 0;  // at most
 };
@@ -58,10 +58,10 @@ struct Problem {
     std::string remedy;
 };
 
-// A variable's value; null where it is not set.
+// A variable's value; null if it is not set.
 using Environment = std::function<const char*(const char*)>;
 
-// All problems at once, so that a launcher is corrected once.
+// Returns all problems at once, so that a launcher needs one correction.
 std::variant<Config, std::vector<Problem>> load(const Environment& environment);
 
 // One line for the log.

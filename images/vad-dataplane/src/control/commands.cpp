@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Told to the caller.
+// Reported to the client.
 class BadRequest : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -49,7 +49,7 @@ std::size_t take_number(json& request, const char* name, std::size_t fallback, s
     return number;
 }
 
-// A misspelt member must not be taken for one that is missing.
+// A misspelt member must not pass as a missing one.
 void refuse_more(const json& request) {
     if (!request.empty()) {
         const json name = request.begin().key();
@@ -106,7 +106,7 @@ json run(json& request, Rights rights, DataPlane& data_plane, bool& drain) {
     throw BadRequest("unknown command; there are status, counters, sessions, drain, swap-vad");
 }
 
-// What comes from elsewhere, such as a path, need not be UTF-8.
+// External text, such as a path, need not be UTF-8.
 std::string line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 }  // namespace

@@ -25,22 +25,22 @@ namespace voice::control {
 inline constexpr std::size_t kLongestRequest = 4096;
 inline constexpr std::size_t kMostSessions = 1000;  // of one answer
 
-// What the commands work on; called on the control thread.
+// The target of the commands; called on the control thread.
 class DataPlane {
 public:
     virtual ~DataPlane() = default;
     virtual Status status() = 0;
     virtual Telemetry telemetry() = 0;
-    // At most `limit` sessions from the first-th on, in an order that stays while none comes or goes.
+    // At most `limit` sessions starting at `first`, in an order that is stable while no session opens or closes.
     virtual std::vector<Session> sessions(std::size_t first, std::size_t limit) = 0;
-    // Empty when the module is in use now, otherwise why the old one stays.
+    // Empty when the module is in use now, otherwise the reason why the old one stays.
     virtual std::string swap_vad(const std::string& module) = 0;
 
-    // Whether a packet that comes now would be worked on.
+    // Whether a packet that arrives now would be processed.
     virtual bool can_flow() = 0;
-    // Whether health checks are to find us well that come where no kernel answers.
+    // Sets the health that health checks see where no kernel answers.
     virtual void set_healthy(bool healthy) = 0;
-    // Lets nobody new in. May be called more than once.
+    // Stops admission. May be called more than once.
     virtual void begin_drain() = 0;
     // Whether the last session has ended and its audio is shipped.
     virtual bool is_drained() = 0;
@@ -50,10 +50,10 @@ enum class Rights : std::uint8_t { kRead, kChange };
 
 struct Answer {
     std::string line;    // without its end
-    bool drain = false;  // the program is to drain
+    bool drain = false;  // the program must drain
 };
 
-// Answers one line, whatever it holds.
+// Returns the response to any line.
 Answer answer(std::string_view request, Rights rights, DataPlane& data_plane);
 
 }  // namespace voice::control

@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::string_view kHealthy =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n";
-constexpr std::size_t kMostWaiting = 1 << 20;  // bytes of answers that a caller has not read
+constexpr std::size_t kMostWaiting = 1 << 20;  // bytes of responses that a client has not read
 
-// The kernel says who connected.
+// The kernel reports who connected.
 Rights rights_of(int socket) noexcept {
     ucred caller{};
     socklen_t size = sizeof caller;
@@ -34,14 +34,14 @@ bool Connection::serve(DataPlane& data_plane, bool& drain, Clock::time_point now
     } else {
         answer_health();
     }
-    // A caller that has shut its side down still gets its answers.
+    // A client that has shut down its side still gets its responses.
     return flush() && out_.size() <= kMostWaiting && (open || !out_.empty()) && !(ending_ && out_.empty());
 }
 
-// False when the other side has ended.
+// False when the peer has closed.
 bool Connection::receive() {
     std::array<char, 4096> bytes;
-    // One round: what is left wakes the thread again, so that one caller cannot keep it.
+    // One read: remaining data wakes the thread again, so that one client cannot monopolize it.
     const auto got = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got > 0) {
         in_.append(bytes.data(), static_cast<std::size_t>(got));
@@ -68,14 +68,14 @@ void Connection::answer_lines(DataPlane& data_plane, bool& drain) {
         out_ += reply.line + '\n';
     }
     if (in_.size() > kLongestRequest && !ending_) {
-        // Where the next request begins cannot be told.
+        // The start of the next request is unknown.
         out_ += answer(in_, rights_, data_plane).line + '\n';
         in_.clear();
         ending_ = true;
     }
 }
 
-// Whatever the request says. A check that only connects and closes gets nothing, and needs nothing.
+// Answers any request. A check that only connects and closes gets no response, and needs none.
 void Connection::answer_health() {
     if (!in_.empty() && !ending_) {
         out_ = kHealthy;

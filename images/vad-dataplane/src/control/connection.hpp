@@ -18,7 +18,7 @@ public:
 
     Connection(Descriptor socket, Kind kind, Clock::time_point now) noexcept;
 
-    // The socket is readable, writable or broken. False: the connection is over.
+    // Called when the socket is readable, writable or broken. False: the connection is finished.
     bool serve(DataPlane& data_plane, bool& drain, Clock::time_point now);
 
     [[nodiscard]] bool wants_to_write() const noexcept { return !out_.empty(); }
@@ -37,7 +37,7 @@ private:
     Clock::time_point used_;
     std::string in_;
     std::string out_;
-    bool ending_ = false;  // closes when everything is written
+    bool ending_ = false;  // closes once everything is written
 };
 
 }  // namespace voice::control

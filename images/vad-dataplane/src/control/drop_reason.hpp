@@ -1,4 +1,4 @@
-// Why packets and chunks are dropped, under the names that metrics carry (blueprint/contract/).
+// Reasons for dropped packets and chunks, under the names of the metrics (voice_blueprint/contract/).
 #pragma once
 
 #include <array>
@@ -11,17 +11,17 @@ namespace voice::control {
 enum class DropReason : std::uint8_t {
     kRingFull,  // of chunks, or of packets between two pollers
     kNotRtp,
-    kWrongPayload,  // a payload type, or a size, that the session's record does not name
+    kWrongPayload,  // a payload type, or a size, that the session's record does not contain
     kUnknownSession,
     kBlocked,
     kAdmissionFull,
-    kUnauthenticated,  // SRTP: wrong key, or changed on the way; RTP: not from its gateway
+    kUnauthenticated,  // SRTP: wrong key, or modified in transit; RTP: not from its gateway
     kLate,
-    kReplay,       // SRTP: has come before
-    kRateLimited,  // more than a session's sender sends, or than others may in its name
+    kReplay,       // SRTP: received before
+    kRateLimited,  // above the rate of a session's sender, or of others in its name
     kNoSocket,     // no AF_XDP socket is bound to the queue
-    kNoHost,       // no ASR host has a slot
-    kShed,         // the ASR hosts or the network take less than comes
+    kNoHost,       // no ASR host has a free slot
+    kShed,         // the ASR hosts or the network accept less than arrives
 };
 
 inline constexpr std::array<std::string_view, 13> kDropReasonNames{

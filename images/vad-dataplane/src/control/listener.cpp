@@ -56,7 +56,7 @@ Descriptor listen_unix(const std::string& path, std::string& error) {
         return Descriptor();
     }
     Descriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // Nobody can connect before listen(), so the rights are in place by then whatever the umask is.
+    // No client can connect before listen(), so the permissions are set in time regardless of the umask.
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
         chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP) != 0 ||
         listen(listener.get(), kBacklog) != 0) {

@@ -8,8 +8,8 @@
 
 namespace voice::control {
 
-// A unix socket that its owner and group may use. One that a killed predecessor left is replaced; one that answers, and
-// whatever is no socket, is not. Closed, with a reason, when that fails.
+// A unix socket for its owner and group. One left by a killed predecessor is replaced; an active one, or a path that is
+// not a socket, is not. Closed, with a reason, on failure.
 Descriptor listen_unix(const std::string& path, std::string& error);
 
 // On every address.

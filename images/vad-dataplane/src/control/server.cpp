@@ -82,7 +82,7 @@ void Server::serve(int fd) {
     } else if (const auto found = connections_.find(fd); found != connections_.end()) {
         bool wants_drain = false;
         if (!found->second.serve(data_plane_, wants_drain, Clock::now())) {
-            connections_.erase(found);  // closing it takes it out of the epoll set
+            connections_.erase(found);  // closing it removes it from the epoll set
         } else {
             epoll_event event{};
             event.events = found->second.wants_to_write() ? EPOLLOUT : EPOLLIN;
@@ -137,7 +137,7 @@ void Server::follow_health() {
     if (!healthy) {
         health_.reset();
     } else if (!health_.is_open()) {
-        std::string error;  // the port is taken: the load balancer sees as much, and the next tick tries again
+        std::string error;  // the port is taken: the load balancer notices, and the next tick tries again
         health_ = listen_tcp(settings_.health_port, error);
         if (health_.is_open() && !watch(health_.get())) {
             health_.reset();

@@ -23,18 +23,18 @@ public:
         std::string control_socket;
         std::uint16_t health_port = 8081;
         std::chrono::milliseconds drain_timeout{110'000};
-        std::chrono::milliseconds tick{100};  // how soon the health port follows the state
-        std::chrono::milliseconds idle{10'000};  // a connection without a word is closed
+        std::chrono::milliseconds tick{100};  // the interval at which the health port follows the state
+        std::chrono::milliseconds idle{10'000};  // a connection that sends nothing is closed
     };
 
     enum class Exit : std::uint8_t {
         kDrained,
-        kTimedOut,  // sessions were left when the time to drain was over
+        kTimedOut,  // sessions were left at the end of the drain time-out
         kHurried,   // a second SIGTERM or SIGINT
     };
 
-    // To be called in main() before it starts a thread: SIGTERM and SIGINT then reach the control thread alone, and a
-    // broken connection is an error code and no SIGPIPE.
+    // Call in main() before any thread starts: SIGTERM and SIGINT then reach only the control thread, and a broken
+    // connection is an error code instead of SIGPIPE.
     static void take_signals();
 
     Server(Settings settings, DataPlane& data_plane) : settings_(std::move(settings)), data_plane_(data_plane) {}

@@ -74,7 +74,7 @@ json to_json(const Telemetry& telemetry) {
 json to_json(const Session& session) {
     return {
         {"ssrc", session.ssrc},           {"encrypted", session.encrypted}, {"packets", session.packets},
-        {"concealed", session.concealed}, {"chunks", session.chunks},       {"speaking", session.speaking},
+        {"concealed", session.concealed}, {"wrong_payload", session.wrong_payload}, {"chunks", session.chunks},       {"speaking", session.speaking},
     };
 }
 

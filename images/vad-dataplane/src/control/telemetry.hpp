@@ -1,4 +1,4 @@
-// What the data plane tells about itself, and its form as JSON.
+// The data plane's telemetry and its JSON form.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace voice::control {
 enum class State : std::uint8_t {
     kStarting,
     kReady,     // packets can flow
-    kStalled,   // was ready, and packets cannot flow now
+    kStalled,   // was ready, but packets cannot flow now
     kDraining,
 };
 
@@ -29,7 +29,7 @@ struct Status {
     std::chrono::seconds uptime{0};
 };
 
-// A value of each receive queue.
+// Load of each receive queue.
 struct QueueLoad {
     std::uint64_t rx_used = 0;  // descriptors of its receive ring
     std::uint64_t rx_size = 0;
@@ -45,7 +45,7 @@ struct Stage {
 
 using Group = std::vector<std::pair<std::string, std::uint64_t>>;
 
-// Counters count from the start of the process.
+// Counters start with the process.
 struct Telemetry {
     std::uint64_t sessions = 0;
     std::uint64_t max_sessions = 0;
@@ -53,10 +53,10 @@ struct Telemetry {
     Drops drops{};
     std::uint64_t vad_frames = 0;
     std::uint64_t vad_silent_frames = 0;
-    std::uint64_t vad_stopped = 0;  // receive queues whose VAD module was stopped: all is taken for speech
+    std::uint64_t vad_stopped = 0;  // receive queues whose VAD module was stopped: everything counts as speech
     std::uint64_t asr_hosts = 0;    // alive
     std::vector<Stage> stages;
-    std::vector<std::pair<std::string, Group>> groups;  // what has happened, by part of the program
+    std::vector<std::pair<std::string, Group>> groups;  // events, by part of the program
 };
 
 struct Session {
@@ -64,13 +64,14 @@ struct Session {
     bool encrypted = false;
     std::uint64_t packets = 0;
     std::uint64_t concealed = 0;
+    std::uint64_t wrong_payload = 0;
     std::uint64_t chunks = 0;
     bool speaking = false;
 };
 
 nlohmann::json to_json(const Status& status);
 
-// Occupancy is told per queue and, as `rx_ring_percent`, of the fullest, which is what scaling goes by.
+// Occupancy is reported per queue and, as `rx_ring_percent`, of the fullest queue, which scaling uses.
 nlohmann::json to_json(const Telemetry& telemetry);
 
 nlohmann::json to_json(const Session& session);

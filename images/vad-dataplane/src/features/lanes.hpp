@@ -23,7 +23,7 @@ constexpr std::size_t padded(std::size_t count) noexcept {
     return (count + kLanes - 1) / kLanes * kLanes;
 }
 
-// Copies instead of casts: any alignment will do, and no object is read as another type.
+// Copies instead of casts, which works for any alignment and avoids type punning.
 template <typename Vector = Lanes>
 inline Vector load(const float* from) noexcept {
     Vector lanes;

@@ -37,7 +37,7 @@ std::size_t LogMel::owed() const noexcept {
     if (empty_ || filled_ < kReach) {
         return 0;
     }
-    // A frame is owed for every centre up to the end of the samples; the next centre is a hop after this one's.
+    // A frame is due for every centre up to the end of the samples; the next centre is one hop after this one.
     return filled_ < kReach + kHopSamples ? 1 : 2;
 }
 
@@ -61,7 +61,7 @@ void LogMel::reset() noexcept {
 
 void LogMel::write_frame(std::span<float, kMels> out) noexcept {
     if (first_) {
-        window_[0] = 0;  // weighs nothing
+        window_[0] = 0;  // has weight zero
         std::reverse_copy(window_.begin() + kReach + 1, window_.end(), window_.begin() + 1);
         first_ = false;
     }
@@ -70,7 +70,7 @@ void LogMel::write_frame(std::span<float, kMels> out) noexcept {
     tables.spectrum.power(window_, power);
     tables.filters.log_mel(power, out);
     std::copy(window_.begin() + kHopSamples, window_.end(), window_.begin());
-    // A flushed window was filled with silence past filled_; what counts is where the samples end.
+    // A flushed window was filled with silence after filled_; only the end of the samples counts.
     filled_ = static_cast<std::uint16_t>(filled_ - kHopSamples);
 }
 

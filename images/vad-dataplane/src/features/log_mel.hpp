@@ -1,6 +1,6 @@
 // Streaming log-mel features of one session, as Whisper's models expect them: 80 bins, windows of 25 ms, every 10 ms.
 // The values are those of faster-whisper's feature extractor (padding = 160, its default) before it clamps them to the
-// utterance's maximum less 8 and scales them: both need the whole utterance, and are the engine's.
+// utterance's maximum minus 8 and scales them: both need the whole utterance, and are done by the engine.
 //
 // Delay. Frame t is centred on sample 160 t and reaches 200 samples past it. So it is ready with sample 160 t + 200,
 // 12.5 ms after its centre, and the ten frames of chunk c with sample 1600 (c + 1) + 40: with packets of 20 ms, the
@@ -35,21 +35,21 @@ public:
         std::size_t frames;
     };
 
-    // Makes the tables if they are not made yet (about a millisecond): construct one before packets come.
+    // Makes the tables on first use (about a millisecond): construct one before packets arrive.
     LogMel() noexcept;
 
-    // Takes samples and writes the frames that they complete to the front of `out`. Stops early only when a frame is
-    // due and `out` is full: push what was not taken again, with new room.
+    // Takes samples and writes the completed frames to the front of `out`. Stops early only if a frame is due and `out`
+    // is full: push the remaining samples again, with new room.
     Taken push(std::span<const std::int16_t> samples, Frames out) noexcept;
 
-    // The frames that flush() would write now if it had the room: 0 for an empty utterance, else 1 or 2.
+    // The number of frames that flush() would write now with enough room: 0 for an empty utterance, else 1 or 2.
     [[nodiscard]] std::size_t owed() const noexcept;
 
-    // Ends the utterance: writes owed() frames, or as many as `out` holds, and returns their number. When none is owed
-    // any more the next push() starts another utterance.
+    // Ends the utterance: writes owed() frames, or as many as `out` holds, and returns their number. Once none is owed
+    // any more, the next push() starts another utterance.
     std::size_t flush(Frames out) noexcept;
 
-    // Forgets the utterance.
+    // Discards the utterance.
     void reset() noexcept;
 
 private:
@@ -60,10 +60,10 @@ private:
 
     void write_frame(std::span<float, kMels> out) noexcept;
 
-    // The window of the next frame. Its centre stands at kReach; filled_ is where the next sample goes.
+    // The window of the next frame. Its centre is at kReach; filled_ is the position of the next sample.
     std::array<std::int16_t, kWindowSamples> window_{};
     std::uint16_t filled_ = kReach;
-    bool first_ = true;  // the next frame is frame 0, whose left half is to be reflected
+    bool first_ = true;  // the next frame is frame 0, whose left half must be reflected
     bool empty_ = true;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kSampleRate = 16000;
 constexpr float kLeastEnergy = 1e-10F;
-constexpr std::size_t kSums = 4;  // side by side: an addition need not wait for the one before
+constexpr std::size_t kSums = 4;  // in parallel: an addition need not wait for the previous one
 
 // Slaney's scale: 3 mel are 200 Hz up to 1 kHz; from there 27 mel are a factor of 6.4.
 constexpr double kHzPerMel = 200.0 / 3;

@@ -16,15 +16,15 @@ inline constexpr std::size_t kMels = VOICE_CHUNK_MEL_BINS;
 
 using MelFrame = std::span<float, kMels>;
 
-// The weights of the filters: made once, read by every thread.
+// The weights of the filters: computed once, read by every thread.
 //
-// A filter takes a few neighbouring bins, and the next filter nearly the same ones. So kLanes filters are summed at a
+// A filter covers a few neighbouring bins, and the next filter nearly the same ones. So kLanes filters are summed at a
 // time: one bin, the same for all lanes, times a vector of weights, zero where a filter does not reach.
 class MelFilters {
 public:
     MelFilters();
 
-    // log10 of the filters' energies; energies under 1e-10 count as 1e-10.
+    // log10 of the filters' energies, which are at least 1e-10.
     void log_mel(const Spectrum::Power& power, MelFrame out) const noexcept;
 
 private:
@@ -33,7 +33,7 @@ private:
 
     struct Group {
         std::size_t first_bin = 0;
-        std::vector<std::array<float, kLanes>> weights;  // of first_bin and those after it
+        std::vector<std::array<float, kLanes>> weights;  // of first_bin and the following bins
     };
 
     std::array<Group, kGroups> groups_;

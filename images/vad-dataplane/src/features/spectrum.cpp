@@ -16,7 +16,7 @@ struct Complex {
 
     friend Complex operator+(const Complex& a, const Complex& b) noexcept { return {a.re + b.re, a.im + b.im}; }
     friend Complex operator-(const Complex& a, const Complex& b) noexcept { return {a.re - b.re, a.im - b.im}; }
-    // By a complex number that is the same for all lanes (Factor = float) or one for each.
+    // Multiplies by a complex number that is the same for all lanes (Factor = float) or one for each.
     template <typename Factor>
     [[nodiscard]] Complex times(const Factor& by_re, const Factor& by_im) const noexcept {
         return {re * by_re - im * by_im, re * by_im + im * by_re};
@@ -30,8 +30,8 @@ std::complex<double> root(std::size_t numerator, std::size_t denominator) {
     return std::polar(1.0, -kTurn * static_cast<double>(numerator) / static_cast<double>(denominator));
 }
 
-// Transforms of 5 points, in place. Terms that differ in a sign share their products. Inlined, which the compiler would
-// not do by itself: otherwise every number goes through memory.
+// Transforms of 5 points, in place. Terms that differ in a sign share their products. Forced inline, because the
+// compiler would otherwise pass every number through memory.
 [[gnu::always_inline]] inline void transform5(Complex& v0, Complex& v1, Complex& v2, Complex& v3, Complex& v4) noexcept {
     constexpr float cos1 = 0.30901699437494742F;  // of 72 degrees
     constexpr float cos2 = -0.80901699437494742F;  // of 144 degrees
@@ -113,7 +113,7 @@ Spectrum::Spectrum() {
         last_.re[k] = static_cast<float>(root(k, kWindowSamples).real());
         last_.im[k] = static_cast<float>(root(k, kWindowSamples).imag());
     }
-    twiddles25();  // made now: nothing is left to the first frame
+    twiddles25();  // computed now, not during the first frame
 }
 
 void Spectrum::power(std::span<const std::int16_t, kWindowSamples> samples, Power& power) const noexcept {
@@ -155,7 +155,7 @@ void Spectrum::columns(const Points& points, Grid& grid) const noexcept {
             }
         }
     }
-    // Lanes past the last row are computed with, and thrown away: they have to be numbers all the same.
+    // Lanes past the last row are computed and discarded, but must contain numbers.
     for (std::size_t at = kPoints; at < kColumns * kRowsPadded; ++at) {
         grid.re[at] = grid.im[at] = 0;
     }
@@ -187,7 +187,7 @@ void Spectrum::transpose(const Grid& from, Grid& to) noexcept {
 
 // 8 points, for kLanes values of c at a time; the result is at c + 25 d.
 void Spectrum::rows(const Grid& grid, Points& points) noexcept {
-    // Backwards: the vector of the last rows runs over into the next d, whose true values are written after it.
+    // Backwards: the vector of the last rows overlaps the next d, whose correct values are written later.
     for (std::size_t next = padded(kRows); next > 0; next -= kLanes) {
         const std::size_t c = next - kLanes;
         std::array<Complex, kColumns> v;

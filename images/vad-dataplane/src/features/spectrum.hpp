@@ -13,16 +13,16 @@ namespace voice::features {
 inline constexpr std::size_t kWindowSamples = 400;  // 25 ms at 16 kHz
 inline constexpr std::size_t kBins = kWindowSamples / 2 + 1;
 
-// The tables of the transform: made once, read by every thread.
+// The tables of the transform: computed once, read by every thread.
 //
-// The 400 real samples are taken as 200 complex numbers z[n] = x[2n] + i x[2n+1]. 200 = 8 x 25: with n = 8 a + b and k
-// = c + 25 d, the transform is
+// The 400 real samples form 200 complex numbers z[n] = x[2n] + i x[2n+1]. 200 = 8 x 25: with n = 8 a + b and k = c + 25
+// d, the transform is
 //
 // Z[c + 25 d] = sum over b of W8^(b d) W200^(b c) (sum over a of W25^(a c) z[8 a + b])        where WN = e^(-2 pi i/N)
 //
-// The inner sums, 25 points each, are independent for the 8 values of b, which lie side by side in memory; the outer
-// ones, 8 points each, for the 25 values of c. So both run on whole vectors, with one transposition between them. At
-// the end Z is taken apart into the spectrum of the even and that of the odd samples, which give X.
+// The inner sums, 25 points each, are independent for the 8 values of b, which are adjacent in memory; the outer ones,
+// 8 points each, for the 25 values of c. So both run on whole vectors, with one transposition in between. Finally Z is
+// split into the spectra of the even and the odd samples, which give X.
 class Spectrum {
 public:
     using Power = std::array<float, kBins>;
@@ -39,7 +39,7 @@ private:
     static constexpr std::size_t kRowsPadded = 32;             // a multiple of every vector's width
     static constexpr std::size_t kSplit = padded(kPoints / 2 + 1);
 
-    // Real and imaginary parts apart from each other, as vectors want them.
+    // Separate arrays of real and imaginary parts, for vector arithmetic.
     template <std::size_t N>
     struct Complexes {
         alignas(64) std::array<float, N> re;

@@ -3,6 +3,10 @@
 #include <opus/opus.h>
 #include <speex/speex_resampler.h>
 
+#include <algorithm>
+
+#include "wire/packet.h"
+
 namespace voice::media {
 namespace {
 
@@ -41,7 +45,7 @@ std::size_t mix(std::span<const std::uint8_t> payload, std::size_t channels, std
     for (std::size_t i = 0; i < count; ++i) {
         int sum = 0;
         for (std::size_t at = i * channels; at < (i + 1) * channels; ++at) {
-            sum += static_cast<std::int16_t>(payload[2 * at] << 8 | payload[2 * at + 1]);
+            sum += static_cast<std::int16_t>(voice_read16(&payload[2 * at]));
         }
         into[i] = static_cast<std::int16_t>(sum / static_cast<int>(channels));
     }
@@ -100,6 +104,44 @@ std::span<const std::int16_t> Decoder::decode(std::span<const std::uint8_t> payl
     auto made = static_cast<std::uint32_t>(resampled_.size());
     speex_resampler_process_int(resampler_.get(), 0, decoded_.data(), &taken, resampled_.data(), &made);
     return std::span(resampled_).first(made);
+}
+
+bool Decoder::has_previous(std::span<const std::uint8_t> payload) const noexcept {
+    constexpr std::uint8_t kCeltOnly = 0x80;  // RFC 6716, section 3.1: such packets contain no copy
+    if (media_.codec != Codec::kOpus || payload.empty() || (payload[0] & kCeltOnly) != 0) {
+        return false;
+    }
+    std::array<const unsigned char*, 48> frames{};
+    std::array<opus_int16, 48> sizes{};
+    unsigned char toc = 0;
+    int offset = 0;
+    const int count = opus_packet_parse(payload.data(), static_cast<int>(payload.size()), &toc, frames.data(), sizes.data(),
+                                        &offset);
+    if (count <= 0 || sizes[0] == 0) {
+        return false;
+    }
+    // The first bits of a frame (sections 4.2.3 and 4.2.4): a speech flag for each 20 ms, then that of the copy; the
+    // second channel has the same.
+    const int spoken = std::max(1, opus_packet_get_samples_per_frame(payload.data(), 48'000) / 960);
+    const unsigned bits = *frames[0];
+    const bool is_stereo = opus_packet_get_nb_channels(payload.data()) == 2;
+    return (bits >> (7 - spoken) & 1) != 0 || (is_stereo && (bits >> (6 - 2 * spoken) & 1) != 0);
+}
+
+std::span<const std::int16_t> Decoder::recover(std::span<const std::uint8_t> payload, std::uint32_t ticks) noexcept {
+    return conceal(payload, ticks);
+}
+
+void Decoder::lose(std::uint32_t ticks) noexcept { conceal({}, ticks); }
+
+std::span<const std::int16_t> Decoder::conceal(std::span<const std::uint8_t> next, std::uint32_t ticks) noexcept {
+    const std::size_t samples = std::size_t{ticks} * kRate / media_.rate;
+    if (opus_ == nullptr || samples > decoded_.size()) {
+        return {};
+    }
+    const int made = opus_decode(opus_.get(), next.empty() ? nullptr : next.data(), static_cast<int>(next.size()),
+                                 decoded_.data(), static_cast<int>(samples), next.empty() ? 0 : 1);
+    return std::span(decoded_).first(made > 0 ? static_cast<std::size_t>(made) : 0);
 }
 
 }  // namespace voice::media

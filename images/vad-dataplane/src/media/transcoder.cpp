@@ -14,7 +14,7 @@ std::unique_ptr<Transcoder> Transcoder::create(const Description& media) {
 }
 
 Transcoder::Arrival Transcoder::insert(const rtp::Packet& packet) noexcept {
-    const bool is_audio = !rtp::holds_no_audio(packet);
+    const bool is_audio = packet.is_audio;
     const std::uint32_t ticks = is_audio ? decoder_->ticks(packet.payload) : 0;
     if (is_audio && (ticks == 0 || packet.payload.size() > kMostPayloadBytes)) {
         return Arrival::kMalformed;
@@ -28,7 +28,7 @@ Transcoder::Arrival Transcoder::insert(const rtp::Packet& packet) noexcept {
         restart(packet);
     }
     if (ahead >= JitterBuffer::kMaxDropout || ahead < -JitterBuffer::kMaxMisorder) {
-        // As in the jitter buffer: two in sequence are a sender that has started over.
+        // As in the jitter buffer: two in sequence indicate a restarted sender.
         if (!suspicious_ || packet.sequence != after_suspicious_) {
             suspicious_ = true;
             after_suspicious_ = static_cast<std::uint16_t>(packet.sequence + 1);
@@ -77,7 +77,7 @@ std::optional<rtp::Packet> Transcoder::make(unsigned wait) noexcept {
             return std::nullopt;
         }
         if (turn()) {
-            return rtp::Packet{.payload_type = rtp::kComfortNoise, .sequence = next_sequence(), .payload = {}};
+            return rtp::Packet{.is_audio = false, .sequence = next_sequence(), .payload = {}};
         }
     }
     const rtp::Packet packet{.sequence = next_sequence(), .timestamp = at_, .payload = frame_};
@@ -93,24 +93,41 @@ bool Transcoder::turn() noexcept {
     held_ >>= 1;
     come_ = come_ << 1 | (is_here ? 1U : 0U);
     if (!is_here) {
-        lost_ = true;
+        lose();
     } else if (packet.ticks != 0) {
         skip(packet.timestamp - expected_at_);
         expected_at_ = packet.timestamp + packet.ticks;
+        last_ticks_ = packet.ticks;
         decoded_ = decoder_->decode(std::span(packet.payload).first(packet.bytes));
     }
     return is_here && packet.ticks == 0;
 }
 
+void Transcoder::lose() noexcept {
+    const Held& next = packets_[expected_ % kSlots];
+    const std::span payload = std::span(next.payload).first((held_ & 1) != 0 ? next.bytes : 0);
+    const std::uint32_t before = next.timestamp - expected_at_ - last_ticks_;
+    // Losses before the previous packet are not contained in it.
+    if (!payload.empty() && before < kLongestLossTicks && decoder_->has_previous(payload)) {
+        lost_ = lost_ || before != 0;
+        skip(before);
+        expected_at_ = next.timestamp;
+        decoded_ = decoder_->recover(payload, last_ticks_);
+    } else {
+        lost_ = true;
+        decoder_->lose(last_ticks_);
+    }
+}
+
 void Transcoder::skip(std::uint32_t ticks) noexcept {
     const auto samples = static_cast<std::int64_t>(static_cast<std::int32_t>(ticks)) * kRate / rate_;
     if (samples <= 0 || samples > std::int64_t{JitterBuffer::kMaxDropout} * static_cast<int>(kFrameSamples)) {
-        return;  // of another time altogether: its clock was set, and it follows what is here
+        return;  // a different timeline: its clock was set, and it follows the held packets
     }
     const std::size_t to = filled_ + static_cast<std::size_t>(samples);
     if (to >= kFrameSamples) {
         at_ += static_cast<std::uint32_t>(to / kFrameSamples * kFrameSamples);
-        filled_ = 0;  // what has been begun is never heard
+        filled_ = 0;  // the partial frame is discarded
     }
     for (; filled_ < to % kFrameSamples; ++filled_) {
         frame_[2 * filled_] = frame_[2 * filled_ + 1] = 0;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "receive/burst.hpp"
 #include "support/quiet_thread.hpp"
 
 namespace voice::pipeline {
@@ -38,7 +39,7 @@ admission::Settings admission_settings(const config::Config& config) {
     return settings;
 }
 
-// Pollers take the cores that this process may use from the last one down: the first is the kernel's and the others'.
+// Pollers take this process's cores from the last one down: the first is for the kernel and other threads.
 void pin_to(int index) {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
@@ -79,7 +80,9 @@ DataPlane::DataPlane(const config::Config& config)
         pollers_.push_back(source_->make_poller({.index = static_cast<int>(i),
                                                  .vad = std::move(instance),
                                                  .table = tables_.back()->table(),
-                                                 .keep = config.silent_after}));
+                                                 .keep = config.silent_after,
+                                                 .packets_per_s = config.packets_per_s,
+                                                 .ring_size = std::max(config.rx_ring_size, receive::kAfXdpDescriptors)}));
         slots_.tell(*pollers_.back());
         rings_.push_back(std::make_unique<PollerChunks>(pollers_.back()->chunks(), pollers_.back()->host_notes()));
     }
@@ -242,6 +245,7 @@ control::Telemetry DataPlane::telemetry() {
     telemetry.vad_stopped = sum([](Poller& each) { return each.vad().counters().stopped.load(std::memory_order_relaxed); });
     telemetry.groups = {
         {"packets", {{"handed_over", sum([](Poller& each) { return std::uint64_t{each.counters().handed_over}; })},
+                     {"followed", sum([](Poller& each) { return std::uint64_t{each.counters().followed}; })},
                      {"duplicates", sum([](Poller& each) { return std::uint64_t{each.counters().duplicates}; })},
                      {"restarts", sum([](Poller& each) { return std::uint64_t{each.counters().restarts}; })}}},
         {"vad", {{"fallback_frames", sum([](Poller& each) { return std::uint64_t{each.vad().counters().fallback_frames}; })},
@@ -301,9 +305,10 @@ std::vector<control::Session> DataPlane::sessions(std::size_t first, std::size_t
             continue;
         }
         found.push_back({.ssrc = slot.ssrc,
-                         .encrypted = slot.srtp != nullptr,
+                         .encrypted = slot.encrypted,
                          .packets = slot.packets,
                          .concealed = slot.concealed,
+                         .wrong_payload = slot.wrong_payload,
                          .chunks = slot.chunks.load(std::memory_order_relaxed),
                          .speaking = slot.speaking});
     }

@@ -1,4 +1,4 @@
-// The whole program behind its control socket: sources, pollers, admission, shipper.
+// The whole program except its control socket: sources, pollers, admission, shipper.
 #pragma once
 
 #include <atomic>
@@ -24,13 +24,13 @@ namespace voice::pipeline {
 
 class DataPlane final : public control::DataPlane {
 public:
-    // Opens everything; throws std::runtime_error with what failed and what to do.
+    // Opens everything; throws std::runtime_error with the cause and the remedy.
     explicit DataPlane(const config::Config& config);
     ~DataPlane() override;
 
     // Starts the threads.
     void start();
-    // Ends them in the order of the data: packets, admission, then what is in the rings.
+    // Stops them in the order of the data: packets, admission, then the rings.
     void stop();
 
     control::Status status() override;
@@ -46,7 +46,7 @@ private:
     static constexpr std::chrono::seconds kStalledAfter{2};
 
     void poll(Poller& poller, int core);
-    // When the poller that is furthest behind began its last pass; 0: one has not started.
+    // Start of the last pass of the poller that is furthest behind; 0: one has not started.
     [[nodiscard]] std::int64_t oldest_pass_ns() const noexcept;
     admission::Presence::Report presence();
     control::QueueLoad load_of(Poller& poller);
@@ -57,7 +57,7 @@ private:
     std::string vad_module_;
     SessionSlots slots_;
     std::unique_ptr<Source> source_;
-    // Pollers spin on cores of their own. Where they would take every core, the other threads would have none.
+    // Pollers spin on cores of their own, unless that would leave no core for the other threads.
     bool naps_;
     std::vector<std::unique_ptr<StateFile>> tables_;
     std::vector<std::unique_ptr<Poller>> pollers_;

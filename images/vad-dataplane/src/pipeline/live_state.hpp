@@ -1,4 +1,4 @@
-// A poller's rows of the session table: other processes read there how far its sessions have come.
+// A poller's rows of the session table, where other processes read the progress of its sessions.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace voice::pipeline {
 class LiveState {
 public:
     static constexpr std::uint64_t kPacketsPerS = 50;
-    // Rows of sessions that are over stay for the write-behind thread to see them.
+    // Rows of ended sessions stay for the write-behind thread.
     static constexpr std::chrono::seconds kAfterlife{3};
 
     // `keep`: how long a row lives without a packet.
@@ -36,7 +36,11 @@ public:
         put(slot, now_ns, kAfterlife);
     }
 
-    // Makes room where rows have expired, a look at a time: those of sessions that are over, or of a process before.
+    // Called when the session moves to or from another poller.
+    void leave(const Slot& slot) noexcept { static_cast<void>(table_.erase(slot.ssrc)); }
+    void enter(const Slot& slot, std::int64_t now_ns) noexcept { put(slot, now_ns, keep_); }
+
+    // Removes expired rows step by step: those of ended sessions, or of a previous process.
     void sweep(std::int64_t now_ns) noexcept { table_.expire(static_cast<std::uint64_t>(now_ns), 1); }
 
 private:
@@ -47,7 +51,10 @@ private:
                                       .seen_ns = slot.seen_ns.load(std::memory_order_relaxed),
                                       .last_sequence = slot.utterances.last_sequence(),
                                       .host = slot.host.load(std::memory_order_relaxed),
-                                      .speaking = slot.utterances.speaking() ? 1U : 0U};
+                                      .origin = slot.origin(),
+                                      .speaking = std::uint16_t{slot.utterances.speaking()},
+                                      .has_origin = std::uint16_t{slot.srtp != nullptr && slot.jitter.has_started()},
+                                      .wrong_payload = slot.wrong_payload};
         // A full table holds rows that expire soon: the session is stored the next time.
         const auto expires_ns = static_cast<std::uint64_t>(now_ns + keep.count());
         static_cast<void>(table_.put(slot.ssrc, state::to_value(row), expires_ns));

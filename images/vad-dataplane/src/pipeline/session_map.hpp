@@ -1,4 +1,4 @@
-// SSRC to slot, for one thread: open addressing in memory that is made once.
+// Maps SSRCs to slots for one thread: open addressing in preallocated memory.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 class SessionMap {
 public:
-    // Half of its places stay empty, so that a probe is short.
+    // Half of its places stay empty, which keeps probes short.
     explicit SessionMap(std::size_t sessions) : places_(std::bit_ceil(2 * sessions + 2)), mask_(places_.size() - 1) {}
 
     [[nodiscard]] std::uint32_t find(std::uint32_t ssrc) const noexcept {
@@ -38,7 +38,7 @@ public:
         if (places_[at].slot == kNoSlot) {
             return;
         }
-        // What was pushed past this place moves back, so that no search ends early and nothing marks the gap.
+        // Entries displaced past this place move back, so that no search ends early and no tombstone is needed.
         for (std::size_t next = (at + 1) & mask_; places_[next].slot != kNoSlot; next = (next + 1) & mask_) {
             if (((next - home(places_[next].ssrc)) & mask_) >= ((next - at) & mask_)) {
                 places_[at] = places_[next];
@@ -54,7 +54,7 @@ private:
         std::uint32_t slot = kNoSlot;
     };
 
-    // SSRCs are meant to be random, and senders may choose them not to be.
+    // SSRCs are meant to be random, but senders may choose them.
     [[nodiscard]] std::size_t home(std::uint32_t ssrc) const noexcept {
         return static_cast<std::size_t>((ssrc * 0x9e3779b97f4a7c15ULL) >> 32) & mask_;
     }

@@ -1,4 +1,4 @@
-// The sessions of the data plane: admission opens and closes them here, and every poller is told.
+// The sessions of the data plane: admission opens and closes them here, which notifies every poller.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace voice::pipeline {
 
-// What it overrides is the admission thread's.
+// The overrides are called on the admission thread.
 class SessionSlots final : public admission::Sessions {
 public:
     SessionSlots(std::size_t sessions, voice_chunk_kind kind);
 
-    // Before the pollers start.
+    // Called before the pollers start.
     void tell(Poller& poller) { pollers_.push_back(&poller); }
     [[nodiscard]] std::span<Slot> slots() noexcept { return slots_; }
 
@@ -36,7 +36,7 @@ public:
 
 private:
     void reclaim() noexcept;
-    // True when every poller has room for a command, so that none is told alone.
+    // True if every poller has room for a command, so that all or none receive it.
     [[nodiscard]] bool can_tell() noexcept;
     void tell_all(const Command& command) noexcept;
 
@@ -44,9 +44,26 @@ private:
     voice_chunk_kind kind_;
     std::vector<Poller*> pollers_;
     std::vector<std::uint32_t> free_;
-    std::deque<std::uint32_t> closing_;  // told to every poller, not forgotten by all yet
-    std::deque<std::uint32_t> to_close_;  // SSRCs that no poller had room to be told of
-    std::unordered_map<std::uint32_t, std::uint32_t> open_slots_;
+    std::deque<std::uint32_t> closing_;  // closed for every poller, not yet forgotten by all
+    std::deque<std::uint32_t> to_close_;  // SSRCs whose close command did not fit a poller's queue
+    // The session's record as last read, and the part that the owner has applied: several changes may wait for a
+    // packet.
+    struct Terms {
+        std::optional<srtp::Key> key;
+        srtp::Suite suite;
+        media::Description media;
+
+        bool operator==(const Terms&) const = default;
+    };
+    struct Open {
+        std::uint32_t at;
+        Terms taken;
+        Terms offered;
+    };
+    static Terms terms_of(const admission::SessionRecord& record) {
+        return {record.srtp_key, record.srtp_suite, record.media};
+    }
+    std::unordered_map<std::uint32_t, Open> open_slots_;
     std::atomic<std::uint64_t> open_{0};
 };
 

@@ -1,4 +1,4 @@
-// Tells when a session's sender has stopped: muted, hung up, or out of reach.
+// Detects that a session's sender has stopped: muted, hung up, or unreachable.
 #pragma once
 
 #include <algorithm>
@@ -8,20 +8,21 @@
 
 namespace voice::pipeline {
 
-// One thread's. A look costs a word of memory that is read in order: a timer for each session would be sorted, and moved
-// with every packet.
+// Used by one thread. A check costs one word of memory, read sequentially: a timer per session would need sorting, and
+// an update with every packet.
 class SilenceTimer {
 public:
     static constexpr std::chrono::nanoseconds kAfter = std::chrono::milliseconds(350);
-    static constexpr std::chrono::nanoseconds kRound = std::chrono::milliseconds(100);  // in which all are looked at
+    // the time in which all are checked
+    static constexpr std::chrono::nanoseconds kRound = std::chrono::milliseconds(100);
 
     explicit SilenceTimer(std::size_t slots) : heard_ns_(slots) {}
 
-    // Audio has come.
+    // Audio has arrived.
     void start(std::uint32_t slot, std::int64_t now_ns) noexcept { heard_ns_[slot] = now_ns; }
     void stop(std::uint32_t slot) noexcept { heard_ns_[slot] = 0; }
 
-    // Calls once for each slot whose time is over.
+    // Calls once for each slot that has expired.
     template <typename Callback>
     void pass(std::int64_t now_ns, Callback&& callback) noexcept {
         const auto slots = static_cast<std::int64_t>(heard_ns_.size());
@@ -37,7 +38,7 @@ public:
     }
 
 private:
-    std::vector<std::int64_t> heard_ns_;  // 0: no time runs
+    std::vector<std::int64_t> heard_ns_;  // 0: not running
     std::size_t at_ = 0;
     std::int64_t passed_ns_ = 0;
 };

@@ -73,7 +73,7 @@ private:
     UserGate gate_;
 };
 
-// AF_XDP: the XDP program knows the sessions, and drops what is none's.
+// AF_XDP: the XDP program knows the sessions, and drops packets of no session.
 class Steered final : public Source, private Senders {
 public:
     Steered(const config::Config& config, const receive::DpdkOptions& options, SessionSlots& slots)
@@ -123,11 +123,14 @@ private:
         return steer;
     }
 
-    // Between the XDP program's knowing a session and the poller's, or after its end.
-    control::DropReason on_unknown(std::uint32_t, std::int64_t) noexcept override {
+    // Reached between the XDP program's admission of a session and the poller's, or after its end.
+    control::DropReason on_unknown(std::uint32_t, std::uint64_t, std::int64_t) noexcept override {
         return control::DropReason::kUnknownSession;
     }
-    void on_source(std::uint32_t slot, std::uint64_t source) noexcept override { steer_->set_source(slot, source); }
+    void on_sources(std::uint32_t slot, const xdp::Sources& sources) noexcept override {
+        steer_->set_sources(slot, sources);
+    }
+    void on_authentic_stranger(std::uint32_t slot) noexcept override { steer_->pay_back(slot); }
 
     SessionSlots& slots_;
     std::uint32_t ring_size_;
@@ -137,7 +140,7 @@ private:
     std::vector<receive::DpdkQueue> queues_;
 };
 
-// Hosts of the fleet have huge pages, or do not come this far; a developer's machine may have none.
+// Hosts of the fleet have huge pages, or fail earlier; a developer's machine may have none.
 bool has_huge_pages(unsigned mib) {
     std::ifstream file("/sys/kernel/mm/hugepages/hugepages-" + std::to_string(mib * 1024) + "kB/free_hugepages");
     unsigned long free = 0;

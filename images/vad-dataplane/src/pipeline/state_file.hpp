@@ -1,5 +1,5 @@
-// The session table of one receive queue, in a file that is there while the program runs. What a killed program left
-// is taken over, so that readers keep their mapping; where its shape is another version's or size's, it is made anew.
+// The session table of one receive queue, in a file that exists while the program runs. The file of a killed program is
+// reused, so that readers keep their mapping; if its layout has another version or size, it is recreated.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What a receive queue hands over at once.
+// Packets that a receive queue delivers at once.
 #pragma once
 
 #include <array>
@@ -15,9 +15,12 @@ struct Datagram {
 
 inline constexpr std::size_t kDatagramBytes = 2048;  // audio is 652 bytes, SRTP some more
 
+// Fixed receive ring size of DPDK's AF_XDP driver, whatever size is requested (ETH_AF_XDP_DFLT_NUM_DESCS).
+inline constexpr std::uint32_t kAfXdpDescriptors = 2048;
+
 inline constexpr std::size_t kBurst = 32;  // packets at most
 
-// Datagrams that lie in a queue's memory.
+// Datagrams in a queue's memory.
 class Burst {
 public:
     void clear() noexcept { size_ = 0; }

@@ -13,7 +13,7 @@ namespace voice::receive {
 namespace {
 
 constexpr unsigned kCache = 256;
-constexpr unsigned kFramesPerQueue = 8192;  // four times what AF_XDP's rings hold
+constexpr unsigned kFramesPerQueue = 8192;  // four times the size of AF_XDP's rings
 constexpr int kNoHugeMib = 256;
 
 [[noreturn]] void fail(const std::string& step, int error) {
@@ -134,7 +134,7 @@ std::vector<std::pair<std::string, std::uint64_t>> Dpdk::counters(std::string_vi
     }
     const auto wanted = static_cast<unsigned>(ids.size());
     std::vector<std::uint64_t> values(wanted);
-    // Without ids it would tell how many there are.
+    // Without ids it would return their number.
     if (wanted == 0 || rte_eth_xstats_get_by_id(port_, ids.data(), values.data(), wanted) != static_cast<int>(wanted)) {
         return {};
     }
@@ -157,7 +157,7 @@ void Dpdk::configure(const DpdkOptions& options) {
     rte_eth_conf conf{};
     if (options.driver == Driver::kEna && options.queues > 1) {
         conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-        conf.rx_adv_conf.rss_conf.rss_hf = RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+        conf.rx_adv_conf.rss_conf.rss_hf = RTE_ETH_RSS_NONFRAG_IPV4_UDP;
     }
     if (const int error = rte_eth_dev_configure(port_, options.queues, options.queues, &conf); error != 0) {
         fail(std::to_string(options.queues) + " queues", error);

@@ -1,4 +1,4 @@
-// Audio through DPDK: AF_XDP with our own program (the fleet's default), ENA on an interface of its own (vfio), or
+// Audio through DPDK: AF_XDP with our own program (the fleet's default), ENA with a dedicated interface (vfio), or
 // AF_PACKET where a kernel has no XDP.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace voice::receive {
 enum class Driver {
     kAfXdp,     // net_af_xdp on an interface that the kernel keeps
     kAfPacket,  // net_af_packet, likewise
-    kEna,       // net_ena: the interface belongs to DPDK alone
+    kEna,       // net_ena: only DPDK uses the interface
 };
 
 struct DpdkOptions {
@@ -35,10 +35,11 @@ struct DpdkOptions {
     bool huge_pages = true;
     int main_core = 0;
     std::uint16_t rtp_port = 5004;
-    std::uint16_t health_port = 0;  // where we answer the load balancer, as no kernel does; 0: a kernel does
+    // port for the load balancer's health checks if no kernel answers them; 0: a kernel does
+    std::uint16_t health_port = 0;
 };
 
-// The arguments that DPDK's environment is started with.
+// The arguments for starting DPDK's environment.
 [[nodiscard]] std::vector<std::string> eal_arguments(const DpdkOptions& options);
 
 // One receive queue; polled by one thread.
@@ -47,7 +48,7 @@ public:
     static constexpr std::uint16_t kBatch = kBurst;
     static constexpr std::size_t kPrefetchAhead = 3;
 
-    // `healthy` outlives the queue.
+    // `healthy` must outlive the queue.
     DpdkQueue(std::uint16_t port, std::uint16_t queue, const DpdkOptions& options, const std::atomic<bool>& healthy) noexcept
         : port_(port), queue_(queue), rtp_port_(options.rtp_port), health_port_(options.health_port), healthy_(&healthy) {}
 
@@ -78,7 +79,7 @@ public:
     }
 
 private:
-    // Sends the answer to a health check in the frame that it came in.
+    // Sends the answer to a health check in the frame of the request.
     void answer(std::size_t at, std::span<std::uint8_t> frame) noexcept {
         const std::size_t bytes = answer_probe(frame, health_port_, healthy_->load(std::memory_order_relaxed));
         if (bytes == 0 || packets_[at]->nb_segs != 1) {
@@ -101,10 +102,10 @@ private:
     Burst burst_;
 };
 
-// DPDK's environment and its only port. One a process: DPDK keeps global state.
+// DPDK's environment and its only port. One per process: DPDK keeps global state.
 class Dpdk {
 public:
-    // Throws std::runtime_error with the step that failed and what to do.
+    // Throws std::runtime_error with the failed step and the remedy.
     explicit Dpdk(const DpdkOptions& options);
     ~Dpdk();
     Dpdk(const Dpdk&) = delete;
@@ -112,10 +113,10 @@ public:
 
     [[nodiscard]] DpdkQueue queue(std::uint16_t index) const noexcept { return {port_, index, options_, healthy_}; }
 
-    // Whether health checks find the port open, where we answer them.
+    // Whether health checks find the port open, if we answer them.
     void set_healthy(bool healthy) noexcept { healthy_.store(healthy, std::memory_order_relaxed); }
 
-    // The port's counters whose names end so, by name. None where its driver has no such counter or does not answer.
+    // The port's counters with this suffix, by name. Empty if its driver has none or does not answer.
     [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counters(std::string_view ending) const;
 
 private:

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "wire/packet.h"
+
 namespace voice::receive {
 namespace {
 
@@ -22,10 +24,6 @@ constexpr std::uint8_t kSyn = 0x02;
 constexpr std::uint8_t kRst = 0x04;
 constexpr std::uint8_t kAck = 0x10;
 
-std::uint16_t read16(const std::uint8_t* at) noexcept { return static_cast<std::uint16_t>(at[0] << 8 | at[1]); }
-std::uint32_t read32(const std::uint8_t* at) noexcept {
-    return static_cast<std::uint32_t>(read16(at)) << 16 | read16(at + 2);
-}
 void write16(std::uint8_t* at, std::uint32_t value) noexcept {
     at[0] = static_cast<std::uint8_t>(value >> 8);
     at[1] = static_cast<std::uint8_t>(value);
@@ -35,10 +33,10 @@ void write32(std::uint8_t* at, std::uint32_t value) noexcept {
     write16(at + 2, value);
 }
 
-// The Internet checksum (RFC 1071) of an even number of bytes, with what `sum` has already.
+// The Internet checksum (RFC 1071) of an even number of bytes, added to `sum`.
 std::uint16_t checksum(std::span<const std::uint8_t> bytes, std::uint32_t sum = 0) noexcept {
     for (std::size_t at = 0; at < bytes.size(); at += 2) {
-        sum += read16(&bytes[at]);
+        sum += voice_read16(&bytes[at]);
     }
     sum = (sum & 0xffff) + (sum >> 16);
     return static_cast<std::uint16_t>(~((sum & 0xffff) + (sum >> 16)));
@@ -47,29 +45,29 @@ std::uint16_t checksum(std::span<const std::uint8_t> bytes, std::uint32_t sum = 
 struct Segment {
     std::uint32_t sequence;
     std::uint32_t acknowledged;
-    std::uint32_t length;  // what it takes of the sequence: its data, a SYN, a FIN
+    std::uint32_t length;  // its share of the sequence space: data, SYN, FIN
     std::uint8_t flags;
 };
 
-// Whether there is a whole, unfragmented segment to `port`; tells what it says.
+// Whether there is a complete, unfragmented segment to `port`; parses it.
 bool read(std::span<const std::uint8_t> frame, std::uint16_t port, Segment& segment) noexcept {
-    if (frame.size() < kAnswer || read16(&frame[12]) != 0x0800 || frame[kIp] >> 4 != 4 || frame[kIp + 9] != kTcpProtocol ||
-        (read16(&frame[kIp + 6]) & 0x3fff) != 0) {
+    if (frame.size() < kAnswer || voice_read16(&frame[12]) != VOICE_ETHERTYPE_IPV4 || frame[kIp] >> 4 != 4 || frame[kIp + 9] != kTcpProtocol ||
+        (voice_read16(&frame[kIp + 6]) & VOICE_IPV4_FRAGMENT) != 0) {
         return false;
     }
     const std::size_t header = 4U * (frame[kIp] & 0x0fU);
-    const std::size_t total = read16(&frame[kIp + 2]);
+    const std::size_t total = voice_read16(&frame[kIp + 2]);
     if (header < kHeader || total < header + kHeader || frame.size() < kIp + total) {
         return false;
     }
     const std::uint8_t* tcp = &frame[kIp + header];
     const std::size_t offset = 4U * (tcp[12] >> 4U);
-    if (read16(tcp + 2) != port || offset < kHeader || total < header + offset) {
+    if (voice_read16(tcp + 2) != port || offset < kHeader || total < header + offset) {
         return false;
     }
     const std::uint8_t flags = tcp[13];
-    segment = {.sequence = read32(tcp + 4),
-               .acknowledged = read32(tcp + 8),
+    segment = {.sequence = voice_read32(tcp + 4),
+               .acknowledged = voice_read32(tcp + 8),
                .length = static_cast<std::uint32_t>(total - header - offset) + ((flags & kSyn) != 0) + ((flags & kFin) != 0),
                .flags = flags};
     return true;
@@ -107,7 +105,7 @@ std::size_t answer_probe(std::span<std::uint8_t> frame, std::uint16_t port, bool
     tcp[13] = flags;
     write16(tcp + 14, kWindow);
     write32(tcp + 16, 0);  // checksum, urgent pointer
-    // Over a header of addresses, protocol and length, too.
+    // The checksum also covers a pseudo-header of addresses, protocol and length.
     const std::uint32_t pseudo = static_cast<std::uint16_t>(~checksum({ip + 12, 8})) + kTcpProtocol +
                                  static_cast<std::uint32_t>(kHeader);
     write16(tcp + 16, checksum({tcp, kHeader}, pseudo));

@@ -1,5 +1,5 @@
-// Answers a load balancer's health checks on an interface that no kernel has: of TCP, what a connection takes that is
-// opened and closed. It keeps nothing of one.
+// Answers a load balancer's health checks on an interface without a kernel: the part of TCP that opens and closes a
+// connection. It is stateless.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace voice::receive {
 
-// Turns an IPv4 segment to `port` into the answer to it, in its place: to a SYN an acknowledgement, or a reset where
-// `open` is false; to data and to an end an acknowledgement. Returns the bytes of the answer's frame; 0 where there is
-// none to give, and the frame is as it was.
+// Converts an IPv4 segment to `port` into the answer to it, in place: to a SYN an acknowledgement, or a reset if `open`
+// is false; to data and FIN an acknowledgement. Returns the length of the answer's frame; 0 if there is no answer, with
+// the frame unchanged.
 [[nodiscard]] std::size_t answer_probe(std::span<std::uint8_t> frame, std::uint16_t port, bool open) noexcept;
 
 }  // namespace voice::receive

@@ -1,4 +1,4 @@
-// Audio from an ordinary UDP socket: for machines without XDP or DPDK.
+// Audio from an ordinary UDP socket, for machines without XDP or DPDK.
 #pragma once
 
 #include <netinet/in.h>
@@ -10,30 +10,30 @@
 #include <vector>
 
 #include "receive/burst.hpp"
-#include "xdp/steer.h"
+#include "wire/packet.h"
 
 namespace voice::receive {
 
-// One of several sockets that share the port (SO_REUSEPORT); the kernel spreads senders over them. Reads in batches into
-// buffers of its own.
+// One of several sockets that share the port (SO_REUSEPORT); the kernel distributes senders among them. Reads in
+// batches into its own buffers.
 class SocketQueue {
 public:
     static constexpr std::size_t kBatch = kBurst;
 
-    // Throws std::system_error when the address cannot be bound.
+    // Throws std::system_error if the address cannot be bound.
     SocketQueue(const std::string& address, std::uint16_t port);
     ~SocketQueue();
     SocketQueue(const SocketQueue&) = delete;
     SocketQueue& operator=(const SocketQueue&) = delete;
 
-    // Gives the waiting datagrams, up to a batch, to `sink` as a span of Datagrams that are valid during the call;
-    // returns how many there were. Never waits.
+    // Passes waiting datagrams, up to a batch, to `sink` as a span of Datagrams that is valid during the call; returns
+    // their number. Never blocks.
     template <typename Sink>
     std::size_t poll(Sink&& sink) {
         const std::size_t received = receive();
         burst_.clear();
         for (std::size_t i = 0; i < received; ++i) {
-            // A datagram that did not fit is no audio; its head must not be taken for some.
+            // A truncated datagram is no audio and must not pass as such.
             if ((headers_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0) {
                 burst_.add({{buffers_[i].data(), headers_[i].msg_len},
                             voice_source_of_ipv4(sources_[i].sin_addr.s_addr, sources_[i].sin_port)});

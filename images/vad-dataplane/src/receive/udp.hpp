@@ -9,8 +9,8 @@
 
 namespace voice::receive {
 
-// Returns the payload of an unfragmented datagram to `port`; nothing for any other frame. The same rules as the XDP
-// program's (xdp/steer.bpf.c): sources without XDP deliver what it would have passed to the kernel.
+// Returns the payload of an unfragmented datagram to `port`; nothing for any other frame. The rules equal the XDP
+// program's (xdp/steer.bpf.c): sources without XDP deliver what it would pass to the kernel.
 [[nodiscard]] std::optional<Datagram> udp_payload(std::span<std::uint8_t> frame, std::uint16_t port) noexcept;
 
 }  // namespace voice::receive

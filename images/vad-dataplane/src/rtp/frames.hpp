@@ -1,4 +1,4 @@
-// A session's audio, each frame written once and never moved: those that wait for their turn, and those heard lately.
+// A session's audio, each frame written once and never moved: pending frames and recent ones.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ public:
     static constexpr std::size_t kAhead = 16;  // 320 ms
     static constexpr std::size_t kPast = 21;   // the longest pre-roll, and a chunk
 
-    // `places` after the frame that is heard next.
+    // `places` after the next frame.
     [[nodiscard]] Samples& ahead(std::size_t places) noexcept { return frames_[wrapped(next_ + places)]; }
-    // `places` before the frame that was heard last.
+    // `places` before the current frame.
     [[nodiscard]] const Samples& past(std::size_t places) const noexcept {
         return frames_[wrapped(next_ + kFrames - 1 - places)];
     }
-    // The next frame has been heard.
+    // Makes the next frame the current one.
     void advance() noexcept { next_ = wrapped(next_ + 1); }
 
 private:

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "wire/packet.h"
+
 namespace voice::rtp {
 namespace {
 
-constexpr int kRemembered = 64;  // packets before the newest of which it is known whether they came
+constexpr int kRemembered = 64;  // packets before the newest whose arrival is recorded
 
 }  // namespace
 
@@ -19,7 +21,7 @@ JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
     }
     const int step = distance(newest_, packet.sequence);
     if (step >= kMaxDropout || step < -kMaxMisorder) {
-        // One such packet may be noise; two in sequence are a sender that has started over (RFC 3550, A.1).
+        // One such packet may be noise; two in sequence indicate a restarted sender (RFC 3550, A.1).
         if (!suspicious_ || packet.sequence != after_suspicious_) {
             suspicious_ = true;
             after_suspicious_ = static_cast<std::uint16_t>(packet.sequence + 1);
@@ -33,7 +35,8 @@ JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
     int ahead = places_to(packet.timestamp);
     const int behind_held = std::bit_width(held_);
     if (step > 0 && (ahead < behind_held || ahead > kMaxDropout)) {
-        // A later packet of an earlier time, or of another time altogether: its clock was set. It follows what is here.
+        // A later packet with an earlier time, or on a different timeline: its clock was set. It follows the held
+        // frames.
         expected_ = packet.timestamp - static_cast<std::uint32_t>(behind_held * static_cast<int>(kFrameSamples));
         ahead = behind_held;
     }
@@ -72,7 +75,7 @@ bool JitterBuffer::run_out() noexcept {
         return false;
     }
     if ((held_ & 1) == 0) {
-        make_up();
+        make_up(is_lost_before(sequences_[(next_ + static_cast<std::size_t>(std::countr_zero(held_))) % kSlots]));
         return true;
     }
     heard_ = sequences_[next_];
@@ -82,13 +85,9 @@ bool JitterBuffer::run_out() noexcept {
     return true;
 }
 
-// Repeats the last frame, a step quieter each time.
-void JitterBuffer::make_up() noexcept {
-    const auto following = static_cast<std::size_t>(std::countr_zero(held_));
-    const bool follows = following < kSlots;
-    // A sender that falls silent in the middle of a word has lost something; one that sends what is no audio has not.
-    concealed_ = follows ? is_lost_before(sequences_[(next_ + following) % kSlots])
-                         : heard_ == newest_ || is_lost_before(newest_);
+// Repeats the last frame, each time more quietly.
+void JitterBuffer::make_up(bool lost) noexcept {
+    concealed_ = lost;
     ++made_up_in_a_row_;
     const int left = std::max(0, kFadeFrames - made_up_in_a_row_);
     const int before = left + 1;
@@ -137,7 +136,7 @@ void JitterBuffer::store(const Packet& packet, std::size_t ahead) noexcept {
     Samples& into = frames_.ahead(ahead);
     for (std::size_t i = 0; i < kFrameSamples; ++i) {
         // L16 is big-endian (RFC 3551).
-        into[i] = static_cast<std::int16_t>(packet.payload[2 * i] << 8 | packet.payload[2 * i + 1]);
+        into[i] = static_cast<std::int16_t>(voice_read16(&packet.payload[2 * i]));
     }
     held_ = static_cast<std::uint16_t>(held_ | 1U << ahead);
     sequences_[(next_ + ahead) % kSlots] = packet.sequence;

@@ -1,4 +1,4 @@
-// How far a session had come when another host, or an earlier process of this one, last said so.
+// The last recorded progress of a session, from another host or an earlier process of this one.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace voice::session {
 
 struct Progress {
-    std::uint64_t next_frame = 0;  // place of the next frame; no chunk so far has a number as high
+    std::uint64_t next_frame = 0;  // position of the next frame; above every chunk's number so far
     std::uint64_t chunks = 0;
-    std::uint32_t last_sequence = 0;  // of the last chunk, where there is one
+    std::uint32_t last_sequence = 0;  // of the last chunk, if there is one
 };
 
 }  // namespace voice::session

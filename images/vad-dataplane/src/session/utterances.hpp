@@ -1,12 +1,13 @@
-// Cuts one session's audio into utterances, and utterances into chunks that are written where they are shipped from.
+// Divides one session's audio into utterances, and utterances into chunks, which are written where they are shipped
+// from.
 //
-// An utterance is what the VAD calls speech, from some frames before its onset (pre-roll) to the end of its hangover. It
-// is one contiguous stretch of audio: features are computed over it as if nothing else had been there.
+// An utterance is speech according to the VAD, from some frames before its onset (pre-roll) to the end of its hangover.
+// It is one contiguous stretch of audio: features are computed for it in isolation.
 //
-// A chunk's `sequence` is the place of its first 20 ms frame in the session, so it tells when in the call it was said;
-// inside an utterance a chunk that does not continue where the last one ended has lost its predecessor. A chunk that
-// ends an utterance and has no frame of its own carries the place of the last frame: no two chunks of a session have
-// the same number. `number` counts chunks, those that the ring had no slot for too: where it jumps, some were lost.
+// A chunk's `sequence` is the position of its first 20 ms frame in the session, and so the time in the call; inside an
+// utterance, a chunk that does not continue the previous one has lost its predecessor. A chunk that ends an utterance
+// and has no frame of its own carries the position of the last frame: no two chunks of a session have the same number.
+// `number` counts chunks, including those that the ring had no slot for: where it jumps, some were lost.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +23,11 @@
 
 namespace voice::session {
 
-// What one receive queue's sessions share; written by its thread, read by any.
+// Shared by one receive queue's sessions; written by its thread, read by any.
 struct Counters {
     Count frames;
     Count concealed;
-    Count silent_frames;  // that the VAD did not call speech
+    Count silent_frames;  // that the VAD did not classify as speech
     Count shipped_frames;
     Count chunks;
     Count ring_full;  // chunks for which the ring had no slot
@@ -36,13 +37,14 @@ class Utterances {
 public:
     static constexpr std::size_t kChunkFrames = 5;     // 100 ms
     static constexpr std::size_t kMaxPreRoll = vad::kMaxPreRoll;  // 320 ms
+    static constexpr std::uint64_t kFarFrames = 3000;  // a minute
     static_assert(rtp::Frames::kPast >= kMaxPreRoll + kChunkFrames);
 
     Utterances(std::uint32_t session, voice_chunk_kind kind, const Progress& before = {}) noexcept
         : session_(session), kind_(kind), heard_(before.next_frame), shipped_until_(before.next_frame),
           chunks_(before.chunks), number_(static_cast<std::uint32_t>(before.chunks)), last_sequence_(before.last_sequence) {}
 
-    // Takes the frame that was heard last, whether it was made up, and what the VAD says of it.
+    // Takes the latest frame, whether it was concealed, and the VAD's decision.
     template <typename Ring>
     void take(const rtp::Frames& frames, bool concealed, const vad::Decision& decision, Ring& ring,
               Counters& counters) noexcept {
@@ -60,8 +62,8 @@ public:
         }
     }
 
-    // Ends the utterance where the session ends in the middle of one. A mark (VOICE_CHUNK_COMMIT, VOICE_CHUNK_LAST) goes
-    // with its last chunk, or where nobody speaks as an utterance of its own, which is empty.
+    // Ends the current utterance at the end of the session. A mark (VOICE_CHUNK_COMMIT, VOICE_CHUNK_LAST) goes with its
+    // last chunk or, during silence, with an empty utterance.
     template <typename Ring>
     void close(const rtp::Frames& frames, Ring& ring, Counters& counters, unsigned mark = 0) noexcept {
         mark_ = mark;
@@ -75,19 +77,25 @@ public:
         mark_ = 0;
     }
 
-    // The place of the next frame, where the session's clock tells it: behind all chunks that were sent.
+    // Sets the position of the next frame by the session's clock, beyond all chunks that were sent. If the clock was
+    // set since then, the position that was estimated from the elapsed time stays.
     void begin_at(std::uint64_t place) noexcept {
+        if (chunks_ > 0 && place > heard_ + kFarFrames) {
+            return;
+        }
         heard_ = shipped_until_ = std::max(place, chunks_ > 0 ? last_sequence_ + std::uint64_t{1} : 0);
     }
 
-    // So many frames come next that are never heard: nobody speaks, and time goes on.
+    // Skips this many frames without audio: no one speaks, and time passes.
     void skip(std::uint32_t frames) noexcept {
         heard_ += frames;
         shipped_until_ = heard_;
     }
 
+    // The position of the next frame.
+    [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
     [[nodiscard]] bool speaking() const noexcept { return speaking_; }
-    // Of the whole session.
+    // Over the whole session.
     [[nodiscard]] std::uint64_t chunks() const noexcept { return chunks_; }
     [[nodiscard]] std::uint32_t last_sequence() const noexcept { return last_sequence_; }
 
@@ -103,14 +111,14 @@ private:
 
     void start(std::uint8_t pre_roll) noexcept {
         const std::uint64_t before = heard_ - 1;
-        const std::uint64_t free = before - shipped_until_;  // not part of the utterance before
+        const std::uint64_t free = before - shipped_until_;  // not part of the previous utterance
         pending_ = std::min({std::size_t{pre_roll}, kMaxPreRoll, static_cast<std::size_t>(free)});
         speaking_ = true;
         starts_ = true;
         log_mel_.reset();
     }
 
-    // Ships all that is pending, a chunk at a time.
+    // Ships everything pending, a chunk at a time.
     template <typename Ring>
     void ship(const rtp::Frames& heard, Ring& ring, Counters& counters, bool ends) noexcept {
         bool ended = false;
@@ -119,7 +127,8 @@ private:
             ended = ship_chunk(heard, ring, counters, frames, ends && frames == pending_);
         }
         if (ends && !ended) {
-            ship_chunk(heard, ring, counters, 0, true);  // nothing was pending, or a full chunk had no room for all features
+            // nothing was pending, or a full chunk had no room for all features
+            ship_chunk(heard, ring, counters, 0, true);
         }
         shipped_until_ = heard_ - pending_;
         speaking_ = !ends;
@@ -130,7 +139,7 @@ private:
     bool ship_chunk(const rtp::Frames& heard, Ring& ring, Counters& counters, std::size_t frames,
                     bool last) noexcept {
         voice_audio_chunk* slot = ring.claim();
-        // Without a slot the chunk is lost, but not what comes after it: features go on as if it had been sent.
+        // Without a slot only this chunk is lost: features continue as if it had been sent.
         const bool ends = fill(heard, slot != nullptr ? *slot : lost_, frames, last);
         if (slot != nullptr) {
             last_sequence_ = slot->sequence;
@@ -179,7 +188,7 @@ private:
         return count + log_mel_.push(frame, features::LogMel::Frames(chunk.payload.log_mel).subspan(count)).frames;
     }
 
-    // What holds no audio is zero on the wire: a slot is reused, and must not carry another caller's words.
+    // Unused bytes are zero on the wire: a slot is reused, and must not carry another caller's words.
     void blank(voice_audio_chunk& chunk, std::size_t count) const noexcept {
         const std::size_t used = kind_ == VOICE_CHUNK_PCM16 ? count * sizeof(std::int16_t)
                                                             : count * VOICE_CHUNK_MEL_BINS * sizeof(float);
@@ -190,15 +199,15 @@ private:
     voice_chunk_kind kind_;
     bool speaking_ = false;
     bool starts_ = false;
-    std::size_t pending_ = 0;          // frames of the utterance that are not shipped yet; the newest ones
+    std::size_t pending_ = 0;          // the newest frames of the utterance, not shipped yet
     std::uint64_t heard_;          // frames of the session so far
-    std::uint64_t shipped_until_;  // place after the last frame that was shipped
+    std::uint64_t shipped_until_;  // position after the last shipped frame
     std::uint64_t chunks_;
     std::uint32_t number_;  // of the next chunk
     unsigned mark_ = 0;     // flags of the chunk that ends the utterance
     std::uint32_t last_sequence_;
-    std::uint32_t concealed_ = 0;  // bit n: the frame n places before the last one was made up
-    std::uint32_t voiced_ = 0;     // likewise, was called speech
+    std::uint32_t concealed_ = 0;  // bit n: the frame n positions before the last one was concealed
+    std::uint32_t voiced_ = 0;     // likewise, was classified as speech
     features::LogMel log_mel_;
 
     static inline thread_local voice_audio_chunk lost_{};

@@ -13,13 +13,13 @@ namespace voice::ship {
 class ChunkSource {
 public:
     virtual ~ChunkSource() = default;
-    // The chunk that is `ahead` places behind the oldest; null where there is none. Valid until it is released.
+    // The chunk `ahead` places after the oldest; null if there is none. Valid until it is released.
     virtual const voice_audio_chunk* peek(std::size_t ahead) = 0;
-    // Hands the oldest `count` back.
+    // Frees the oldest `count` chunks.
     virtual void release(std::size_t count) = 0;
     [[nodiscard]] virtual std::size_t occupancy() const = 0;
     [[nodiscard]] virtual std::size_t slots() const = 0;
-    // Told where a session's chunks go: with every start of speech, and when they go elsewhere from now on.
+    // Called with the destination of a session's chunks: at every start of speech, and when it changes.
     virtual void on_host(std::uint64_t /*session*/, const sockaddr_in& /*host*/) {}
 };
 

@@ -11,7 +11,7 @@ namespace voice::ship {
 std::optional<Host> read_host(std::string_view id, const valkey::Fields& fields, std::uint16_t port) {
     Host host;
     host.id = id;
-    constexpr std::array kKinds{kKindNeuron, kKindGpu, kKindCpu};  // as HostKind counts them
+    constexpr std::array kKinds{kKindNeuron, kKindGpu, kKindCpu};  // in the order of HostKind
     const auto* const kind = std::ranges::find(kKinds, valkey::value_of(fields, kKind));
     if (kind == kKinds.end()) {
         return std::nullopt;

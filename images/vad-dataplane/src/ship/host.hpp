@@ -1,4 +1,4 @@
-// An ASR host as the state store's registry has it.
+// An ASR host in the state store's registry.
 //
 // Set `host:asr`: the ids of the hosts, so that a reader need not scan the whole store. Hash `host:asr:<id>`:
 //
@@ -43,7 +43,7 @@ struct Host {
     std::string id;
     HostKind kind = HostKind::kGpu;
     sockaddr_in address{};
-    std::string zone;  // empty where it does not tell
+    std::string zone;  // empty if not recorded
     std::uint32_t free_slots = 0;
     bool draining = false;
     std::string heartbeat;
@@ -51,15 +51,15 @@ struct Host {
 
 using Hosts = std::shared_ptr<const std::vector<Host>>;
 
-// Where the shipper takes the hosts from.
+// The shipper's source of hosts.
 class HostSource {
 public:
     virtual ~HostSource() = default;
-    // The hosts that live; null where they have not been read since the last call. One thread's; takes no lock.
+    // The live hosts; null if they have not been read since the last call. For one thread; takes no lock.
     [[nodiscard]] virtual Hosts take() noexcept = 0;
 };
 
-// Nothing when a field is missing or makes no sense: such a host gets no audio.
+// Nothing if a field is missing or invalid: such a host gets no audio.
 std::optional<Host> read_host(std::string_view id, const valkey::Fields& fields, std::uint16_t port);
 
 }  // namespace voice::ship

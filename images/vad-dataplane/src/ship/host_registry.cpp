@@ -72,7 +72,7 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
         const auto fields = valkey::fields_of(*(*replies)[i]);
         if (fields.empty()) {
-            // Its hash has expired. A host that comes back adds itself again with its next heartbeat.
+            // Its hash has expired. A host that returns adds itself again with its next heartbeat.
             store_.append({"SREM", kHostsKey, ids[i]});
             continue;
         }

@@ -1,5 +1,5 @@
-// Reads the registry of ASR hosts every second. While the state store cannot be reached the last reading stays: audio
-// keeps going to hosts that were alive, and those that died meanwhile are found out when the store is back.
+// Reads the registry of ASR hosts every second. While the state store is unreachable the last reading stays: audio
+// continues to hosts that were alive, and those that died meanwhile are detected when the store is back.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ class HostRegistry final : public HostSource {
 public:
     struct Settings {
         std::chrono::milliseconds refresh{1'000};
-        std::chrono::milliseconds dead_after{3'000};  // without a new heartbeat, by this host's clock; the contract's
+        // without a new heartbeat, by this host's clock; from the contract
+        std::chrono::milliseconds dead_after{3'000};
         std::uint16_t chunk_port = 5006;
     };
 
@@ -25,7 +26,7 @@ public:
     struct Counters {
         std::atomic<std::uint64_t> refreshes{0};
         std::atomic<std::uint64_t> unanswered{0};  // refreshes that the state store did not answer
-        std::atomic<std::uint64_t> malformed{0};   // host records that make no sense
+        std::atomic<std::uint64_t> malformed{0};   // invalid host records
         std::atomic<std::uint64_t> hosts{0};       // alive now
     };
 
@@ -60,7 +61,7 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_;
     bool stopping_ = false;
-    // Acquire where it is taken and release where it is given: the hosts are seen by the thread that gets them.
+    // Acquire when taken and release when published: the receiving thread sees the hosts.
     std::atomic<Hosts*> reading_{nullptr};
     std::thread thread_;
     Counters counters_;

@@ -22,7 +22,7 @@ bool Pinning::are_the_same(const std::vector<Host>& hosts) const noexcept {
     return std::equal(hosts.begin(), hosts.end(), hosts_->begin(), hosts_->end(), same);
 }
 
-// Hosts have come or gone: pins follow those that stay.
+// Hosts have changed: pins follow those that stay.
 bool Pinning::replace(const std::vector<Host>& hosts) {
     std::unordered_map<std::string_view, std::size_t> places;
     std::vector<Offer> offers(hosts.size());
@@ -69,7 +69,7 @@ bool Pinning::refused(const sockaddr_in& address, Clock::time_point now) {
         offer.refused_since = now;
     }
     if (now < offer.avoid_until || ++offer.refusals < kRefusals) {
-        return false;  // of what was under way when it was lost, more refusals come
+        return false;  // refusals of datagrams already in flight when the host was lost
     }
     lost_[offer.number] = true;
     offer.number = new_number();
@@ -100,7 +100,7 @@ const Host* Pinning::host_of(std::uint64_t session, bool starts_speech, Clock::t
             }
             return nullptr;
         }
-        // With nowhere else to go, a draining host is better than none.
+        // A draining host is better than none.
     }
     pin.used = now;
     return &(*hosts_)[pin.host];

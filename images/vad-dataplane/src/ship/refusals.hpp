@@ -1,4 +1,4 @@
-// ICMP errors of a socket that is not connected: who refused which datagram (IP_RECVERR, ip(7)).
+// ICMP errors of an unconnected socket: which datagrams were refused, and by whom (IP_RECVERR, ip(7)).
 #pragma once
 
 #include <netinet/in.h>
@@ -12,8 +12,8 @@
 
 namespace voice::ship {
 
-// Calls for the address of each datagram that a host refused since the last call; returns how many errors came from the
-// network. They stand for datagrams that were sent, not for the one that a call to send has just failed for.
+// Calls for the address of each datagram that a host refused since the last call; returns the number of errors from the
+// network. They concern earlier datagrams, not the one of a send call that has just failed.
 template <typename Callback>
 std::size_t take_refusals(int socket, Callback&& refused) noexcept {
     std::size_t count = 0;
@@ -40,7 +40,8 @@ std::size_t take_refusals(int socket, Callback&& refused) noexcept {
                 refused(to);
             }
         }
-        // What carries no error is not from the error queue: some kernels, and qemu-user, succeed where it is empty.
+        // A message without an error is not from the error queue: some kernels, and qemu-user, succeed when it is
+        // empty.
         if (!has_error) {
             return count;
         }

@@ -1,5 +1,5 @@
-// The chunks that were sent last, in order, in memory that is made once: what a host that dies takes with it is sent
-// again from here. A chunk that cannot be sent yet, because those before it have to be sent again first, waits here too.
+// The latest chunks in order, in preallocated memory: the chunks of a host that dies are sent again from here. Chunks
+// that must wait for those also wait here.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace voice::ship {
 class ResendWindow {
 public:
     using Clock = std::chrono::steady_clock;
-    // Instead of a host's number.
+    // In place of a host's number.
     static constexpr std::uint32_t kOwed = 0;  // has not been sent
-    static constexpr std::uint32_t kGone = 1;  // was not sent in its time
+    static constexpr std::uint32_t kGone = 1;  // expired before it was sent
 
     struct Entry {
         voice_audio_chunk chunk;
-        std::uint32_t host;  // number of the host that has it (Pinning)
+        std::uint32_t host;  // number of the host that received it (Pinning)
         std::uint32_t source;  // index of the ring that it came from
         Clock::time_point at;
     };
@@ -29,7 +29,7 @@ public:
     ResendWindow(std::chrono::seconds length, std::size_t bytes)
         : length_(length), entries_(std::max<std::size_t>(1, bytes / sizeof(Entry))) {}
 
-    // Entries are numbered from the first one on; those from begin() to end() are here.
+    // Entries are numbered from the start; those from begin() to end() are stored.
     [[nodiscard]] std::uint64_t begin() const noexcept {
         return end_ < entries_.size() ? 0 : end_ - entries_.size();
     }
@@ -41,7 +41,7 @@ public:
         return now - entry.at < length_;
     }
 
-    // The entry that the next append() replaces; null where none is.
+    // The entry that the next append() replaces; null if there is none.
     [[nodiscard]] const Entry* oldest() const noexcept {
         return end_ < entries_.size() ? nullptr : &entries_[end_ % entries_.size()];
     }

@@ -1,6 +1,7 @@
 #include "ship/shipper.hpp"
 
 #include <netinet/ip.h>
+#include <netinet/udp.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,11 +20,29 @@ constexpr std::chrono::seconds kFlush{1};
 
 static_assert(sizeof(voice_audio_chunk) == 16 + VOICE_CHUNK_PAYLOAD_BYTES, "a chunk is sent as it lies in memory");
 
+// Size at which sendmsg() splits a datagram: whole chunks.
+struct Segmented {
+    alignas(cmsghdr) std::array<std::uint8_t, CMSG_SPACE(sizeof(std::uint16_t))> bytes{};
+
+    Segmented() noexcept {
+        msghdr header{};
+        header.msg_control = bytes.data();
+        header.msg_controllen = bytes.size();
+        cmsghdr* control = CMSG_FIRSTHDR(&header);
+        control->cmsg_level = IPPROTO_UDP;
+        control->cmsg_type = UDP_SEGMENT;
+        control->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+        const std::uint16_t bytes_each = sizeof(voice_audio_chunk);
+        std::memcpy(CMSG_DATA(control), &bytes_each, sizeof bytes_each);
+    }
+};
+Segmented kSegmented;
+
 }  // namespace
 
 bool Shipper::open(std::string& error) {
     socket_ = Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    // A datagram that the path's MTU does not take is refused and counted; in fragments it would be lost more often.
+    // A datagram above the path's MTU is refused and counted; fragments would be lost more often.
     const int whole = IP_PMTUDISC_DO;
     const int on = 1;
     if (!socket_.is_open() || setsockopt(socket_.get(), IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof whole) != 0 ||
@@ -31,7 +50,7 @@ bool Shipper::open(std::string& error) {
         error = std::string("the socket for chunks: ") + std::strerror(errno);
         return false;
     }
-    // The kernel gives net.core.wmem_max at most; less shows as stalls.
+    // The kernel grants net.core.wmem_max at most; less shows as stalls.
     setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &settings_.send_buffer_bytes, sizeof settings_.send_buffer_bytes);
     return true;
 }
@@ -71,6 +90,9 @@ bool Shipper::pass() {
 
 void Shipper::refresh_hosts() {
     Hosts hosts = source_of_hosts_.take();
+    if (hosts != nullptr) {
+        cannot_segment_.clear();  // and detected again: hosts come, go and change their addresses
+    }
     if (hosts != nullptr && pinning_.update(std::move(hosts), Clock::now())) {
         begin_to_resend();
     }
@@ -99,7 +121,7 @@ std::size_t Shipper::judge(ChunkSource& source) {
         if (chunk == nullptr) {
             break;
         }
-        // Those that this window has decided on are as good as gone.
+        // Chunks that this window has decided on count as gone.
         const auto left = occupancy > window ? occupancy - window : 0;
         verdicts_[window] = verdict(*chunk, 100 * left / source.slots(), now);
         if (verdicts_[window] == Verdict::kSend) {
@@ -111,7 +133,7 @@ std::size_t Shipper::judge(ChunkSource& source) {
 
 Shipper::Verdict Shipper::verdict(const voice_audio_chunk& chunk, std::size_t percent_full, Clock::time_point now) {
     const unsigned flags = chunk.flags;
-    // The engine waits for the end of speech: it goes with the others, not with silence.
+    // The engine waits for the end of speech, so it is not treated as silence.
     const bool is_silence = (flags & (VOICE_CHUNK_SILENCE | VOICE_CHUNK_CONCEALED)) != 0 &&
                             (flags & (VOICE_CHUNK_END_OF_SPEECH | VOICE_CHUNK_START_OF_SPEECH)) == 0;
     if (percent_full >= settings_.shed_any_percent) {
@@ -126,7 +148,7 @@ Shipper::Verdict Shipper::verdict(const voice_audio_chunk& chunk, std::size_t pe
     return add_message(chunk, now) ? Verdict::kSend : Verdict::kNoHost;
 }
 
-// A host was lost: what it had is looked for among all that is kept.
+// Called after a host was lost: searches the window for its chunks.
 void Shipper::begin_to_resend() {
     resending_ = true;
     restart_ = true;
@@ -151,7 +173,7 @@ bool Shipper::resend() {
     return moved;
 }
 
-// Decides on what is kept, from the cursor on; returns how many.
+// Decides on the stored chunks from the cursor on; returns their number.
 std::size_t Shipper::judge_again() {
     const auto now = Clock::now();
     message_count_ = 0;
@@ -168,7 +190,7 @@ std::size_t Shipper::judge_again() {
             continue;
         }
         if (!add_message(entry.chunk, now)) {
-            break;  // it waits, and so do those behind it
+            break;  // it waits, and so do later ones
         }
         verdicts_[window] = Verdict::kSend;
         places_[message_count_ - 1] = window;
@@ -176,7 +198,7 @@ std::size_t Shipper::judge_again() {
     return window;
 }
 
-// False when no host has a slot for the session.
+// False if no host has a slot for the session.
 bool Shipper::add_message(const voice_audio_chunk& chunk, Clock::time_point now) {
     const auto* host = pinning_.host_of(chunk.session, (chunk.flags & VOICE_CHUNK_START_OF_SPEECH) != 0, now);
     if (host == nullptr) {
@@ -186,32 +208,112 @@ bool Shipper::add_message(const voice_audio_chunk& chunk, Clock::time_point now)
     numbers_[at] = pinning_.number_of(*host);
     addresses_[at] = host->address;
     slices_[at] = {.iov_base = const_cast<voice_audio_chunk*>(&chunk), .iov_len = sizeof chunk};
-    messages_[at] = {};
-    messages_[at].msg_hdr.msg_name = &addresses_[at];
-    messages_[at].msg_hdr.msg_namelen = sizeof addresses_[at];
-    messages_[at].msg_hdr.msg_iov = &slices_[at];
-    messages_[at].msg_hdr.msg_iovlen = 1;
     return true;
 }
 
-// Sends the messages; returns how many of the window's chunks are done with.
+// Groups messages to the same host, as many as one UDP_SEGMENT call accepts. A session has one host, so its chunks stay
+// in order.
+void Shipper::group_by_host() {
+    std::array<std::size_t, kBatch> group_of{};
+    group_count_ = 0;
+    for (std::size_t message = 0; message < message_count_; ++message) {
+        const bool alone = std::ranges::find(cannot_segment_, numbers_[message]) != cannot_segment_.end();
+        std::size_t group = group_count_;
+        while (group > 0 && groups_[group - 1].host != numbers_[message]) {
+            --group;  // the last one of this host
+        }
+        if (alone || group == 0 || groups_[group - 1].count == kSegments) {
+            groups_[group_count_++] = {.host = numbers_[message], .first = 0, .count = 0};
+            group = group_count_;
+        }
+        group_of[message] = group - 1;
+        ++groups_[group - 1].count;
+    }
+    std::size_t first = 0;
+    for (Group& group : std::span(groups_).first(group_count_)) {
+        group.first = first;
+        first += std::exchange(group.count, 0);
+    }
+    for (std::size_t message = 0; message < message_count_; ++message) {
+        Group& group = groups_[group_of[message]];
+        const std::size_t at = group.first + group.count++;
+        grouped_[at] = message;
+        grouped_slices_[at] = slices_[message];
+    }
+    for (std::size_t i = 0; i < group_count_; ++i) {
+        const Group& group = groups_[i];
+        msghdr& header = headers_[i].msg_hdr;
+        header = {};
+        header.msg_name = &addresses_[grouped_[group.first]];
+        header.msg_namelen = sizeof(sockaddr_in);
+        header.msg_iov = &grouped_slices_[group.first];
+        header.msg_iovlen = group.count;
+        header.msg_control = group.count > 1 ? kSegmented.bytes.data() : nullptr;
+        header.msg_controllen = group.count > 1 ? kSegmented.bytes.size() : 0;
+    }
+}
+
+// Sends the messages; returns how many of the window's chunks are finished. If the kernel's buffer is full, chunks
+// after the first unsent one may have been sent, and are sent again: receivers recognize duplicates.
 std::size_t Shipper::send(std::size_t window) {
+    group_by_host();
     std::size_t at = 0;
-    while (at < message_count_) {
-        const int sent = sendmmsg(socket_.get(), &messages_[at], static_cast<unsigned>(message_count_ - at), 0);
+    while (at < group_count_) {
+        const int sent = sendmmsg(socket_.get(), &headers_[at], static_cast<unsigned>(group_count_ - at), 0);
         if (sent > 0) {
             at += static_cast<std::size_t>(sent);
-        } else if (errno == EAGAIN || errno == ENOBUFS) {
-            counters_.stalls.fetch_add(1, std::memory_order_relaxed);
-            return places_[at];
-        } else if (errno != EINTR && !take_refusals()) {
-            verdicts_[places_[at++]] = Verdict::kFailed;
+            continue;
         }
+        const bool is_full = errno == EAGAIN || errno == ENOBUFS;
+        if (errno == EINTR || (!is_full && take_refusals())) {
+            continue;
+        }
+        if (const std::size_t stopped = send_alone(at, is_full); stopped < groups_[at].count) {
+            counters_.stalls.fetch_add(1, std::memory_order_relaxed);
+            return first_place_from(at, stopped);
+        }
+        ++at;
     }
     return window;
 }
 
-// True when the error that a call has just failed for is that of a datagram before: the call is repeated.
+// Sends the messages of a group individually if the kernel refuses them together; returns how many it sent before its
+// buffer was full.
+std::size_t Shipper::send_alone(std::size_t group, bool is_full) {
+    const auto [host, first, count] = groups_[group];
+    bool any_sent = false;
+    for (std::size_t at = 0; at < count;) {
+        msghdr header{};
+        header.msg_name = &addresses_[grouped_[first + at]];
+        header.msg_namelen = sizeof(sockaddr_in);
+        header.msg_iov = &grouped_slices_[first + at];
+        header.msg_iovlen = 1;
+        if (sendmsg(socket_.get(), &header, 0) >= 0) {
+            any_sent = true;
+            ++at;
+        } else if (errno == EAGAIN || errno == ENOBUFS) {
+            return at;
+        } else if (errno != EINTR && !take_refusals()) {
+            verdicts_[places_[grouped_[first + at]]] = Verdict::kFailed;
+            ++at;
+        }
+    }
+    if (any_sent && !is_full && count > 1) {
+        cannot_segment_.push_back(host);
+    }
+    return count;
+}
+
+// The first unsent chunk of the window, if sending stopped at a message of a group.
+std::size_t Shipper::first_place_from(std::size_t group, std::size_t message) const {
+    std::size_t place = places_[grouped_[groups_[group].first + message]];
+    for (std::size_t later = group + 1; later < group_count_; ++later) {
+        place = std::min(place, places_[grouped_[groups_[later].first]]);
+    }
+    return place;
+}
+
+// True if the error of a call concerns an earlier datagram: the call is repeated.
 bool Shipper::take_refusals() {
     const auto now = Clock::now();
     const auto on_refusal = [&](const sockaddr_in& host) {
@@ -222,7 +324,7 @@ bool Shipper::take_refusals() {
     return ship::take_refusals(socket_.get(), on_refusal) != 0;
 }
 
-// Keeps what was sent from a ring, and what has to wait for what is sent again.
+// Stores what was sent from a ring, and what waits for repeated chunks.
 void Shipper::remember(std::uint32_t source, std::size_t released) {
     const auto now = Clock::now();
     for (std::size_t place = 0, message = 0; place < released; ++place) {
@@ -251,7 +353,7 @@ void Shipper::count_replaced(Clock::time_point now) {
     }
 }
 
-// Says of the entries from the cursor on who has them now.
+// Records the new owners of the entries from the cursor on.
 void Shipper::mark_again(std::size_t done) {
     for (std::size_t message = 0; message < message_count_ && places_[message] < done; ++message) {
         auto& entry = window_[cursor_ + places_[message]];

@@ -1,6 +1,6 @@
 #include "srtp/receiver.hpp"
 
-// The state of a digest in the middle is what HMAC starts with: only SHA_CTX has it in the open.
+// HMAC starts from an intermediate digest state, which only SHA_CTX exposes.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -11,18 +11,19 @@
 #include <new>
 
 #include "rtp/packet.hpp"
+#include "wire/packet.h"
 
 namespace voice::srtp {
 namespace {
 
-constexpr std::size_t kReportHeader = 8, kReportIndex = 4;  // of SRTCP: packet type and SSRC; E and the number
+constexpr std::size_t kReportHeader = 8, kReportIndex = 4;  // of SRTCP: packet type and SSRC; E and the index
 constexpr std::size_t kMasterKey = 16;
 constexpr std::uint8_t kLabelsOfRtp = 0, kLabelsOfRtcp = 3;  // RFC 3711, section 4.3.2: cipher, authentication, salt
 constexpr std::size_t kLongest = std::numeric_limits<std::uint16_t>::max();
 
 using Bytes = std::span<const std::uint8_t>;
 
-// A cipher of this thread's. It takes a key and a number with every packet, and allocates nothing then.
+// A thread's cipher context. It takes a key and a number with every packet, without allocation.
 class Cipher {
 public:
     explicit Cipher(const EVP_CIPHER* kind) noexcept : context_(EVP_CIPHER_CTX_new()) {
@@ -35,7 +36,7 @@ public:
     [[nodiscard]] bool start(Bytes key, Bytes number) noexcept {
         return ready_ && EVP_DecryptInit_ex(context_, nullptr, nullptr, key.data(), number.data()) == 1;
     }
-    // `into` null: what is authenticated, but not encrypted.
+    // `into` null: additional authenticated data.
     [[nodiscard]] bool update(std::uint8_t* into, Bytes from) noexcept {
         int bytes = 0;
         return EVP_DecryptUpdate(context_, into, &bytes, from.data(), static_cast<int>(from.size())) == 1;
@@ -62,15 +63,7 @@ Cipher& galois_counter_mode() {
     return cipher;
 }
 
-std::uint32_t read(Bytes from, std::size_t at, std::size_t bytes) noexcept {
-    std::uint32_t number = 0;
-    for (const auto byte : from.subspan(at, bytes)) {
-        number = number << 8 | byte;
-    }
-    return number;
-}
-
-// Adds a number to a salt, in network order, its last byte at `last`.
+// Adds a number to a salt in network order, with its last byte at `last`.
 void mix(std::span<std::uint8_t> into, std::size_t last, std::uint64_t number) noexcept {
     for (; number != 0; number >>= 8) {
         into[last--] ^= static_cast<std::uint8_t>(number);
@@ -120,7 +113,7 @@ bool has_hmac(const Digest& inner, const Digest& outer, Bytes text, Bytes more, 
     return CRYPTO_memcmp(digest.data(), tag.data(), tag.size()) == 0;
 }
 
-// AES-GCM writes before it knows whether the tag matches: aside, until it does.
+// AES-GCM produces plaintext before it verifies the tag, so it is kept aside until then.
 bool open_gcm(Bytes key, Bytes number, Bytes header, Bytes more, std::span<std::uint8_t> sealed,
               std::span<std::uint8_t> tag) noexcept {
     thread_local std::array<std::uint8_t, kLongest> aside;
@@ -133,11 +126,11 @@ bool open_gcm(Bytes key, Bytes number, Bytes header, Bytes more, std::span<std::
     return true;
 }
 
-// Bytes before the payload; 0 where the packet ends before them.
+// Bytes before the payload; 0 if the packet is shorter.
 std::size_t header_of(Bytes packet) noexcept {
     std::size_t bytes = rtp::kHeaderBytes + 4 * (packet[0] & 0x0fU);
     if ((packet[0] & 0x10U) != 0) {
-        bytes += packet.size() < bytes + 4 ? packet.size() : 4 + 4 * read(packet, bytes + 2, 2);
+        bytes += packet.size() < bytes + 4 ? packet.size() : 4 + 4 * voice_read16(&packet[bytes + 2]);
     }
     return bytes <= packet.size() ? bytes : 0;
 }
@@ -190,7 +183,7 @@ Receiver::~Receiver() {
     OPENSSL_cleanse(&rtcp_, sizeof rtcp_);
 }
 
-// The number that is closest to the newest one (RFC 3711, section 3.3.1).
+// The index closest to the newest one (RFC 3711, section 3.3.1).
 std::uint64_t Receiver::index_of(std::uint16_t sequence) const noexcept {
     constexpr std::uint64_t kWrap = 1 << 16;
     const std::uint64_t newest = window_.newest();
@@ -201,20 +194,33 @@ std::uint64_t Receiver::index_of(std::uint16_t sequence) const noexcept {
     return newest > index + kWrap / 2 ? index + kWrap : index;
 }
 
-Unprotected Receiver::unprotect(std::span<std::uint8_t> packet) noexcept {
+Unprotected Receiver::unprotect(std::span<std::uint8_t> packet, bool may_restart) noexcept {
     const std::size_t tag = tag_bytes(suite_);
-    if (packet.size() < rtp::kHeaderBytes + tag || packet.size() > kLongest || read(packet, 8, 4) != ssrc_) {
+    if (packet.size() < rtp::kHeaderBytes + tag || packet.size() > kLongest || voice_read32(&packet[8]) != ssrc_) {
         return {Verdict::kMalformed, {}};
     }
     const std::size_t header = header_of(packet.first(packet.size() - tag));
     if (header == 0) {
         return {Verdict::kMalformed, {}};
     }
-    std::uint64_t index = index_of(static_cast<std::uint16_t>(read(packet, 2, 2)));
-    if (window_.has(index)) {
+    std::uint64_t index = index_of(voice_read16(&packet[2]));
+    const bool is_replay = window_.has(index);
+    if (is_replay && (!may_restart || window_.is_recent(index))) {
         return {Verdict::kReplay, {}};
     }
-    bool authentic = open(packet, header, index);
+    bool authentic = !is_replay && open(packet, header, index);
+    if (!authentic && may_restart) {
+        index = voice_read16(&packet[2]);
+        authentic = open(packet, header, index);
+        if (authentic) {
+            window_ = reports_ = Window();
+        } else {
+            index = index_of(static_cast<std::uint16_t>(index));
+        }
+    }
+    if (!authentic && is_replay) {
+        return {Verdict::kReplay, {}};
+    }
     if (!authentic && failures_++ % kFailuresPerSearch == 0) {
         for (std::uint64_t wraps = 1; wraps <= kWrapsTried && !authentic; ++wraps) {
             index += 1 << 16;
@@ -248,12 +254,12 @@ bool Receiver::open(std::span<std::uint8_t> packet, std::size_t header, std::uin
 
 Unprotected Receiver::unprotect_report(std::span<std::uint8_t> packet) noexcept {
     const std::size_t after = tag_bytes(suite_) + kReportIndex;
-    if (packet.size() < kReportHeader + after || packet.size() > kLongest || read(packet, 4, 4) != ssrc_) {
+    if (packet.size() < kReportHeader + after || packet.size() > kLongest || voice_read32(&packet[4]) != ssrc_) {
         return {Verdict::kMalformed, {}};
     }
-    // The number stands before the tag of AES-CM, and behind that of AES-GCM.
+    // The index precedes the tag of AES-CM, and follows that of AES-GCM.
     const std::size_t at = packet.size() - (suite_ == Suite::kAeadAes128Gcm ? kReportIndex : after);
-    const std::uint32_t word = read(packet, at, kReportIndex);
+    const std::uint32_t word = voice_read32(&packet[at]);
     const std::uint32_t index = word & 0x7fffffffU;
     if (reports_.has(index)) {
         return {Verdict::kReplay, {}};

@@ -1,5 +1,5 @@
-// What stands in the file of a session table: a header, a control block, a power of two of entries. Both sides map it,
-// so every field that changes is an atomic without a lock, and nothing in it is a pointer.
+// Layout of the file of a session table: a header, a control block, a power of two of entries. Both sides map it, so
+// every mutable field is a lock-free atomic, and there are no pointers.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ inline constexpr std::size_t kValueBytes = 64;
 inline constexpr std::size_t kValueWords = kValueBytes / sizeof(std::uint64_t);
 
 inline constexpr std::uint64_t kMagic = 0x5345'5345'4349'4f56;  // "VOICESES", read as a little-endian number
-inline constexpr std::uint32_t kVersion = 1;  // of this header, of Entry and of how they are read
+inline constexpr std::uint32_t kVersion = 1;  // of this header, of Entry and of the reading protocol
 
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free, "a lock would belong to one process");
@@ -24,20 +24,20 @@ struct Header {
     std::uint32_t value_bytes;
     std::uint32_t entry_bytes;
     std::uint32_t slots;
-    std::uint32_t sessions;  // how many the table takes; half of the slots at most, so that searches stay short
+    std::uint32_t sessions;  // capacity; half of the slots at most, so that searches stay short
     std::array<std::uint8_t, 36> reserved;
 };
 static_assert(sizeof(Header) == 64);
 
 struct alignas(64) Control {
-    Word moves;  // odd while the writer moves entries: a search that finds nothing then may have missed one
+    Word moves;  // odd while the writer moves entries: a failed search may then have missed one
     std::array<std::uint64_t, 7> reserved;
 };
 
-// A sequence lock: odd while the writer is at work. See session_table.hpp for the memory orders.
+// A sequence lock: odd while the writer modifies the entry. See session_table.hpp for the memory orders.
 struct alignas(64) Entry {
     Word sequence;
-    Word held;  // 1 if there is a session here
+    Word held;  // 1 if the slot holds a session
     Word key;
     Word expires_ns;
     std::array<std::uint64_t, 4> reserved;
@@ -45,8 +45,7 @@ struct alignas(64) Entry {
 };
 static_assert(sizeof(Entry) == 64 + kValueBytes);
 
-// Where the search for a key begins: the top bits of a product with 2^64 / golden ratio, which spreads keys that count
-// up.
+// The first slot of a key's search: the top bits of a product with 2^64 / golden ratio, which spreads consecutive keys.
 inline std::size_t home(std::uint64_t key, std::size_t slots) noexcept {
     constexpr std::uint64_t golden = 0x9e37'79b9'7f4a'7c15;
     const std::uint64_t mixed = (key ^ (key >> 32U)) * golden;

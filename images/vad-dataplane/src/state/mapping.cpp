@@ -26,7 +26,7 @@ constexpr std::uint32_t kMaxSessions = 1U << 24U;
     refuse(path, what + ": " + std::strerror(errno));
 }
 
-// Closes the file unless it is handed on: half of what opens a table can fail after the file is open.
+// Closes the file unless it is released: half of the steps that open a table can fail afterwards.
 class File {
 public:
     explicit File(int number) noexcept : number_(number) {}
@@ -59,7 +59,7 @@ std::size_t size_of(int file, const std::string& path) {
                      std::to_string(wanted) + "; stop its writer and remove the file");
 }
 
-// Read with pread(): a mapping of a file that is too short would end the process.
+// Reads with pread(): accessing a mapping of a truncated file would kill the process.
 Header checked_header(int file, const std::string& path) {
     Header header{};
     if (pread(file, &header, sizeof header, 0) != sizeof header || header.magic != kMagic) {
@@ -93,7 +93,7 @@ void write_header(int file, const std::string& path, std::uint32_t sessions) {
     header.entry_bytes = sizeof(Entry);
     header.slots = std::bit_ceil(2 * sessions);
     header.sessions = sessions;
-    // Space first, header last: a reader that comes in between finds no table rather than half of one.
+    // Space first, header last: a reader in between finds no table rather than a partial one.
     if (const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes_of(header.slots))); error != 0) {
         errno = error;
         refuse_errno(path, "cannot take " + std::to_string(bytes_of(header.slots)) + " bytes");
@@ -124,7 +124,7 @@ Mapping Mapping::open_to_write(const std::string& path, std::uint32_t sessions) 
     if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
         refuse(path, "has a writer already; a table has one");
     }
-    // No magic in an otherwise empty header: the writer that made it ended before the header was written.
+    // No magic in an otherwise empty header: its writer ended before it wrote the header.
     std::uint64_t magic = 0;
     if (pread(file.number(), &magic, sizeof magic, 0) <= 0 || magic == 0) {
         write_header(file.number(), path, sessions);

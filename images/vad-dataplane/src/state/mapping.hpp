@@ -1,4 +1,4 @@
-// The file of a session table in memory, checked.
+// Memory-mapped file of a session table, validated when it is opened.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace voice::state {
 
-// A table of another version or size, which nobody writes.
+// A table of another version or size, without a writer.
 struct OtherShape : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, what is wrong with it
-// and the remedy.
+// Owns the mapping and the file's descriptor. All errors are std::runtime_error with the file, the problem and the
+// remedy.
 class Mapping {
 public:
-    // For the writer. Makes the file unless it is there, and holds a lock on it: the kernel lets go of that when the
-    // process ends, however it ends. A table that is there is kept, with its sessions.
+    // For the writer. Creates the file if necessary, and holds a lock on it, which the kernel releases when the process
+    // ends. An existing table is kept, with its sessions.
     static Mapping open_to_write(const std::string& path, std::uint32_t sessions);
 
-    // For readers; the writer has to have made the file.
+    // For readers; the writer must have created the file.
     static Mapping open_to_read(const std::string& path);
 
     Mapping(Mapping&& other) noexcept;

@@ -1,4 +1,4 @@
-// What the session table holds of a session: how far it has come, and where its chunks go.
+// A session's entry in the session table: its progress and the destination of its chunks.
 #pragma once
 
 #include <array>
@@ -14,11 +14,14 @@ namespace voice::state {
 struct SessionState {
     std::uint64_t packets = 0;
     std::uint64_t chunks = 0;  // of speech, made for the ASR tier
-    std::uint64_t concealed = 0;  // frames that were made up
-    std::int64_t seen_ns = 0;  // CLOCK_MONOTONIC, of the last packet that changed the row
+    std::uint64_t concealed = 0;  // frames that were concealed
+    std::int64_t seen_ns = 0;  // CLOCK_MONOTONIC, of the last packet that changed the entry
     std::uint32_t last_sequence = 0;  // of the last chunk, once there is one
     std::uint32_t host = 0;  // IPv4 address of the ASR host, in network order; 0: none yet
-    std::uint64_t speaking = 0;
+    std::uint32_t origin = 0;  // timestamp of its position 0, if `has_origin`
+    std::uint16_t speaking = 0;
+    std::uint16_t has_origin = 0;
+    std::uint64_t wrong_payload = 0;  // packets that do not match its record
 };
 static_assert(std::is_trivially_copyable_v<SessionState> && sizeof(SessionState) <= kValueBytes);
 

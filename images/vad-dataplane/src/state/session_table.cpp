@@ -7,14 +7,14 @@
 namespace voice::state {
 namespace {
 
-// Only the writer changes a table, so that its own loads need no order.
+// Only the writer changes a table, so its own loads need no order.
 constexpr auto kOwn = std::memory_order_relaxed;
 
 bool is_odd(std::uint64_t number) noexcept { return (number & 1U) != 0; }
 
 bool is_held(const Entry& entry) noexcept { return entry.held.load(kOwn) != 0; }
 
-// Makes a number odd while it lives.
+// Keeps a number odd during its lifetime.
 class Writing {
 public:
     explicit Writing(Word& number) noexcept : number_(number), odd_(number.load(kOwn) | 1U) {
@@ -66,7 +66,7 @@ SessionTable::SessionTable(const std::string& path, std::uint32_t sessions)
     recover();
 }
 
-// A writer that died may have left one entry unfinished, and one in two places or out of reach: all are placed anew.
+// A dead writer may have left one entry unfinished, and one duplicated or unreachable: all are placed again.
 void SessionTable::recover() {
     struct Saved {
         std::uint64_t key;
@@ -98,7 +98,7 @@ void SessionTable::recover() {
     }
 }
 
-// The slot that holds the session, or the free one where it would be placed. There is a free one: half of them are.
+// The slot of the session, or the free one where it would be placed. One always exists: half of them are free.
 std::size_t SessionTable::find(std::uint64_t session) const noexcept {
     std::size_t slot = home(session, entries_.size());
     while (is_held(entries_[slot]) && entries_[slot].key.load(kOwn) != session) {
@@ -150,7 +150,7 @@ std::size_t SessionTable::expire(std::uint64_t now_ns, std::size_t looks) noexce
     for (std::size_t i = 0; i < looks; ++i) {
         const Entry& entry = entries_[cursor_];
         if (is_held(entry) && entry.expires_ns.load(kOwn) <= now_ns) {
-            erase_at(cursor_);  // another entry may stand here now: look again
+            erase_at(cursor_);  // another entry may be here now: check again
             ++erased;
         } else {
             cursor_ = next(cursor_, entries_.size());
@@ -175,7 +175,7 @@ SessionTableReader::Found SessionTableReader::read(std::uint64_t session, std::u
     return Found::kTorn;
 }
 
-// One try; kTorn if the session's entry changed meanwhile.
+// One attempt; kTorn if the session's entry changed meanwhile.
 SessionTableReader::Found SessionTableReader::search(std::uint64_t session, std::uint64_t now_ns,
                                                      ValueOut out) const noexcept {
     std::size_t slot = home(session, entries_.size());

@@ -1,12 +1,12 @@
-// Hot state of sessions in shared memory: 64 bytes for each, one writer, any number of readers in other threads and
-// processes, without locks. The durable copy is in Valkey; this one is for those who cannot wait for the network.
+// Hot state of sessions in shared memory: 64 bytes each, one writer, any number of readers in other threads and
+// processes, without locks. The durable copy is in Valkey; this one is for readers that cannot wait for the network.
 //
-// Placement is open addressing, linear, at most half full. An erased entry's place is filled by those after it: marks
-// in its stead ("was held once") would pile up until a search for an unknown session visits the whole table.
+// Placement is open addressing, linear, at most half full. Later entries move into the place of an erased one:
+// tombstones would accumulate until a search for an unknown session visits the whole table.
 //
-// Every entry has a sequence lock: odd while the writer is at work on it. Words are atomics, so a reader that meets the
-// writer reads mixed words, not undefined ones, and finds out. `moves` is the same for the placement: odd while entries
-// move. A search that fails is repeated if `moves` is not what it was; one that succeeds need not look at it.
+// Every entry has a sequence lock: odd while the writer modifies it. Words are atomics, so a concurrent reader sees a
+// mixture of words, which is well defined, and detects it. `moves` does the same for the placement: odd while entries
+// move. A failed search is repeated if `moves` has changed; a successful one need not check it.
 //
 // Why each memory order, for either number:
 // - The writer stores the odd number relaxed and then each word with release; the reader loads each word with acquire
@@ -39,21 +39,20 @@ class SessionTable {
 public:
     enum class Stored { kInserted, kUpdated, kFull };
 
-    // Makes the table unless it is there; what a dead writer left unfinished is erased. Throws std::runtime_error.
+    // Creates the table if necessary; entries that a dead writer left unfinished are erased. Throws std::runtime_error.
     SessionTable(const std::string& path, std::uint32_t sessions);
 
-    // Stores a value that readers see until `expires_ns`. kFull: the table holds all the sessions that it can; nothing
-    // was stored, and expire() may make room.
+    // Stores a value that readers see until `expires_ns`. kFull: the table is full; nothing was stored, and expire()
+    // may make room.
     Stored put(std::uint64_t session, ValueIn value, std::uint64_t expires_ns) noexcept;
 
-    // False if the session is not here.
+    // False if the table does not have the session.
     bool erase(std::uint64_t session) noexcept;
 
-    // Erases expired sessions, looking at `looks` slots, and returns how many; the next call goes on where this one
-    // ended.
+    // Erases expired sessions among the next `looks` slots, and returns their number; the next call continues there.
     std::size_t expire(std::uint64_t now_ns, std::size_t looks) noexcept;
 
-    // Sessions that take up room; expired ones do until expire() meets them.
+    // Sessions that occupy slots; expired ones do until expire() reaches them.
     [[nodiscard]] std::size_t size() const noexcept { return held_; }
     [[nodiscard]] std::size_t slots() const noexcept { return entries_.size(); }
 
@@ -72,25 +71,25 @@ private:
 
 class SessionTableReader {
 public:
-    static constexpr int kSpins = 1000;  // tries; a write is over in a tenth of a microsecond
+    static constexpr int kSpins = 1000;  // attempts; a write takes a tenth of a microsecond
 
     enum class Found {
         kYes,
         kNo,    // unknown or expired
-        kTorn,  // cannot tell: the writer stands still in the middle of its work, preempted or dead
+        kTorn,  // undecided: the writer has stopped during a write, preempted or dead
     };
 
     // Throws std::runtime_error if there is no table, or one of another version.
     explicit SessionTableReader(const std::string& path);
 
-    // For threads of the writer's process; lives no longer than the table.
+    // For threads of the writer's process; must not outlive the table.
     explicit SessionTableReader(const SessionTable& table) noexcept
         : control_(&table.mapping_.control()), entries_(table.entries_) {}
 
-    // Copies the session's value to `out`, whole; `out` holds nothing of use unless the answer is kYes.
+    // Copies the session's consistent value to `out`; `out` is undefined unless the result is kYes.
     Found read(std::uint64_t session, std::uint64_t now_ns, ValueOut out) const noexcept;
 
-    // For tools: the table as it stands. Nothing in it is whole while the writer works.
+    // For tools: the raw table. Entries may be inconsistent while the writer works.
     [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
 
 private:

@@ -1,5 +1,6 @@
 #include "state/write_behind.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,13 +10,17 @@
 namespace voice::state {
 namespace {
 
+using admission::kBeginsAt;
 using admission::kChunks;
 using admission::kLastSequence;
 using admission::kSeenAt;
-using admission::kState;
+using admission::kWrongPayload;
 using admission::session_key;
+using admission::shipped_key;
 
-bool is_true(const valkey::Reply& reply) { return reply->type == REDIS_REPLY_INTEGER && reply->integer == 1; }
+constexpr long long kGone = -2;  // Redis's answer to TTL for a missing key
+
+bool is_there(const valkey::Reply& reply) { return reply->type == REDIS_REPLY_INTEGER && reply->integer != kGone; }
 
 }  // namespace
 
@@ -86,62 +91,60 @@ WriteBehind::Rows WriteBehind::rows() const {
             const SessionState state = from_value(value);
             const auto ago = std::chrono::nanoseconds(monotonic) - std::chrono::nanoseconds(state.seen_ns);
             const auto seen = std::chrono::floor<std::chrono::seconds>(since_1970 - ago);
-            found[static_cast<std::uint32_t>(session)] = {state.chunks, state.last_sequence, seen.count()};
+            found[static_cast<std::uint32_t>(session)] = {
+                state.chunks, state.last_sequence, seen.count(),
+                state.has_origin != 0 ? std::optional(state.origin) : std::nullopt, state.wrong_payload};
         }
     }
     return found;
 }
 
-// Empties the batch; false when the store did not answer.
+// Empties the batch; false if the store did not answer.
 bool WriteBehind::write(std::vector<std::pair<std::uint32_t, Row>>& batch) {
     const auto rows = std::exchange(batch, {});
     for (const auto& [ssrc, row] : rows) {
-        store_.append({"HEXISTS", session_key(ssrc), kState});
+        store_.append({"TTL", session_key(ssrc)});
     }
-    auto there = store_.exchange();
-    if (!there) {
+    const auto lifetimes = store_.exchange();
+    if (!lifetimes) {
         ++counters_.unanswered;
         return false;
     }
-    std::vector<std::pair<std::uint32_t, Row>> sent;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        if (is_true((*there)[i])) {
-            sent.push_back(rows[i]);
-            append(rows[i].first, rows[i].second);
-        } else {
-            ++counters_.gone;
-            written_[rows[i].first] = rows[i].second;
+        if (const auto& lifetime = (*lifetimes)[i]; is_there(lifetime)) {
+            append(rows[i].first, rows[i].second, std::chrono::seconds(lifetime->integer));
         }
     }
-    there = store_.exchange();
-    if (!there) {
+    if (!store_.exchange()) {
         ++counters_.unanswered;
         return false;
     }
-    for (std::size_t i = 0; i < sent.size(); ++i) {
-        const auto& [ssrc, row] = sent[i];
-        written_[ssrc] = row;
-        if (is_true((*there)[2 * i + 1])) {
-            ++counters_.written;
-        } else {
-            ++counters_.gone;
-            store_.append({"HDEL", session_key(ssrc), kChunks, kLastSequence, kSeenAt});
-        }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        written_[rows[i].first] = rows[i].second;
+        ++(is_there((*lifetimes)[i]) ? counters_.written : counters_.gone);
     }
-    return store_.exchange().has_value();
+    return true;
 }
 
-void WriteBehind::append(std::uint32_t ssrc, const Row& row) {
-    const auto key = session_key(ssrc);
-    const auto chunks = std::to_string(row.chunks);
-    const auto seen_at = std::to_string(row.seen_at);
-    if (row.chunks == 0) {
-        store_.append({"HSET", key, kSeenAt, seen_at});
-    } else {
-        const auto last = std::to_string(row.last_sequence);
-        store_.append({"HSET", key, kChunks, chunks, kLastSequence, last, kSeenAt, seen_at});
+void WriteBehind::append(std::uint32_t ssrc, const Row& row, std::chrono::seconds lifetime) {
+    const auto key = shipped_key(ssrc);
+    std::vector<std::string> words{"HSET", key, std::string(kSeenAt), std::to_string(row.seen_at)};
+    const auto add = [&words](std::string_view field, std::uint64_t value) {
+        words.emplace_back(field);
+        words.push_back(std::to_string(value));
+    };
+    if (row.chunks != 0) {
+        add(kChunks, row.chunks);
+        add(kLastSequence, row.last_sequence);
     }
-    store_.append({"HEXISTS", key, kState});
+    if (row.origin) {
+        add(kBeginsAt, *row.origin);
+    }
+    if (row.wrong_payload != 0) {
+        add(kWrongPayload, row.wrong_payload);
+    }
+    store_.append(words);
+    store_.append({"EXPIRE", key, std::to_string(std::max(lifetime, kShortestLifetime).count())});
 }
 
 }  // namespace voice::state

@@ -1,5 +1,5 @@
-// A counter with one writer and any number of readers. No lock and no locked instruction: a relaxed load and store of a
-// word are plain ones on every machine that we run on.
+// A counter with one writer and any number of readers, without locks or locked instructions: relaxed loads and stores
+// of a word are plain ones on all supported machines.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The processor's clock, which is read in a few nanoseconds and without the kernel.
+// The processor's clock, which takes a few nanoseconds to read, without the kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A file descriptor of its own.
+// An owned file descriptor.
 #pragma once
 
 #include <unistd.h>

@@ -19,7 +19,7 @@ std::size_t default_page_bytes() {
             return kib << 10;
         }
     }
-    return kUsualBytes;  // a kernel without a pool of them
+    return kUsualBytes;  // a kernel without a pool of huge pages
 }
 
 std::size_t rounded(std::size_t bytes) noexcept {
@@ -39,7 +39,7 @@ void* map_huge(std::size_t bytes) noexcept {
     if (void* reserved = map(whole, MAP_HUGETLB | MAP_POPULATE)) {
         return reserved;
     }
-    // The kernel's own huge pages start at multiples of their size.
+    // The kernel's transparent huge pages start at multiples of their size.
     auto* const around = static_cast<std::byte*>(map(whole + kUsualBytes, 0));
     if (around == nullptr) {
         return nullptr;

@@ -1,4 +1,4 @@
-// Memory that every packet touches somewhere: on huge pages, so that finding it takes no walk through page tables.
+// Memory that packets access randomly: on huge pages, which avoids page-table walks.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 
 namespace voice {
 
-// Zeroed, and there already: no thread meets a page for the first time. Of the huge pages that the host has reserved, as
-// long as there are any; then of those that the kernel finds (madvise). Null when there is no memory.
+// Zeroed and populated, so that no thread faults on first access. Uses the host's reserved huge pages while there are
+// any, then the kernel's transparent ones (madvise). Null if there is no memory.
 [[nodiscard]] void* map_huge(std::size_t bytes) noexcept;
 void unmap_huge(void* at, std::size_t bytes) noexcept;
 
-// What is made with `new` of such a type lies there.
+// Types derived from it are allocated there by `new`.
 struct OnHugePages {
     static void* operator new(std::size_t bytes, std::align_val_t) {
         void* at = map_huge(bytes);
@@ -20,7 +20,7 @@ struct OnHugePages {
     static void operator delete(void* at, std::size_t bytes, std::align_val_t) noexcept { unmap_huge(at, bytes); }
 };
 
-// Of a vector whose elements lie there.
+// Allocator for vectors whose elements are there.
 template <typename T>
 struct HugeAllocator {
     using value_type = T;

@@ -1,4 +1,4 @@
-// Has memory fetched that is needed soon: of some thousand sessions, none is in the cache when its packet comes.
+// Prefetches memory: of some thousand sessions, none is in the cache when its packet arrives.
 #pragma once
 
 #include <cstddef>

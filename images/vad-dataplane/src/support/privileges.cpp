@@ -21,7 +21,7 @@ constexpr std::array kRefused{
     SCMP_SYS(init_module), SCMP_SYS(finit_module), SCMP_SYS(delete_module), SCMP_SYS(kexec_load),
     SCMP_SYS(kexec_file_load),  //
     SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(keyctl), SCMP_SYS(add_key), SCMP_SYS(request_key),
-    SCMP_SYS(io_uring_setup),  // what goes through it passes no filter
+    SCMP_SYS(io_uring_setup),  // its operations bypass the filter
 };
 
 void check(int error) {
@@ -41,7 +41,7 @@ void confine() {
     for (const int call : kRefused) {
         check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0));
     }
-    // Sessions go on being written into the maps of the program that runs.
+    // Sessions must still be written to the maps of the running program.
     const scmp_arg_cmp other_command{.arg = 0, .op = SCMP_CMP_GT, .datum_a = BPF_MAP_DELETE_ELEM, .datum_b = 0};
     check(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), SCMP_SYS(bpf), 1, other_command));
     check(seccomp_load(filter.get()));

@@ -1,5 +1,5 @@
-// Threads that no signal interrupts: signals are the control thread's. SIGPIPE is among them, so that a broken
-// connection is an error code. They read what comes from outside, and have no capability.
+// Threads without signals, which the control thread handles. SIGPIPE is blocked as well, so that a broken connection is
+// an error code. These threads read external input, and have no capabilities.
 #pragma once
 
 #include <pthread.h>
@@ -12,14 +12,14 @@
 
 namespace voice {
 
-// `name`: what the kernel shows; 15 characters at most.
+// `name`: as the kernel shows it; 15 characters at most.
 template <typename Body>
 std::thread start_quiet_thread(const char* name, Body&& body) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread thread([body = std::forward<Body>(body)]() mutable {  // starts with this thread's mask
+    std::thread thread([body = std::forward<Body>(body)]() mutable {  // starts with this thread's signal mask
         drop_capabilities();
         body();
     });

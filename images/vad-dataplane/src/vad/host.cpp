@@ -17,7 +17,7 @@ namespace voice::vad {
 
 namespace {
 
-// Guest code owns nothing on this side of the border, so leaving it by longjmp leaves nothing behind.
+// Guest code owns nothing on the host's side, so leaving it by longjmp leaks nothing.
 thread_local constinit std::jmp_buf* trap_target = nullptr;
 
 [[noreturn]] void on_trap(int reason) {
@@ -27,7 +27,8 @@ thread_local constinit std::jmp_buf* trap_target = nullptr;
     std::longjmp(*trap_target, reason);
 }
 
-// Calls the module; returns 0, or why it was stopped. setjmp keeps no signal mask here, so it makes no system call.
+// Calls the module; returns 0, or why it was stopped. setjmp does not save the signal mask here, so it makes no system
+// call.
 template <typename Call>
 int guarded(Call&& call) noexcept {
     std::jmp_buf here;
@@ -44,7 +45,7 @@ int guarded(Call&& call) noexcept {
     throw LoadError("VAD module: " + why);
 }
 
-// A module is code of this process's.
+// A module runs as code of this process.
 void refuse_if_others_write(const std::filesystem::path& path) {
     struct stat about{};
     const bool known = stat(path.c_str(), &about) == 0;
@@ -158,6 +159,21 @@ void Instance::reset(std::uint32_t stream) noexcept {
     }
 }
 
+void Instance::save(std::uint32_t stream, StreamState& into) const noexcept {
+    const bool known = fault_ == Fault::kNone && stream < streams_ && state_bytes_ <= into.state.size();
+    into.module = known ? module_.get() : nullptr;
+    into.bytes = known ? state_bytes_ : 0;
+    std::memcpy(into.state.data(), states_ + (known ? std::size_t{stream} * state_bytes_ : 0), into.bytes);
+}
+
+void Instance::restore(std::uint32_t stream, const StreamState& from) noexcept {
+    if (fault_ == Fault::kNone && stream < streams_ && from.module == module_.get() && from.bytes == state_bytes_) {
+        std::memcpy(states_ + std::size_t{stream} * state_bytes_, from.state.data(), from.bytes);
+    } else {
+        reset(stream);
+    }
+}
+
 void Instance::stop(int reason) noexcept {
     fault_ = reason == VAD_TRAP_EXHAUSTION ? Fault::kRunaway : Fault::kTrap;
 }
@@ -190,7 +206,7 @@ void Vad::reset(std::uint32_t stream) noexcept {
 }
 
 void Vad::take_offer() noexcept {
-    // The control thread has not fetched the last one: freeing is not this thread's work, so the offer waits.
+    // The control thread has not collected the last one: this thread must not free it, so the offer waits.
     if (returned_.load(std::memory_order_relaxed) != nullptr) {
         return;
     }

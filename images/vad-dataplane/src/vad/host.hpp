@@ -1,10 +1,11 @@
-// Runs a VAD module (see abi.h) and swaps it for another one while frames go through.
+// Runs a VAD module (see abi.h) and replaces it by another one during operation.
 //
-// A module is WebAssembly that sandbox/build.sh made into a shared object with every access, loop and call checked. A
-// module that leaves its memory, or runs on for too long, is stopped inside process(): from then on everything is
-// speech, which costs bandwidth and loses nobody, until another module is offered.
+// A module is WebAssembly that sandbox/build.sh compiles to a shared object in which every access, loop and call is
+// checked. A module that accesses invalid memory, or runs for too long, is stopped inside process(): from then on all
+// audio counts as speech, which costs bandwidth and loses no words, until another module is offered.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,11 +28,11 @@ using Frame = std::span<const std::int16_t, kFrameSamples>;
 
 struct Decision {
     bool speech = true;                // send this frame
-    bool onset = false;                // speech starts here
-    std::uint8_t pre_roll_frames = 0;  // with onset: send so many frames before this one, those not sent yet
-    bool learning = false;             // the module does not know this stream's noise yet
+    bool onset = false;                // start of speech
+    std::uint8_t pre_roll_frames = 0;  // with onset: number of earlier frames to send first, unless they have been sent
+    bool learning = false;             // the module has not learned this stream's noise yet
     bool gated = false;                // decided by energy alone
-    bool fallback = false;             // nobody decided: the module is stopped, or the stream has no number in it
+    bool fallback = false;             // no decision: the module is stopped, or the stream has no state in it
 };
 
 struct LoadError : std::runtime_error {
@@ -41,8 +42,8 @@ struct LoadError : std::runtime_error {
 // The code of a module, shared by its instances. Threads that handle modules take turns; a control thread does.
 class Module {
 public:
-    // Throws LoadError, also when anybody but root and this process's user may write to the file or its folder. A new
-    // version needs a path of its own: the dynamic linker does not read a path twice.
+    // Throws LoadError, also if users other than root and this process's may write to the file or its folder. A new
+    // version needs a new path: the dynamic linker does not read a path twice.
     static std::shared_ptr<const Module> load(const std::filesystem::path& path);
 
     ~Module();
@@ -58,12 +59,21 @@ private:
     const vad_module* table_;
 };
 
-// A module's memory: the states of its streams. Made by the control thread, used by one thread at a time.
+// A stream's state on its way to another instance, valid only for instances of the same module.
+struct StreamState {
+    static constexpr std::size_t kMaxBytes = 2048;
+
+    const Module* module = nullptr;  // null: there is none
+    std::size_t bytes = 0;
+    std::array<std::byte, kMaxBytes> state;
+};
+
+// A module's memory: the states of its streams. Created by the control thread, used by one thread at a time.
 class Instance {
 public:
     enum class Fault : std::uint8_t { kNone, kTrap, kRunaway };
 
-    // Throws LoadError when the module does not keep to abi.h.
+    // Throws LoadError if the module violates abi.h.
     explicit Instance(std::shared_ptr<const Module> module);
     ~Instance();
     Instance(const Instance&) = delete;
@@ -71,7 +81,10 @@ public:
 
     [[nodiscard]] Decision process(std::uint32_t stream, Frame frame) noexcept;
     void reset(std::uint32_t stream) noexcept;
-    // Has the stream's state fetched.
+    // Copies a stream's state out, or in. A state of another module resets the stream.
+    void save(std::uint32_t stream, StreamState& into) const noexcept;
+    void restore(std::uint32_t stream, const StreamState& from) noexcept;
+    // Prefetches the stream's state.
     void expect(std::uint32_t stream) const noexcept {
         if (stream < streams_) {
             prefetch_to_write(states_ + std::size_t{stream} * state_bytes_, state_bytes_);
@@ -98,11 +111,11 @@ private:
 
 // Written by the polling thread, read by any.
 struct Counters {
-    Count fallback_frames;  // nobody decided
+    Count fallback_frames;  // frames without a decision
     Count traps;
     Count runaways;
     Count swaps;
-    std::atomic<bool> stopped{false};  // the module was stopped, and no other has been taken since
+    std::atomic<bool> stopped{false};  // the module was stopped and has not been replaced
 };
 
 // The VAD of one polling thread.
@@ -113,16 +126,22 @@ public:
     Vad(const Vad&) = delete;
     Vad& operator=(const Vad&) = delete;
 
-    // Polling thread: no lock, no allocation, no system call. An offered module is taken between two frames; all
-    // streams then start anew in it, which is to say that it errs to speech until it knows them.
+    // Polling thread: no lock, no allocation, no system call. An offered module takes over between two frames; all
+    // streams then start again in it, so it tends to decide for speech until it has learned them.
     [[nodiscard]] Decision process(std::uint32_t stream, Frame frame) noexcept;
     void reset(std::uint32_t stream) noexcept;
-    // The stream's next frame comes soon.
+    // Moves the stream to or from another thread's VAD.
+    void give(std::uint32_t stream, StreamState& into) noexcept {
+        current_->save(stream, into);
+        reset(stream);
+    }
+    void take(std::uint32_t stream, const StreamState& from) noexcept { current_->restore(stream, from); }
+    // Prefetches for the stream's next frame.
     void expect(std::uint32_t stream) const noexcept { current_->expect(stream); }
 
-    // Control thread: hands over the next module, in place of one that was not taken yet, and frees the one before.
+    // Control thread: offers the next module, in place of one that was not taken yet, and frees the previous one.
     void offer(std::unique_ptr<Instance> next) noexcept;
-    // Control thread: frees the module that was swapped out; false when there is none (yet).
+    // Control thread: frees the replaced module; false if there is none (yet).
     bool collect() noexcept;
 
     // Any thread.
@@ -133,8 +152,7 @@ private:
     void count_fault() noexcept;
 
     Instance* current_;  // the polling thread's
-    // Release on the giving side and acquire on the taking side: what was written into an instance is seen by the
-    // thread that gets it.
+    // Release when offered and acquire when taken: the receiving thread sees what was written to the instance.
     alignas(64) std::atomic<Instance*> offered_{nullptr};
     std::atomic<Instance*> returned_{nullptr};
     alignas(64) Counters counters_;

@@ -4,11 +4,12 @@
 #include <array>
 #include <fstream>
 #include <new>
+#include <span>
 
 namespace voice::valkey {
 namespace {
 
-std::string format(std::initializer_list<std::string_view> words) {
+std::string format(std::span<const std::string_view> words) {
     std::vector<const char*> texts;
     std::vector<std::size_t> lengths;
     for (const auto word : words) {
@@ -58,7 +59,12 @@ std::string_view value_of(const Fields& fields, std::string_view name) {
 }
 
 void Client::append(std::initializer_list<std::string_view> words) {
-    pending_ += format(words);
+    pending_ += format({words.begin(), words.size()});
+    ++commands_;
+}
+
+void Client::append(const std::vector<std::string>& words) {
+    pending_ += format(std::vector<std::string_view>(words.begin(), words.end()));
     ++commands_;
 }
 
@@ -115,14 +121,15 @@ bool Client::is_connected() {
 }
 
 bool Client::log_in() {
-    std::string command = format({"PING"});  // a store that is still loading answers with an error
+    std::string command = format(std::array<std::string_view, 1>{"PING"});  // a store that is still loading answers with an error
     if (!endpoint_.password_file.empty()) {
         const auto password = first_line(endpoint_.password_file);
         if (!password) {
             fail(endpoint_.password_file + " has no password");
             return false;
         }
-        command = endpoint_.user.empty() ? format({"AUTH", *password}) : format({"AUTH", endpoint_.user, *password});
+        command = endpoint_.user.empty() ? format(std::array<std::string_view, 2>{"AUTH", *password})
+                                          : format(std::array<std::string_view, 3>{"AUTH", endpoint_.user, *password});
     }
     if (!link_->send(command)) {
         fail("sending failed");
@@ -136,7 +143,7 @@ bool Client::log_in() {
     return reply != nullptr;
 }
 
-// The next answer; null once the connection has failed.
+// The next response; null once the connection has failed.
 Reply Client::receive() {
     std::array<char, 16384> bytes;
     for (;;) {

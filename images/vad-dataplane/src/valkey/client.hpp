@@ -1,4 +1,4 @@
-// Pipelined commands to the state store over one connection that comes back by itself.
+// Pipelined commands to the state store over one connection that is re-established automatically.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -24,10 +24,10 @@ struct FreeReply {
 };
 using Reply = std::unique_ptr<redisReply, FreeReply>;
 
-// Pairs of an answer to HGETALL; views into the reply.
+// Pairs of a response to HGETALL; views of the reply.
 using Fields = std::vector<std::pair<std::string_view, std::string_view>>;
 Fields fields_of(const redisReply& reply);
-// The value of a field, or an empty one where the hash lacks it.
+// The value of a field, or an empty one if the hash lacks it.
 std::string_view value_of(const Fields& fields, std::string_view name);
 
 // Used by one thread; the counters may be read by any.
@@ -40,14 +40,15 @@ public:
 
     // Adds a command to the next exchange.
     void append(std::initializer_list<std::string_view> words);
+    void append(const std::vector<std::string>& words);
 
-    // Sends what was appended and returns an answer to each, in order. Nothing when the store cannot be reached: the
-    // commands are forgotten, and until the back-off is over further calls fail at once.
+    // Sends the appended commands and returns a response to each, in order. Nothing if the store is unreachable: the
+    // commands are discarded, and further calls fail at once until the back-off ends.
     std::optional<std::vector<Reply>> exchange();
 
     struct Counters {
         std::atomic<std::uint64_t> connects{0};
-        std::atomic<std::uint64_t> failures{0};  // connects that failed, and connections that broke
+        std::atomic<std::uint64_t> failures{0};  // failed and broken connections
         std::atomic<bool> connected{false};
     };
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }

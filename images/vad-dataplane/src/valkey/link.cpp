@@ -72,7 +72,7 @@ public:
     }
 
 private:
-    Descriptor socket_;  // outlives the TLS session that writes to it
+    Descriptor socket_;  // must outlive the TLS session that writes to it
     Tls tls_;
 };
 
@@ -87,7 +87,7 @@ std::string tls_error() {
 
 void set_timeouts(int fd, std::chrono::milliseconds timeout) {
     const timeval limit{.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
-    // The send timeout is that of connect(), too.
+    // The send time-out also applies to connect().
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const int on = 1;
@@ -120,7 +120,7 @@ Descriptor connect_tcp(const Endpoint& endpoint, std::string& error) {
     return Descriptor();
 }
 
-// The certificate has to be the endpoint's own, by name or, where the endpoint is an address, by address.
+// The certificate must match the endpoint's name or, if the endpoint is an address, its address.
 bool require_name(SSL* tls, const std::string& host) {
     in6_addr address{};
     if (inet_pton(AF_INET, host.c_str(), &address) == 1 || inet_pton(AF_INET6, host.c_str(), &address) == 1) {

@@ -19,9 +19,9 @@ namespace voice::xdp {
 namespace {
 
 constexpr std::string_view kProgramName = "steer";
-constexpr std::array<std::string_view, 5> kMapNames{"sessions", "settings", "counts", "admissions", "sources"};
-constexpr std::size_t kSourcesBytes = VOICE_STEER_SESSIONS * sizeof(std::uint64_t);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would belong to one side");
+constexpr std::array<std::string_view, 5> kMapNames{"sessions", "settings", "counts", "admissions", "senders"};
+constexpr std::size_t kSendersBytes = VOICE_STEER_SESSIONS * sizeof(voice_steer_senders);
+static_assert(std::atomic_ref<__u64>::is_always_lock_free, "a lock would belong to one side");
 
 std::string reason(const std::string& what) { return what + ": " + std::strerror(errno); }
 
@@ -34,7 +34,7 @@ std::optional<int> index_of(const std::string& interface, std::string& error) {
     return static_cast<int>(index);
 }
 
-// The program on an interface, whatever its mode; closed when there is none.
+// The program on an interface, in any mode; closed if there is none.
 Descriptor attached_program(int interface, bpf_prog_info& info) {
     bpf_xdp_query_opts query{};
     query.sz = sizeof query;
@@ -55,8 +55,8 @@ Descriptor attached_program(int interface, bpf_prog_info& info) {
 void SteerMaps::FreeRequests::operator()(ring_buffer* requests) const noexcept { ring_buffer__free(requests); }
 
 SteerMaps::~SteerMaps() {
-    if (sources_ != nullptr) {
-        munmap(sources_, kSourcesBytes);
+    if (senders_ != nullptr) {
+        munmap(senders_, kSendersBytes);
     }
 }
 
@@ -122,19 +122,19 @@ bool SteerMaps::take_maps(int program, std::string& error) {
             return false;
         }
     }
-    void* sources = mmap(nullptr, kSourcesBytes, PROT_READ | PROT_WRITE, MAP_SHARED, sources_map_.get(), 0);
+    void* senders = mmap(nullptr, kSendersBytes, PROT_READ | PROT_WRITE, MAP_SHARED, senders_map_.get(), 0);
     requests_.reset(ring_buffer__new(admissions_.get(), on_request, this, nullptr));
-    if (sources == MAP_FAILED || !requests_) {
+    if (senders == MAP_FAILED || !requests_) {
         error = reason("the XDP program's shared memory");
         return false;
     }
-    sources_ = static_cast<std::atomic<std::uint64_t>*>(sources);
+    senders_ = static_cast<voice_steer_senders*>(senders);
     return true;
 }
 
 Descriptor* SteerMaps::slot_of(std::string_view map) noexcept {
     const std::array<Descriptor*, kMapNames.size()> slots{&sessions_, &settings_, &counts_, &admissions_,
-                                                              &sources_map_};
+                                                              &senders_map_};
     const auto found = std::find(kMapNames.begin(), kMapNames.end(), map);
     return found == kMapNames.end() ? nullptr : slots[static_cast<std::size_t>(found - kMapNames.begin())];
 }
@@ -149,12 +149,27 @@ bool SteerMaps::put(std::uint32_t ssrc, const voice_steer_session& session) noex
 }
 
 bool SteerMaps::admit(std::uint32_t ssrc, std::uint32_t slot) noexcept {
-    set_source(slot, 0);
-    return put(ssrc, {.sender_paid_ns = 0, .others_paid_ns = 0, .slot = slot, .blocked = 0});
+    set_sources(slot, {});
+    std::atomic_ref(senders_[slot].others_paid_ns).store(0, std::memory_order_relaxed);
+    return put(ssrc, {.known_paid_ns = 0, .slot = slot, .blocked = 0});
+}
+
+void SteerMaps::set_sources(std::uint32_t slot, const Sources& sources) noexcept {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        std::atomic_ref(senders_[slot].sources[i]).store(sources[i], std::memory_order_relaxed);
+    }
+}
+
+void SteerMaps::pay_back(std::uint32_t slot) noexcept {
+    // The kernel may charge the same word at that moment, and one update is lost, which changes the allowance by a
+    // packet.
+    std::atomic_ref paid_ns(senders_[slot].others_paid_ns);
+    paid_ns.store(voice_paid_back(paid_ns.load(std::memory_order_relaxed), VOICE_STRANGERS_PER_S),
+                  std::memory_order_relaxed);
 }
 
 bool SteerMaps::block(std::uint32_t ssrc) noexcept {
-    return put(ssrc, {.sender_paid_ns = 0, .others_paid_ns = 0, .slot = 0, .blocked = 1});
+    return put(ssrc, {.known_paid_ns = 0, .slot = 0, .blocked = 1});
 }
 
 bool SteerMaps::remove(std::uint32_t ssrc) noexcept {
@@ -184,7 +199,7 @@ int SteerMaps::on_request(void* self, void* data, std::size_t bytes) {
 void SteerMaps::poll_requests(std::chrono::milliseconds limit,
                                 const std::function<bool(const voice_steer_admission&)>& callback) {
     callback_ = &callback;
-    // What an earlier round left wakes nobody: it is taken first.
+    // Requests left by an earlier round wake no thread, so they are taken first.
     if (ring_buffer__consume(requests_.get()) == 0) {
         ring_buffer__poll(requests_.get(), static_cast<int>(limit.count()));
     }

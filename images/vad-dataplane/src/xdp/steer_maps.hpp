@@ -1,5 +1,5 @@
-// The maps of the XDP program that runs on an interface. DPDK's AF_XDP driver loads and attaches it, and leaves it behind
-// when the process is killed.
+// The maps of the XDP program on an interface. DPDK's AF_XDP driver loads and attaches it, and leaves it behind if the
+// process is killed.
 //
 // Needs CAP_BPF and CAP_NET_ADMIN.
 #pragma once
@@ -20,15 +20,16 @@ struct ring_buffer;
 
 namespace voice::xdp {
 
+using Sources = std::array<std::uint64_t, VOICE_STEER_SOURCES>;
 using Counts = std::array<std::uint64_t, VOICE_STEER_COUNTS>;
 
-// poll_requests() is for one thread; everything else may be called from any.
+// poll_requests() is for one thread; all other functions are thread-safe.
 class SteerMaps {
 public:
-    // Null and a reason where the interface does not run our program.
+    // Null and a reason if the interface does not run our program.
     static std::unique_ptr<SteerMaps> open(const std::string& interface, std::string& error);
 
-    // Removes our program from an interface where an earlier process left it. Another's program stays, and is an error.
+    // Removes our program from an interface where an earlier process left it. Another program stays, and is an error.
     static bool remove_leftover(const std::string& interface, std::string& error);
 
     SteerMaps(const SteerMaps&) = delete;
@@ -37,22 +38,22 @@ public:
 
     bool configure(const voice_steer_settings& settings) noexcept;
 
-    // Its packets pass from now on; `slot`: less than VOICE_STEER_SESSIONS, and no other session's.
+    // Admits its packets from now on; `slot`: less than VOICE_STEER_SESSIONS, and unique to the session.
     bool admit(std::uint32_t ssrc, std::uint32_t slot) noexcept;
     bool block(std::uint32_t ssrc) noexcept;
-    // True also when it was not there.
+    // True also if it was not there.
     bool remove(std::uint32_t ssrc) noexcept;
 
-    // Says where a session's sender is; no system call.
-    void set_source(std::uint32_t slot, std::uint64_t source) noexcept {
-        sources_[slot].store(source, std::memory_order_relaxed);
-    }
+    // Sets the last known source addresses of a session; no system call.
+    void set_sources(std::uint32_t slot, const Sources& sources) noexcept;
+    // A packet from another address was authenticated: returns its cost to the strangers' allowance. No system call.
+    void pay_back(std::uint32_t slot) noexcept;
 
     // Sums over the CPUs.
     [[nodiscard]] Counts counts() const;
 
-    // Hands over the requests that are there, or the first that come within the limit; the callback returns false when
-    // it takes no more for now.
+    // Passes on the waiting requests, or the first that arrive within the limit; the callback returns false when it
+    // accepts no more for now.
     void poll_requests(std::chrono::milliseconds limit,
                        const std::function<bool(const voice_steer_admission&)>& callback);
 
@@ -71,10 +72,10 @@ private:
     Descriptor settings_;
     Descriptor counts_;
     Descriptor admissions_;
-    Descriptor sources_map_;
-    std::atomic<std::uint64_t>* sources_ = nullptr;  // the map, in memory that is shared with the kernel
+    Descriptor senders_map_;
+    voice_steer_senders* senders_ = nullptr;  // the map, in memory shared with the kernel
     std::unique_ptr<ring_buffer, FreeRequests> requests_;
-    const std::function<bool(const voice_steer_admission&)>* callback_ = nullptr;  // while poll_requests() runs
+    const std::function<bool(const voice_steer_admission&)>* callback_ = nullptr;  // during poll_requests()
 };
 
 }  // namespace voice::xdp

@@ -1,4 +1,4 @@
-// Admission with a real state store and a gate of the test's own.
+// Admission with a real state store and a test gate.
 #include "admission/admission.hpp"
 
 #include <arpa/inet.h>
@@ -130,8 +130,11 @@ protected:
 
     void create(std::uint32_t ssrc, std::string_view kind = "gateway", std::string_view key = "",
                 std::int64_t lifetime_s = 100) {
-        store_.run({"HSET", session_key(ssrc), "state", "open", "kind", kind, "srtp_key", key, "gateway", "10.0.0.1",
-                    "expires_at", std::to_string(std::time(nullptr) + lifetime_s)});
+        if (!key.empty()) {
+            store_.run({"SET", "srtp:" + std::to_string(ssrc), key});
+        }
+        store_.run({"HSET", session_key(ssrc), "state", "open", "kind", kind, "gateway", "10.0.0.1", "expires_at",
+                    std::to_string(std::time(nullptr) + lifetime_s)});
     }
     void set(std::uint32_t ssrc, std::string_view field, std::string_view value) {
         store_.run({"HSET", session_key(ssrc), field, value});
@@ -156,6 +159,17 @@ TEST_F(AdmissionTest, AKnownSessionIsAdmitted) {
     EXPECT_EQ(sessions_.encrypted(2), true);
     EXPECT_EQ(counted().admitted, 2U);
     EXPECT_EQ(counted().sessions, 2U);
+}
+
+TEST_F(AdmissionTest, WhatAHostWritesOfASessionChangesNoRecord) {
+    create(1);
+    store_.run({"HSET", "shipped:1", "state", "closed", "gateway", "10.9.9.9", "chunks", "1"});
+    store_.run({"HSET", "shipped:2", "state", "open", "kind", "gateway", "gateway", "10.9.9.9", "expires_at",
+                std::to_string(std::time(nullptr) + 100)});
+    EXPECT_TRUE(queue_.offer(1));
+    EXPECT_TRUE(queue_.offer(2));
+    ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1) && gate_.is_blocked(2); }));
+    EXPECT_EQ(sessions_.gateway(1), htonl(0x0a000001));
 }
 
 TEST_F(AdmissionTest, TheStoreIsReachedBeforeTheFirstCaller) {
@@ -283,7 +297,7 @@ TEST_F(AdmissionTest, SurvivesARestartOfTheStore) {
     ASSERT_TRUE(eventually([&] { return gate_.is_admitted(1); }));
     store_.stop();
     EXPECT_TRUE(queue_.offer(2));
-    // At the least: on a slow machine the one that was let in is asked about meanwhile, too.
+    // At least: on a slow machine the admitted session is looked up again meanwhile.
     ASSERT_TRUE(eventually([&] { return counted().unanswered >= 1; }));
     EXPECT_FALSE(gate_.blocked(2)) << "a store that does not answer says nothing of a session";
     EXPECT_TRUE(gate_.is_admitted(1));

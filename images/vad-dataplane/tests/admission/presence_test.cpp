@@ -1,4 +1,4 @@
-// A host's heartbeats in a real state store, as the user that the contract lets the VAD tier have.
+// A host's heartbeats in a real state store, with the contract's permissions of the VAD tier's user.
 #include "admission/presence.hpp"
 
 #include <gtest/gtest.h>

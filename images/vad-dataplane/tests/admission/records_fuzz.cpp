@@ -1,4 +1,4 @@
-// libFuzzer: whatever the state store holds of a session or a host, it is refused, or can be worked with.
+// libFuzzer: any stored session or host is either refused or usable.
 #include <cstdint>
 #include <cstdlib>
 
@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace voice;
-    // A value a line, in this order.
+    // One value per line, in this order.
     std::string_view left(reinterpret_cast<const char*>(data), size);
     valkey::Fields fields{{"state", "open"}};
     for (const auto name : {"kind", "media", "expires_at", "gateway", "srtp_key", "chunks", "seen_at", "begins_at",

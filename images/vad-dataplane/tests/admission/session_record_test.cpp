@@ -14,7 +14,7 @@ constexpr std::int64_t kNow = 1'700'000'000;
 const std::string kLater = std::to_string(kNow + 1);
 // The bytes 0 to 29.
 const std::string kKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwd";
-// Fields are views: what they look at outlives them.
+// Fields are views: their text must outlive them.
 const std::string kShort = kKey.substr(1);
 const std::string kLong = kKey + "AAAA";
 const std::string kPadded = kKey.substr(1) + "=";

@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def main() -> str | None:
-    """Return what differs."""
+    """Return the differences."""
     program, contract_folder = sys.argv[1:]
-    # Without blueprint/__init__.py, whose packages are not installed where the program is built.
-    blueprint = types.ModuleType("blueprint")
+    # Skips voice_blueprint/__init__.py, whose dependencies are not installed where the program is built.
+    blueprint = types.ModuleType("voice_blueprint")
     blueprint.__path__ = [str(Path(contract_folder).parent)]
-    sys.modules["blueprint"] = blueprint
-    environment = importlib.import_module("blueprint.contract.environment")
-    images = importlib.import_module("blueprint.contract.images")
-    metrics = importlib.import_module("blueprint.contract.metrics")
+    sys.modules["voice_blueprint"] = blueprint
+    environment = importlib.import_module("voice_blueprint.contract.environment")
+    images = importlib.import_module("voice_blueprint.contract.images")
+    metrics = importlib.import_module("voice_blueprint.contract.metrics")
 
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     names: dict[str, set[str]] = {"contract": set(), "own": set(), "drop": set()}

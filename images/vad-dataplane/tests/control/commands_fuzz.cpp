@@ -1,4 +1,4 @@
-// libFuzzer: whatever a caller sends, one line of JSON comes back.
+// libFuzzer: the response to any request is one line of JSON.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>

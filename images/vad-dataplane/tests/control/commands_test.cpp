@@ -60,7 +60,7 @@ TEST_F(Commands, CountersAreTheDocumentThatTelemetryReads) {
 TEST_F(Commands, SessionsComeInPages) {
     const auto page = result(R"({"command":"sessions","first":10,"limit":2})");
     ASSERT_EQ(page.size(), 2U);
-    EXPECT_EQ(page.at(1), json::parse(R"({"ssrc":11,"encrypted":true,"packets":11,"concealed":0,"chunks":0,
+    EXPECT_EQ(page.at(1), json::parse(R"({"ssrc":11,"encrypted":true,"packets":11,"concealed":0,"wrong_payload":0,"chunks":0,
                                           "speaking":false})"));
     EXPECT_EQ(result(R"({"command":"sessions"})").size(), 100U);
     EXPECT_EQ(result(R"({"command":"sessions","limit":1000})").size(), 1000U);

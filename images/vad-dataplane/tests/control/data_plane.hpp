@@ -1,4 +1,4 @@
-// A data plane for tests of its control.
+// A data plane for tests of its control socket.
 #pragma once
 
 #include <atomic>

@@ -40,7 +40,7 @@ public:
     void say(std::string_view text) const { EXPECT_GT(send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL), 0); }
     void hang_up_half() const { EXPECT_EQ(shutdown(socket_.get(), SHUT_WR), 0); }
 
-    // The next line; empty when the other side has closed.
+    // The next line; empty if the peer has closed.
     std::string line() {
         for (;;) {
             const auto end = in_.find('\n');
@@ -80,7 +80,7 @@ protected:
             kill(getpid(), SIGTERM);
             EXPECT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
         }
-        // A server that was over already left the signal to the next test's.
+        // A server that had already ended left the signal for the next test's.
         sigset_t end;
         sigemptyset(&end);
         sigaddset(&end, SIGTERM);
@@ -94,7 +94,7 @@ protected:
         address.sin_port = htons(port_);
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         if (connect(caller.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-            // Reset: the port closed while the connection was waiting to be accepted.
+            // Reset: the port closed before the connection was accepted.
             EXPECT_TRUE(errno == ECONNREFUSED || errno == ECONNRESET) << errno;
             caller.reset();
         }
@@ -166,7 +166,7 @@ TEST_F(ServerTest, ItsSocketIsForOwnerAndGroup) {
     umask(0022);
 }
 
-// Telemetry's container has a user of its own, and the socket's group.
+// Telemetry's container has a separate user, and the socket's group.
 TEST_F(ServerTest, AMemberOfItsGroupChangesNothing) {
     start();
     ASSERT_EQ(chmod((folder_ / "").c_str(), 0755), 0);

@@ -1,4 +1,4 @@
-"""Audio for tests: speech that a program says, and silence that is not quite digital."""
+"""Audio for tests: synthesized speech, and near-silence."""
 
 import array
 import functools
@@ -12,7 +12,7 @@ RATE = 16_000
 
 @functools.cache
 def speech(text: str = "good morning, how can I help you today") -> bytes:
-    """Return 16 kHz samples of a sentence, said by espeak-ng."""
+    """Return 16 kHz samples of a sentence spoken by espeak-ng."""
     spoken = subprocess.run(["espeak-ng", "--stdout", "-a", "150", text], capture_output=True, check=True).stdout
     with wave.open(io.BytesIO(spoken)) as file:
         rate = file.getframerate()
@@ -31,6 +31,6 @@ def _between(samples: "array.array[int]", position: float) -> int:
 
 
 def silence(seconds: float, seed: int = 1) -> bytes:
-    """Return a room's silence: noise at about -66 dBFS."""
+    """Return the background noise of a room, at about -66 dBFS."""
     chance = random.Random(seed)
     return array.array("h", (int(chance.gauss(0, 16)) for _ in range(int(seconds * RATE)))).tobytes()

@@ -1,4 +1,7 @@
-"""End to end: the built program, a real Redis server, real packets. Run by `make test-native`, which builds it."""
+"""End-to-end tests: the built program, a real Redis server and real packets.
+
+`make test-native` builds the program and runs them.
+"""
 
 import os
 

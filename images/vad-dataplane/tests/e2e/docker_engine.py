@@ -1,4 +1,4 @@
-"""A Docker of its own, with the program as an image, and the `docker run` arguments that a host's user data renders."""
+"""A private Docker daemon, and the `docker run` arguments that a host's user data renders."""
 
 import shutil
 import subprocess
@@ -17,18 +17,19 @@ PROGRAM = "/usr/bin/vad-dataplane"
 MODULE = "/usr/lib/voice/vad.so"
 HUGE_PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 HUGE_PAGES_FOLDER = Path("/run/voice/hugepages")
-"""What user data mounts on a host (userdata/steps/huge_pages.sh)."""
+"""Where user data mounts huge pages on a host (userdata/voice_userdata/steps/huge_pages.sh)."""
 UNKNOWN_TO_OLD_DOCKERS = ("--cap-add=BPF", "--cap-add=PERFMON")
-"""Docker 20.10 of Debian 12 refuses these names. The kernel takes ``SYS_ADMIN``, which the program has, for both."""
+"""Docker 20.10 of Debian 12 rejects these names. The kernel accepts ``SYS_ADMIN``, which the program has, in place of
+both."""
 RAISED_LIMIT = "--ulimit=memlock=-1:-1"
-"""Refused by runc where this machine's root lacks ``SYS_RESOURCE``; with ``IPC_LOCK`` the program's memory is not
+"""runc refuses this where this machine's root lacks ``SYS_RESOURCE``; with ``IPC_LOCK`` the program's memory is not
 counted against the limit."""
 _NEEDS_THE_HOST = ("--env-file=", "--log-", "--name=", "--volume=/run/voice/secrets/", "--volume=/run/voice/dataplane")
-"""Arguments with which the test comes itself: its own environment and folder, and no CloudWatch Logs to write to."""
+"""Arguments that the test replaces: it has its own environment and folder, and no CloudWatch Logs."""
 
 
 def rendered_arguments(folder: Path) -> list[str]:
-    """Return the `docker run` arguments of the sandbox's VAD host, from the functions of its own user data."""
+    """Return the `docker run` arguments of the sandbox's VAD host, as its own user data renders them."""
     digest = f"sha256:{'1' * 64}"
     stacks = edited_sandbox({"images": {"vad-dataplane": digest, "telemetry": digest}}, folder)
     (template,) = stacks["vad"].properties("EC2::LaunchTemplate")[:1]
@@ -41,7 +42,7 @@ def rendered_arguments(folder: Path) -> list[str]:
 
 
 class Docker:
-    """A daemon whose host network is the program's namespace."""
+    """A Docker daemon whose host network is the program's namespace."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self._folder = folder
@@ -67,16 +68,16 @@ class Docker:
         return subprocess.run([CLIENT, f"--host={self._socket}", *words], capture_output=True, text=True, check=False)
 
     def load(self, archive: Path) -> None:
-        """Make the image from an archive of its files."""
+        """Create the image from an archive of its files."""
         done = self._call("import", f'--change=CMD ["{PROGRAM}"]', str(archive), IMAGE)
         assert done.returncode == 0, done.stderr
 
     def command(self, rendered: list[str], folder: Path, environment: dict[str, str]) -> list[str]:
-        """Return the command that runs the program with rendered arguments, where a test's folder is."""
+        """Return the command that runs the program with the rendered arguments in a test's folder."""
         file = folder / "environment"
         file.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
         kept = [option for option in rendered if not option.startswith(_NEEDS_THE_HOST) and option not in self._refused]
-        # A program that runs in its build folder looks for the kernel's program there; the image's own is installed.
+        # A program that runs in its build folder looks there for the eBPF program; the image has it installed.
         own = [f"--volume={path}:{path}" for path in (folder, BUILD / "steer.bpf.o", CHANNELS)]
         own += [f"--env-file={file}", "--log-driver=none"]
         return [CLIENT, f"--host={self._socket}", "run", *kept, *own, IMAGE]
@@ -89,7 +90,7 @@ class Docker:
 
 
 def archive_of_build(folder: Path) -> Path:
-    """Pack the built program with the libraries that it takes from this machine, at their places in a merged /usr."""
+    """Pack the built program with the libraries that it loads from this machine, at their paths in a merged /usr."""
     drivers = sorted(Path("/usr/lib").glob("*/dpdk/pmds-*/*.so*"))
     program = BUILD / "vad-dataplane"
     archive = folder / "image.tar"
@@ -111,7 +112,7 @@ def _libraries(files: list[Path]) -> set[Path]:
 
 
 def _links(file: Path) -> Iterator[Path]:
-    """Yield a file and what its links lead to, in folders that are no links themselves."""
+    """Yield a file and the targets of its links, in folders that are not links themselves."""
     while True:
         file = file.parent.resolve() / file.name
         yield file
@@ -124,7 +125,7 @@ def reserve_huge_pages(pages: int) -> None:
     """Reserve pages of 2 MiB and mount them as user data does.
 
     Raises:
-        OSError: The kernel does not have so many.
+        OSError: The kernel cannot reserve that many.
     """
     (HUGE_PAGES / "nr_hugepages").write_text(str(pages))
     if int((HUGE_PAGES / "nr_hugepages").read_text()) != pages:

@@ -1,4 +1,4 @@
-"""Where the program runs and where callers are."""
+"""Networks of the program and its callers."""
 
 import contextlib
 import ctypes
@@ -18,11 +18,11 @@ def _enter(file: int) -> None:
 
 
 QUEUES = 2
-"""Receive queues, each polled by a thread of its own."""
+"""Receive queues, each polled by its own thread."""
 
 
 class Namespace:
-    """A network namespace without a name: it goes with this process, however that ends."""
+    """An unnamed network namespace, which disappears with this process, however that ends."""
 
     def __init__(self) -> None:
         home = os.open(_THIS_THREADS, os.O_RDONLY)
@@ -35,7 +35,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Run the calling thread in the namespace: its new sockets and processes stay there."""
+        """Run the calling thread in the namespace: its new sockets and processes belong to it."""
         home = os.open(_THIS_THREADS, os.O_RDONLY)
         _enter(self._file)
         try:
@@ -54,20 +54,20 @@ def ip(*words: str) -> None:
 
 
 class Network:
-    """Loopback: everything in the namespace that the tests run in."""
+    """Loopback: program and callers share the namespace of the tests."""
 
     interface = "lo"
     near_address = "127.0.0.1"
     far_address = "127.0.0.1"
     other_address = "127.0.0.3"
-    """Another one where callers are."""
+    """Second address of callers."""
 
     def near(self) -> contextlib.AbstractContextManager[None]:
-        """Return a scope whose sockets and processes are where the program runs."""
+        """Return a scope whose sockets and processes are in the program's network."""
         return contextlib.nullcontext()
 
     def far(self) -> contextlib.AbstractContextManager[None]:
-        """Return a scope whose sockets and processes are where callers are."""
+        """Return a scope whose sockets and processes are in the callers' network."""
         return contextlib.nullcontext()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Network:
 
 
 class Veth(Network):
-    """Two namespaces, and a pair of interfaces that connects them."""
+    """Two namespaces connected by a pair of interfaces."""
 
     interface = "voice0"
     near_address = "10.7.0.1"
@@ -86,7 +86,7 @@ class Veth(Network):
         self._near, self._far = Namespace(), Namespace()
         with self.near():
             ip("link", "set", "lo", "up")
-            # XDP wants no fewer receive queues than the peer has transmit queues.
+            # XDP needs at least as many receive queues as the peer has transmit queues.
             each = ("numrxqueues", str(queues), "numtxqueues", str(queues))
             peer = ("peer", "name", "voice1", *each, "netns", self._far.path)
             ip("link", "add", self.interface, *each, "type", "veth", *peer)

@@ -1,4 +1,4 @@
-"""A data plane that runs, with all that stands around it."""
+"""A running data plane and its environment."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from srtp import Protector
 
-from blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
-from blueprint.contract.network import Tier
+from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
+from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
@@ -31,11 +31,11 @@ LOOPBACK = "127.0.0.1"
 FRAME_SAMPLES = 320
 PASSWORD = "only-for-tests"
 END_OF_SPEECH, CONCEALED, START_OF_SPEECH, COMMIT, LAST = 1, 2, 4, 16, 32
-_SO_RCVBUFFORCE = 33  # Linux, as root: beyond net.core.rmem_max
+_SO_RCVBUFFORCE = 33  # Linux, as root: allows more than net.core.rmem_max
 
 
 def wait_for(what: str, holds: Callable[[], bool], limit_s: float = 60) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     end = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > end:
@@ -44,7 +44,7 @@ def wait_for(what: str, holds: Callable[[], bool], limit_s: float = 60) -> None:
 
 
 class Store:
-    """A Redis server of its own, spoken to in its protocol."""
+    """A private Redis server, accessed through its wire protocol."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self.network = network
@@ -60,7 +60,7 @@ class Store:
         wait_for("redis-server", self._answers)
 
     def free_port(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-        """Return a port that nobody uses where the program runs."""
+        """Return an unused port in the program's network."""
         with self.network.near(), socket.socket(socket.AF_INET, kind) as probe:
             probe.bind((LOOPBACK, 0))
             port: int = probe.getsockname()[1]
@@ -72,7 +72,7 @@ class Store:
         return False
 
     def do(self, *words: object) -> bytes:
-        """Send one command and return the start of its answer."""
+        """Send one command and return the start of the response."""
         with self.network.near():
             connection = socket.create_connection((LOOPBACK, self.port), 10)
         with connection:
@@ -82,11 +82,18 @@ class Store:
                 answer = connection.recv(4096)
             return answer
 
+    def field(self, ssrc: int, name: str) -> int:
+        """Return a numeric field of a session's exported state; -1 if it is missing."""
+        answer = self.do("HGET", f"shipped:{ssrc}", name)
+        return int(answer.split(b"\r\n")[1]) if not answer.startswith(b"$-1") else -1
+
     def open_session(self, ssrc: int, *, srtp_key: str | None = None, seconds: int = 3600, media: str = "") -> None:
-        """Write what the gateway writes when it opens a session and the caller's socket."""
+        """Write the records that the gateway writes when it opens a session and the caller's socket."""
         fields: list[object] = ["state", "open", "kind", "external" if srtp_key else "gateway"]
-        fields += ["srtp_key", srtp_key] if srtp_key else ["gateway", self.network.far_address]
+        fields += [] if srtp_key else ["gateway", self.network.far_address]
         fields += ["media", media] if media else []
+        if srtp_key:
+            self.do("SET", f"srtp:{ssrc}", srtp_key)
         self.do("HSET", f"session:{ssrc}", *fields, "expires_at", int(time.time()) + seconds)
 
     def stop(self) -> None:
@@ -96,7 +103,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One AudioChunk as it came."""
+    """One AudioChunk as received."""
 
     session: int
     sequence: int
@@ -104,10 +111,11 @@ class Chunk:
     flags: int
     count: int
     payload: bytes
+    datagram: bytes
 
 
 class AsrHost:
-    """Takes chunks and says that it lives, as the engine does: by the engine's own registry."""
+    """Receives chunks and sends heartbeats with the engine's own registry."""
 
     def __init__(
         self,
@@ -143,7 +151,7 @@ class AsrHost:
                 datagram = self._socket.recv(65536)
                 assert len(datagram) == header.size + CHUNK_PAYLOAD_BYTES
                 session, _, sequence, kind, flags, count = header.unpack(datagram[: header.size])
-                self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :]))
+                self.chunks.append(Chunk(session, sequence, kind, flags, count, datagram[header.size :], datagram))
 
     def _beat(self) -> None:
         while not self._stopping.wait(0.3):
@@ -162,24 +170,24 @@ class AsrHost:
         return [chunk for chunk in self.chunks if chunk.session == ssrc]
 
     def has_ended(self, ssrc: int) -> bool:
-        """Whether the end of an utterance has come."""
+        """Whether the end of an utterance has been received."""
         return any(chunk.flags & END_OF_SPEECH for chunk in self.of(ssrc))
 
     def die(self) -> None:
-        """Stop as a process that is killed does: its port closes, its record stays until it is taken for dead."""
+        """Stop like a killed process: the port closes, and the record stays until it expires."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
         self._socket.close()
 
     def fall_silent(self) -> None:
-        """Go on taking chunks, and say no more that it lives: to others, a host that cannot be reached."""
+        """Continue to receive chunks without heartbeats: to others, an unreachable host."""
         self._silent.set()
 
 
 @dataclass
 class DataPlane:
-    """The program, in a process of its own."""
+    """The program in its own process."""
 
     folder: Path
     store: Store
@@ -222,7 +230,7 @@ class DataPlane:
             "VOICE_VAD_MODULE": str(module),
             "VOICE_MAX_SESSIONS": "2048",
             "VOICE_RESEND_WINDOW_S": "30",  # and may be slow
-            "VOICE_SESSION_PACKETS_PER_S": "1000000",  # tests speak faster than people
+            "VOICE_SESSION_PACKETS_PER_S": "1000000",  # tests send faster than real time
         }
         if self.path == "af_xdp" and CHANNELS.exists():
             defaults["LD_PRELOAD"] = str(CHANNELS)
@@ -232,7 +240,7 @@ class DataPlane:
         return int(self.environment[name])
 
     def start(self) -> Self:
-        environment = self.environment | {"RUNTIME_DIRECTORY": str(self.folder)}  # DPDK's lock: others run beside
+        environment = self.environment | {"RUNTIME_DIRECTORY": str(self.folder)}  # DPDK's lock: others run in parallel
         with self.network.near():
             self.process = subprocess.Popen(self.command, env=environment, stderr=subprocess.PIPE)
         wait_for("the data plane is ready", self._is_ready)
@@ -265,11 +273,11 @@ class DataPlane:
         return found
 
     def session(self, ssrc: int) -> dict[str, Any] | None:
-        """Return what the program says of a session; nothing when it is not in."""
+        """Return the program's state of a session; None if it has not been admitted."""
         return next((each for each in self.ask("sessions", limit=1000) if each["ssrc"] == ssrc), None)
 
     def counted(self, ssrc: int, name: str) -> int:
-        """Return what the program has counted of a session that is in."""
+        """Return one of the program's counters for an admitted session."""
         found = self.session(ssrc)
         assert found
         return int(found[name])
@@ -288,7 +296,7 @@ class DataPlane:
         self._reap()
 
     def stop(self) -> int:
-        """End it without waiting for its sessions."""
+        """Stop the program without waiting for its sessions."""
         assert self.process
         for each in (signal.SIGTERM, signal.SIGINT):
             if self.process.poll() is None:
@@ -305,7 +313,7 @@ class DataPlane:
 
 
 class Caller:
-    """Sends one session's audio as RTP, or SRTP with a master key."""
+    """Sends one session's audio as RTP, or as SRTP with a master key."""
 
     def __init__(self, plane: DataPlane, ssrc: int, *, key: bytes = b"", sender: socket.socket | None = None) -> None:
         self.ssrc, self._plane = ssrc, plane
@@ -315,23 +323,34 @@ class Caller:
         self.sequence = 1
         self._paused = 0
         self.first = 1
-        """Sequence number of the first packet that was taken."""
+        """Sequence number of the first accepted packet."""
         self.sent = 0
 
     @staticmethod
     def open_socket(plane: DataPlane, address: str = "") -> socket.socket:
-        """Open a socket where callers are; `address`: theirs, unless another is wanted."""
+        """Open a socket in the callers' network; `address` defaults to theirs."""
         with plane.network.far():
             opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         opened.bind((address or plane.network.far_address, 0))
         return opened
 
     def move(self, address: str = "") -> None:
-        """Go on from another port, as behind a NAT that forgets, or from another address."""
+        """Continue from another port, as after a NAT rebinding, or from another address."""
         self._socket = self.open_socket(self._plane, address)
 
+    def leave(self) -> int:
+        """Close the socket, and return its port, for another program that sends in the session's name."""
+        port: int = self._socket.getsockname()[1]
+        self._socket.close()
+        return port
+
+    def reach(self, plane: DataPlane) -> None:
+        """Send to another host from now on, as when a load balancer chooses a new target."""
+        self._plane = plane
+        self._to = (plane.network.near_address, plane.port("VOICE_RTP_PORT"))
+
     def pause(self, frames: int) -> None:
-        """Let time go by in which nothing is sent."""
+        """Advance the time without sending packets."""
         self._paused += frames
 
     @property
@@ -346,32 +365,43 @@ class Caller:
         packet = header + struct.pack(f">{FRAME_SAMPLES}h", *samples)
         return self._protector.protect(packet) if self._protector else packet
 
+    def report(self) -> bytes:
+        """Return an RTCP packet with an empty receiver report."""
+        report = struct.pack(">BBHI", 0x80, 201, 1, self.ssrc)
+        return self._protector.protect_report(report) if self._protector else report
+
     def commit(self) -> bytes:
-        """Return an RTCP packet that asks for what was said: a receiver report without blocks, and APP."""
+        """Return an RTCP packet that commits the utterance: an empty receiver report and APP."""
         report = struct.pack(">BBHIBBHI4s", 0x80, 201, 1, self.ssrc, 0x80, 204, 2, self.ssrc, b"cmit")
         return self._protector.protect_report(report) if self._protector else report
 
     def goodbye(self) -> bytes:
-        """Return an RTCP packet that ends the session: a receiver report without blocks, and BYE."""
+        """Return an RTCP packet that ends the session: an empty receiver report and BYE."""
         report = struct.pack(">BBHIBBHI", 0x80, 201, 1, self.ssrc, 0x81, 203, 1, self.ssrc)
         return self._protector.protect_report(report) if self._protector else report
 
-    def send(self, packet: bytes) -> None:
-        self._socket.sendto(packet, self._to)
+    def send(self, packet: bytes, sender: socket.socket | None = None) -> None:
+        """Send a packet from the caller's socket, or from another one."""
+        (sender or self._socket).sendto(packet, self._to)
         self.sent += 1
 
     def say(self, audio: bytes, *, pace_s: float = 0.002) -> None:
-        """Send audio, faster than real time; a pause between packets keeps buffers from overflowing."""
+        """Send audio faster than real time; a pause between packets keeps buffers from overflowing."""
         for frame in frames(audio):
             self.send(self.packet(frame))
             time.sleep(pace_s)
 
     def enter(self) -> None:
-        """Send a packet twice a second until the session is in and its sender is known."""
+        """Send a packet twice a second until the session is admitted and its sender is known."""
+
+        def taken() -> int:
+            return int((self._plane.session(self.ssrc) or {}).get("packets", 0))
+
+        before = taken()
         for _ in range(60):
             self.send(self.packet(bytes(2 * FRAME_SAMPLES)))
             with contextlib.suppress(AssertionError):
-                wait_for("a packet is taken", lambda: (self._plane.session(self.ssrc) or {}).get("packets", 0) > 0, 0.5)
+                wait_for("a packet is taken", lambda: taken() > before, 0.5)
                 break
         found = self._plane.session(self.ssrc)
         assert found, "the session is not let in"
@@ -379,14 +409,14 @@ class Caller:
         self.first = self.sequence - self.sent
 
     def has_stopped(self) -> None:
-        """Wait until the program has noticed that nothing comes any more, and has sent all of it."""
+        """Wait until the program has noticed that packets stopped, and has sent all of the audio."""
         wait_for("it is noticed", lambda: not (self._plane.session(self.ssrc) or {"speaking": True})["speaking"])
         self.is_taken()
 
     def is_taken(self) -> None:
-        """Wait until every packet has been worked on, and every chunk that came of them has been sent."""
+        """Wait until every packet has been processed and every resulting chunk has been sent."""
 
-        def all_taken() -> bool:
+        def all_accepted() -> bool:
             found = self._plane.session(self.ssrc)
             return found is not None and found["packets"] >= self.sent
 
@@ -394,7 +424,7 @@ class Caller:
             return all(queue["chunk_ring_percent"] == 0 for queue in self._plane.ask("counters")["queues"])
 
         try:
-            wait_for("all packets are taken", all_taken)
+            wait_for("all packets are taken", all_accepted)
         except AssertionError as late:
             late.add_note(f"sent {self.sent}, {self._plane.session(self.ssrc)}, {self._plane.drops()}")
             raise
@@ -402,7 +432,7 @@ class Caller:
 
 
 def frames(audio: bytes) -> Iterator[bytes]:
-    """Cut audio into frames of 20 ms, without what is left over."""
+    """Split audio into frames of 20 ms and drop the remainder."""
     size = 2 * FRAME_SAMPLES
     for at in range(0, len(audio) - size + 1, size):
         yield audio[at : at + size]

@@ -1,6 +1,6 @@
-"""A sender's half of SRTP: AES-128 counter mode with HMAC-SHA1 (RFC 3711), or AES-128-GCM (RFC 7714).
+"""The sending half of SRTP: AES-128 counter mode with HMAC-SHA1 (RFC 3711), or AES-128-GCM (RFC 7714).
 
-Independent of libsrtp.
+It does not use libsrtp.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Protector:
         return body + tag[:_TAG_BYTES]
 
     def protect_report(self, report: bytes) -> bytes:
-        """Encrypt an RTCP packet behind its first header and append its number and the tag (section 3.4)."""
+        """Encrypt an RTCP packet behind its first header and append the index and the tag (section 3.4)."""
         (ssrc,) = struct.unpack_from(">4xI", report)
         if self._gcm:
             number = (self._report_salt >> 16) ^ (ssrc << 48) ^ self._reports
@@ -57,12 +57,12 @@ class Protector:
 
 
 def master(seed: int, size: int = 30) -> bytes:
-    """Return the bytes of a master key and its salt: 30, or 28 of AES-GCM."""
+    """Return a master key with its salt: 30 bytes, or 28 for AES-GCM."""
     return hashlib.sha256(seed.to_bytes(4, "big")).digest()[:size]
 
 
 def text_of(key: bytes) -> str:
-    """Return a master key as the state store holds it."""
+    """Return a master key in the encoding of the state store."""
     return base64.b64encode(key).decode()
 
 

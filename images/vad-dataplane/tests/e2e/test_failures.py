@@ -1,39 +1,26 @@
-"""What is told when a part of the program fails."""
+"""Error messages when a part of the program fails."""
 
-import ctypes
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from running import BUILD, Caller, DataPlane, wait_for
+from threads import pollers, standing_still
 
 pytestmark = pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
 MISBEHAVING = BUILD.parent / "tests" / "vad" / "misbehaving.so"
 READ_OUTSIDE = 1
-"""As the first sample of a frame, makes that module leave its memory (tests/vad/misbehaving.c)."""
-_PTRACE_DETACH, _PTRACE_SEIZE, _PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _ptrace(request: int, thread: int) -> None:
-    if _libc.ptrace(ctypes.c_long(request), ctypes.c_long(thread), None, None) == -1:
-        raise OSError(ctypes.get_errno(), f"ptrace {request} of thread {thread}")
+"""As the first sample of a frame, makes the module access invalid memory (tests/vad/misbehaving.c)."""
 
 
 @pytest.fixture
 def hanging(plane: DataPlane) -> Iterator[int]:
-    """One of the pollers, which stands still while the other works."""
+    """Pause one of the pollers while the other continues."""
     plane.start()
-    assert plane.process
-    tasks = Path(f"/proc/{plane.process.pid}/task").iterdir()
-    thread = next(int(task.name) for task in tasks if (task / "comm").read_text().strip() == "poller")
-    _ptrace(_PTRACE_SEIZE, thread)
-    _ptrace(_PTRACE_INTERRUPT, thread)
-    os.waitpid(thread, 0x40000000)  # __WALL: a thread's stop
-    yield thread
-    _ptrace(_PTRACE_DETACH, thread)
+    thread = pollers(plane)[0]
+    with standing_still(thread):
+        yield thread
 
 
 def test_one_poller_that_hangs_closes_the_health_port(plane: DataPlane, hanging: int) -> None:
@@ -43,7 +30,7 @@ def test_one_poller_that_hangs_closes_the_health_port(plane: DataPlane, hanging:
         plane.connect()
 
 
-def test_a_module_that_is_stopped_is_told(plane: DataPlane, caller: Caller) -> None:
+def test_a_stopped_module_is_reported(plane: DataPlane, caller: Caller) -> None:
     assert plane.ask("counters")["vad"]["stopped"] == 0
     beside = Path(plane.environment["VOICE_VAD_MODULE"]).with_name(MISBEHAVING.name)
     plane.ask("swap-vad", module=str(shutil.copy(MISBEHAVING, beside)))

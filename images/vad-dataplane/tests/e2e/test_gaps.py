@@ -1,4 +1,4 @@
-"""What becomes of time and of what is being said when packets do not come."""
+"""Timeline and utterances when packets are missing."""
 
 import struct
 import time
@@ -11,14 +11,14 @@ pytestmark = pytest.mark.parametrize("path", ["socket", "af_xdp"], indirect=True
 FRAMES_PER_S = 50
 TORN = END_OF_SPEECH | CONCEALED
 NOT_ONE_EACH = 10
-"""Frames made up. Where a busy machine sends nothing for a third of a second amid speech, the program makes up five."""
+"""Frames filled in. When a busy machine pauses for a third of a second during speech, the program fills in five."""
 TALK = b"".join(frames(speech("how can I help you today")[:32_000]))
-"""A second, in the middle of a sentence."""
+"""Return one second from the middle of a sentence."""
 
 
 @pytest.fixture
 def caller(caller: Caller, host: AsrHost) -> Caller:
-    """A session whose room the VAD knows."""
+    """Open a session whose background noise the VAD has learned."""
     caller.say(silence(4))
     caller.is_taken()
     host.chunks.clear()
@@ -33,7 +33,7 @@ def test_speech_ends_soon_after_its_sender_stops(caller: Caller, host: AsrHost) 
     assert time.monotonic() - stopped < 3, "half a second, on a machine that may be busy"
 
 
-def test_lost_time_is_not_taken_from_what_comes_later(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
+def test_lost_time_does_not_shift_later_audio(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
     before = plane.counted(caller.ssrc, "concealed")
     caller.say(TALK)
     wait_for("it is heard", lambda: len(host.of(caller.ssrc)) > 2)
@@ -52,8 +52,8 @@ def test_lost_time_is_not_taken_from_what_comes_later(plane: DataPlane, caller: 
     assert plane.counted(caller.ssrc, "concealed") > before
 
 
-def test_a_pause_without_packets_is_no_loss(plane: DataPlane, caller: Caller) -> None:
-    """Discontinuous transmission: sequence numbers go on, and timestamps tell how long nothing was sent."""
+def test_a_pause_without_packets_is_not_a_loss(plane: DataPlane, caller: Caller) -> None:
+    """Discontinuous transmission: sequence numbers continue, and timestamps show how long nothing was sent."""
     lost = plane.counted(caller.ssrc, "concealed")
     said = list(frames(speech()))
     for at in range(0, len(said), 25):
@@ -63,7 +63,7 @@ def test_a_pause_without_packets_is_no_loss(plane: DataPlane, caller: Caller) ->
     assert plane.counted(caller.ssrc, "concealed") - lost < NOT_ONE_EACH
 
 
-def test_time_goes_on_in_a_pause_without_packets(caller: Caller, host: AsrHost) -> None:
+def test_time_continues_in_a_pause_without_packets(caller: Caller, host: AsrHost) -> None:
     caller.say(speech() + silence(1))
     caller.is_taken()
     before = host.of(caller.ssrc)[-1].sequence
@@ -73,8 +73,8 @@ def test_time_goes_on_in_a_pause_without_packets(caller: Caller, host: AsrHost) 
 
 
 @pytest.mark.parametrize("payload_type", [13, 101])
-def test_packets_without_audio_are_no_loss(plane: DataPlane, caller: Caller, payload_type: int) -> None:
-    """Comfort noise (RFC 3389) and telephone events (RFC 4733) take sequence numbers among the audio."""
+def test_packets_without_audio_are_not_a_loss(plane: DataPlane, caller: Caller, payload_type: int) -> None:
+    """Comfort noise (RFC 3389) and telephone events (RFC 4733) share the audio's sequence numbers."""
     lost = plane.counted(caller.ssrc, "concealed")
     for frame in frames(speech() + silence(1)):
         if caller.sequence % 10 == 0:
@@ -88,7 +88,7 @@ def test_packets_without_audio_are_no_loss(plane: DataPlane, caller: Caller, pay
     assert plane.drops()["not-rtp"] == 0
 
 
-def test_a_packet_that_is_late_brings_no_old_audio_back(plane: DataPlane, caller: Caller) -> None:
+def test_late_packets_do_not_replay_audio(plane: DataPlane, caller: Caller) -> None:
     before = plane.ask("counters")["vad"]["frames"]
     packets = [caller.packet(frame) for frame in frames(silence(3))]
     for packet in packets:

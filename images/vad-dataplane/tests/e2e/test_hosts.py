@@ -1,4 +1,4 @@
-"""What becomes of speech when ASR hosts come and go. The packets' path makes no difference to it."""
+"""Speech while ASR hosts join and leave. The result does not depend on the data path."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ SECOND = "127.0.0.2"
 
 @pytest.fixture
 def second(store: Store, plane: DataPlane, host: AsrHost) -> Iterator[AsrHost]:  # noqa: ARG001
-    """Another host, which gets nothing while the first one, with Neuron cores, has slots."""
+    """Start a second host, which receives nothing while the first, with Neuron cores, has free slots."""
     asr = AsrHost(store, plane.port("VOICE_CHUNK_PORT"), name="asr-2", kind="gpu", address=SECOND)
     plane.knows_host(2)
     yield asr
@@ -20,7 +20,7 @@ def second(store: Store, plane: DataPlane, host: AsrHost) -> Iterator[AsrHost]: 
 
 
 def say_half(caller: Caller, host: AsrHost) -> bytes:
-    """Say the first half of a sentence and return the rest, and the silence after it."""
+    """Say the first half of a sentence and return the second half with the following silence."""
     sentence = b"".join(frames(speech("how can I help you today")))
     half = len(sentence) // 2
     caller.say(sentence[:half])
@@ -32,7 +32,7 @@ def numbers(host: AsrHost, caller: Caller) -> list[int]:
     return [chunk.sequence for chunk in host.of(caller.ssrc)]
 
 
-def test_a_host_that_is_killed_takes_no_speech_with_it(
+def test_a_host_that_is_killed_loses_no_speech(
     plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
 ) -> None:
     rest = say_half(caller, host)
@@ -49,7 +49,7 @@ def test_a_host_that_is_killed_takes_no_speech_with_it(
     assert plane.ask("counters")["events"]["ship"]["resent"] >= len(numbers(host, caller))
 
 
-def test_a_host_whose_heartbeat_stops_takes_no_speech_with_it(
+def test_a_host_without_heartbeats_loses_no_speech(
     plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
 ) -> None:
     rest = say_half(caller, host)
@@ -63,7 +63,7 @@ def test_a_host_whose_heartbeat_stops_takes_no_speech_with_it(
     wait_for("all of it", lambda: len(set(numbers(second, caller))) == found["chunks"])
 
 
-def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
+def test_a_draining_host_finishes_the_utterance_and_receives_no_more(
     store: Store, plane: DataPlane, caller: Caller, host: AsrHost, second: AsrHost
 ) -> None:
     rest = say_half(caller, host)
@@ -83,7 +83,7 @@ def test_a_draining_host_keeps_the_utterance_and_gets_no_other(
     assert plane.ask("counters")["events"]["ship"]["resent"] == 0
 
 
-def test_speech_stays_in_its_zone_while_a_host_there_has_room(store: Store, plane: DataPlane) -> None:
+def test_speech_stays_in_its_zone_while_a_local_host_has_capacity(store: Store, plane: DataPlane) -> None:
     plane.environment["VOICE_ZONE"] = "us-east-1b"
     port = plane.port("VOICE_CHUNK_PORT")
     far = AsrHost(store, port, name="asr-1", zone="us-east-1a")

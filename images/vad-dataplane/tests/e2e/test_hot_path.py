@@ -1,4 +1,4 @@
-"""The threads that audio passes through allocate nothing and take no lock once they are warm."""
+"""The audio threads allocate no memory and take no lock after warm-up."""
 
 import os
 import struct
@@ -22,14 +22,14 @@ COUNTING = BUILD.parent / "tests" / "libcounting.so"
 
 @dataclass
 class Counts:
-    """What a thread has done so far."""
+    """Allocations and locks of a thread so far."""
 
     allocations: int
     locks: int
 
 
 def counts(plane: DataPlane) -> dict[str, Counts]:
-    """Return the counts of the threads of each name; a thread without a row has done neither."""
+    """Return the counts of threads by name; a thread without a row has made neither."""
     assert plane.process
     rows = {thread: Counts(*done) for thread, *done in ROW.iter_unpack((plane.folder / "counts").read_bytes())}
     found: dict[str, Counts] = {}
@@ -48,7 +48,7 @@ def environment(plane: DataPlane) -> dict[str, str]:
 
 
 def run(store: Store, plane: DataPlane) -> tuple[dict[str, Counts], dict[str, Counts], int]:
-    """Warm the program up, run everything that audio can meet, and return the counts around that."""
+    """Warm up the program, run every kind of audio event, and return the counts before and after."""
     key = master(1)
     host = AsrHost(store, plane.port("VOICE_CHUNK_PORT"))
     plane.start()
@@ -101,7 +101,9 @@ def test_nothing_is_allocated_or_locked(store: Store, plane: DataPlane) -> None:
 
 
 @pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
-def test_an_allocation_and_a_lock_would_be_seen(store: Store, plane: DataPlane, environment: dict[str, str]) -> None:
+def test_an_allocation_and_a_lock_would_be_detected(
+    store: Store, plane: DataPlane, environment: dict[str, str]
+) -> None:
     environment["VOICE_COUNTS_CONTROL"] = "1"
     before, after, _ = run(store, plane)
     for thread in ("poller", "shipper"):
@@ -110,7 +112,7 @@ def test_an_allocation_and_a_lock_would_be_seen(store: Store, plane: DataPlane, 
 
 
 @pytest.mark.parametrize("path", ["af_xdp"], indirect=True, scope="session")
-def test_pollers_without_calls_spin_only_where_others_have_a_core(plane: DataPlane) -> None:
+def test_idle_pollers_spin_only_on_spare_cores(plane: DataPlane) -> None:
     plane.start()
     before, begin = cpu_s(plane), time.monotonic()
     time.sleep(2)
@@ -119,7 +121,7 @@ def test_pollers_without_calls_spin_only_where_others_have_a_core(plane: DataPla
 
 
 def cpu_s(plane: DataPlane) -> float:
-    """Return the CPU seconds that the program has taken."""
+    """Return the CPU seconds that the program has used."""
     assert plane.process
     stat = Path(f"/proc/{plane.process.pid}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]

@@ -1,4 +1,4 @@
-"""An interface that the program shares with the kernel: everything that is not audio stays the kernel's."""
+"""An interface shared with the kernel: all traffic except audio reaches the kernel."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ BYTES = 4_000_000
 
 @pytest.fixture
 def echo(network: Veth) -> Iterator[int]:
-    """The port of a server beside the program that sends back what it gets, as an SSH session does."""
+    """Start an echo server beside the program, which behaves like an SSH session."""
     with network.near():
         listener = socket.create_server((network.near_address, 0))
 
@@ -35,7 +35,7 @@ def echo(network: Veth) -> Iterator[int]:
 
 
 def ping(network: Veth) -> bool:
-    """Whether the program's host answers, from the question for its hardware address on."""
+    """Return whether the program's host answers, including ARP."""
     with network.far():
         ip("neigh", "flush", "dev", "voice1")
         found = subprocess.run(
@@ -44,7 +44,7 @@ def ping(network: Veth) -> bool:
     return found.returncode == 0
 
 
-def test_tcp_arp_and_ping_are_unharmed_while_audio_flows(
+def test_tcp_arp_and_ping_work_during_audio(
     network: Veth, plane: DataPlane, caller: Caller, host: AsrHost, echo: int
 ) -> None:
     talking = threading.Thread(target=caller.say, args=(speech() + silence(2) + speech() + silence(3),))
@@ -53,7 +53,7 @@ def test_tcp_arp_and_ping_are_unharmed_while_audio_flows(
     with network.far():
         connection = socket.create_connection((network.near_address, echo), 30)
     with connection:
-        # A veth's queue holds 256 packets: a longer burst would push out audio, which is not sent again.
+        # A veth's queue holds 256 packets: a longer burst would displace audio, which is not retransmitted.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         writing = threading.Thread(target=connection.sendall, args=(sent,))
         writing.start()
@@ -69,8 +69,8 @@ def test_tcp_arp_and_ping_are_unharmed_while_audio_flows(
     assert plane.drops()["not-rtp"] == 0, "nothing but audio was taken for audio"
 
 
-def test_buffers_come_back(caller: Caller) -> None:
-    """DPDK has 8,192 of them; a driver that loses some stands still when it has lost all."""
+def test_packet_buffers_are_returned(caller: Caller) -> None:
+    """DPDK has 8,192 buffers; a driver that leaks them stops once all are lost."""
     caller.say(silence(1) * 200, pace_s=0.0002)
     caller.is_taken()
 
@@ -89,7 +89,7 @@ def test_a_killed_program_leaves_the_interface_usable(network: Veth, plane: Data
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="with one CPU there is nothing to share out")
-def test_a_poller_has_a_core_and_the_others_may_have_any(plane: DataPlane) -> None:
+def test_pollers_have_dedicated_cores_and_other_threads_are_unpinned(plane: DataPlane) -> None:
     cores = os.sched_getaffinity(0)
     process = plane.start().process
     assert process

@@ -1,4 +1,4 @@
-"""What the program has given away when packets come."""
+"""Privileges that the program has dropped before packets arrive."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from running import DataPlane
 
 OF_PACKETS = {"poller", "shipper", "registry", "admission", "presence", "write-behind"}
-"""Threads that read what comes from other hosts."""
+"""Threads that read input from other hosts."""
 
 
 @pytest.mark.usefixtures("host")

@@ -1,9 +1,13 @@
-"""From RTP to chunks, on each data path. Not every kernel has sch_netem: the sender itself loses and swaps packets."""
+"""From RTP to chunks, on each data path.
+
+Some kernels lack sch_netem, so the sender itself drops and reorders packets.
+"""
 
 import itertools
 import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,12 +15,14 @@ from audio import silence, speech
 from running import CONCEALED, END_OF_SPEECH, START_OF_SPEECH, AsrHost, Caller, DataPlane, Store, frames, wait_for
 from srtp import GCM_BYTES, master, text_of
 
+from tests.nonempty import nonempty
+
 EVERY_PATH = pytest.mark.parametrize("path", ["socket", "af_packet", "af_xdp"], indirect=True, scope="session")
 
 
 @EVERY_PATH
 def test_speech_arrives_and_silence_does_not(caller: Caller, host: AsrHost) -> None:
-    caller.say(silence(4))  # the VAD learns the room
+    caller.say(silence(4))  # the VAD learns the background noise
     caller.is_taken()
     host.chunks.clear()
     caller.say(silence(2) + speech() + silence(3))
@@ -32,18 +38,18 @@ def test_speech_arrives_and_silence_does_not(caller: Caller, host: AsrHost) -> N
     )
 
 
-def test_an_utterances_chunks_follow_each_other(caller: Caller, host: AsrHost) -> None:
+def test_chunks_of_an_utterance_are_consecutive(caller: Caller, host: AsrHost) -> None:
     caller.say(speech() + silence(3))
     wait_for("the end of the utterance", lambda: host.has_ended(caller.ssrc))
     chunks = host.of(caller.ssrc)
-    for before, chunk in itertools.pairwise(chunks):
+    for before, chunk in nonempty(itertools.pairwise(chunks)):
         if not chunk.flags & START_OF_SPEECH:
-            # Five frames each; an end without a frame of its own has the last one's place.
+            # Five frames each; an end without a frame has the position of the last one.
             assert chunk.sequence - before.sequence in ({4, 5} if chunk.flags & END_OF_SPEECH else {5})
 
 
 @EVERY_PATH
-def test_an_unknown_sender_is_asked_about_and_dropped(plane: DataPlane, host: AsrHost) -> None:
+def test_an_unknown_sender_is_looked_up_and_dropped(plane: DataPlane, host: AsrHost) -> None:
     who = Caller(plane, 99)
 
     def is_blocked() -> bool:
@@ -57,7 +63,7 @@ def test_an_unknown_sender_is_asked_about_and_dropped(plane: DataPlane, host: As
 
 
 @EVERY_PATH
-def test_rubbish_is_counted_and_harms_nobody(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
+def test_invalid_packets_are_counted_and_dropped(plane: DataPlane, caller: Caller, host: AsrHost) -> None:
     good = caller.packet(next(frames(speech())))
     for bad in (b"", b"x", good[:11], b"\x00" + good[1:], b"\xff" * 1500, b"\xbf" + good[1:20], b"x" * 9000):
         caller.send(bad)
@@ -90,7 +96,7 @@ def test_lost_and_swapped_packets_are_repaired(plane: DataPlane, caller: Caller,
 
 
 @pytest.mark.parametrize("key_bytes", [30, GCM_BYTES])
-def test_srtp_takes_the_right_key_and_each_packet_once(
+def test_srtp_requires_the_right_key_and_rejects_replays(
     store: Store, plane: DataPlane, host: AsrHost, key_bytes: int
 ) -> None:
     right, wrong = master(1, key_bytes), master(2, key_bytes)
@@ -122,7 +128,7 @@ def test_srtp_takes_the_right_key_and_each_packet_once(
     wait_for("so is plain RTP", lambda: refused(before, "unauthenticated", "rate-limited") == 10)
 
 
-def test_a_session_ends_when_its_time_is_over(store: Store, plane: DataPlane, caller: Caller) -> None:
+def test_a_session_ends_when_it_expires(store: Store, plane: DataPlane, caller: Caller) -> None:
     short = Caller(plane, 8)
     store.open_session(short.ssrc, seconds=4)
     short.enter()
@@ -131,7 +137,7 @@ def test_a_session_ends_when_its_time_is_over(store: Store, plane: DataPlane, ca
     assert plane.ask("counters")["events"]["admission"]["expired"] == 1
 
 
-def test_a_thousand_sessions(store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket) -> None:
+def test_a_thousand_sessions_are_served(store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket) -> None:
     callers = [Caller(plane, ssrc, sender=sender) for ssrc in range(1000, 2000)]
     for who in callers:
         store.open_session(who.ssrc)
@@ -152,7 +158,7 @@ def test_a_thousand_sessions(store: Store, plane: DataPlane, host: AsrHost, send
     wait_for("all are heard", lambda: len({chunk.session for chunk in host.chunks}) == len(callers))
 
 
-def test_the_module_is_swapped_while_people_speak(
+def test_the_module_is_replaced_during_calls(
     store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket
 ) -> None:
     callers = [Caller(plane, ssrc, sender=sender) for ssrc in range(100, 120)]
@@ -162,12 +168,14 @@ def test_the_module_is_swapped_while_people_speak(
     first = Path(plane.environment["VOICE_VAD_MODULE"])
     modules = [Path(shutil.copy(first, first.with_name(name))) for name in ("a.so", "b.so")]
     said = list(frames(speech() + silence(3)))
-    for at, frame in enumerate(said):
-        for who in callers:
-            who.send(who.packet(frame))
-        time.sleep(0.005)
-        if at % (len(said) // 4) == 1:
-            plane.ask("swap-vad", module=str(modules[at % 2]))
+    # Callers do not wait for a swap: 350 ms of silence would end their utterances.
+    with ThreadPoolExecutor(1) as swapping:
+        for at, frame in enumerate(said):
+            for who in callers:
+                who.send(who.packet(frame))
+            time.sleep(0.005)
+            if at % (len(said) // 4) == 1:
+                swapping.submit(plane.ask, "swap-vad", module=str(modules[at % 2]))
     wait_for("all utterances have ended", lambda: all(host.has_ended(who.ssrc) for who in callers))
     for who in callers:
         who.is_taken()
@@ -178,7 +186,7 @@ def test_the_module_is_swapped_while_people_speak(
 
 
 @pytest.mark.usefixtures("host")
-def test_a_module_that_is_none_is_refused_and_the_old_one_stays(plane: DataPlane, tmp_path: Path) -> None:
+def test_a_module_that_is_invalid_is_refused_and_the_old_one_stays(plane: DataPlane, tmp_path: Path) -> None:
     first = Path(plane.environment["VOICE_VAD_MODULE"])
     rubbish = first.with_name("rubbish.so")
     rubbish.write_text("no module")
@@ -191,7 +199,7 @@ def test_a_module_that_is_none_is_refused_and_the_old_one_stays(plane: DataPlane
     assert plane.ask("status")["vad_module"] == str(first)
 
 
-def test_a_drain_ends_when_the_last_session_has(store: Store, plane: DataPlane, host: AsrHost) -> None:
+def test_a_drain_ends_with_the_last_session(store: Store, plane: DataPlane, host: AsrHost) -> None:
     who = Caller(plane, 5)
     store.open_session(who.ssrc, seconds=6)
     who.enter()
@@ -210,7 +218,7 @@ def test_a_drain_ends_when_the_last_session_has(store: Store, plane: DataPlane, 
 @pytest.mark.parametrize(
     ("variable", "value"), [("VOICE_RX_QUEUES", "0"), ("VOICE_RTP_PORT", "http"), ("VOICE_VAD_MODULE", "/no/such.so")]
 )
-def test_bad_settings_are_refused_with_an_answer(plane: DataPlane, variable: str, value: str) -> None:
+def test_invalid_settings_are_rejected_with_a_message(plane: DataPlane, variable: str, value: str) -> None:
     plane.environment[variable] = value
     with pytest.raises(AssertionError, match=r"exit code [12]: vad-dataplane: ") as refused:
         plane.start()

@@ -1,4 +1,4 @@
-"""Sessions come and go for as long as VOICE_SOAK_S says, and memory stays as it is."""
+"""Sessions come and go for the duration of VOICE_SOAK_S, and memory stays constant."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from running import AsrHost, Caller, DataPlane, Store, frames, wait_for
 
 SOAK_S = float(os.environ.get("VOICE_SOAK_S", "20"))
 AT_ONCE = 20
-MAX_SESSIONS = 64  # so few that places have to be used again
+MAX_SESSIONS = 64  # so few that slots are reused
 GROWTH_KIB = 1024
 
 
@@ -25,7 +25,7 @@ def resident_kib(plane: DataPlane) -> int:
 
 
 def converse(store: Store, plane: DataPlane, sender: socket.socket, ssrcs: range) -> None:
-    """Let sessions in, let all speak at once, and leave them to their expiry."""
+    """Admit sessions, let all speak at once, and let them expire."""
     callers = [Caller(plane, ssrc, sender=sender) for ssrc in ssrcs]
     for who in callers:
         store.open_session(who.ssrc)
@@ -43,7 +43,7 @@ def converse(store: Store, plane: DataPlane, sender: socket.socket, ssrcs: range
 
 @pytest.mark.timeout(SOAK_S + 900)
 @pytest.mark.parametrize("path", ["af_xdp"], indirect=True, scope="session")
-def test_memory_is_flat(store: Store, plane: DataPlane, sender: socket.socket) -> None:
+def test_memory_use_is_constant(store: Store, plane: DataPlane, sender: socket.socket) -> None:
     plane.environment["VOICE_MAX_SESSIONS"] = str(MAX_SESSIONS)
     host = AsrHost(store, plane.port("VOICE_CHUNK_PORT"))
     plane.start()

@@ -6,14 +6,14 @@ from pathlib import Path
 from audio import silence, speech
 from running import Caller, DataPlane, wait_for
 
-from blueprint.contract.images import Image
-from blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
-from blueprint.contract.network import Tier
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
+from voice_blueprint.contract.network import Tier
 from voice_telemetry.sources.dataplane import SUSTAINED_OVER
 from voice_telemetry.sources.dataplane import DataPlane as Reader
 
 
-def test_the_publisher_reads_what_the_program_counts(plane: DataPlane, caller: Caller) -> None:
+def test_the_publisher_reads_the_programs_counters(plane: DataPlane, caller: Caller) -> None:
     reader = Reader(plane.control)
 
     def read() -> dict[tuple[str, str], float]:

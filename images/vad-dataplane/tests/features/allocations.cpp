@@ -1,4 +1,4 @@
-// A file of its own: where the compiler sees both sides of a replaced operator it takes them for a mismatch.
+// A separate file: where the compiler sees both sides of a replaced operator, it reports a mismatch.
 #include "allocations.hpp"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Counts what a test program allocates with operator new: link allocations.cpp in.
+// Counts a test program's allocations with operator new: link with allocations.cpp.
 #pragma once
 
 #include <cstddef>

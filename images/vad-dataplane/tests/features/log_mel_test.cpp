@@ -1,4 +1,4 @@
-// Log-mel frames against faster-whisper's extractor, in pieces of every size, at every edge and extreme.
+// Log-mel frames against faster-whisper's extractor, with pieces of every size, at all edges and extremes.
 #include "features/log_mel.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ LogMel::Frames rows(std::vector<Frame>& frames, std::size_t from, std::size_t co
     return {reinterpret_cast<float(*)[VOICE_CHUNK_MEL_BINS]>(frames.data() + from), count};
 }
 
-// Pushes samples in pieces of sizes that `piece` gives, flushes, and returns the frames of the whole utterance.
+// Pushes samples in pieces of the sizes that `piece` returns, flushes, and returns the frames of the whole utterance.
 template <typename Piece>
 std::vector<Frame> frames_of(LogMel& mel, std::span<const std::int16_t> samples, Piece piece) {
     std::vector<Frame> frames(samples.size() / 160 + 3);
@@ -132,7 +132,7 @@ TEST(LogMel, WhatIsNotTakenIsPushedAgain) {
     std::vector<Frame> frames(whole.size());
     std::size_t count = 0;
     for (std::span<const std::int16_t> left = samples; !left.empty();) {
-        const auto taken = mel.push(left, rows(frames, count, count % 4));  // no room at all, now and then
+        const auto taken = mel.push(left, rows(frames, count, count % 4));  // occasionally no room at all
         count += taken.frames;
         left = left.subspan(taken.samples);
         if (taken.samples == 0) {

@@ -1,6 +1,6 @@
-"""Writes ``golden.bin``: signals, and what faster-whisper's own feature extractor makes of them.
+"""Writes ``golden.bin``: signals and their features from faster-whisper's own extractor.
 
-Needs the packages, without what they depend on::
+Needs the packages without their dependencies::
 
     uv venv --python 3.11 build/golden
     uv pip install --python build/golden --no-deps faster-whisper==1.2.1 numpy==2.4.6
@@ -22,10 +22,10 @@ HOP = 160
 GOLDEN = Path(__file__).with_name("golden.bin")
 
 Array = Any
-"""numpy is none of the project's packages: its types are unknown here."""
+"""numpy is not a dependency of the project, so its types are unknown here."""
 
 np: Any = importlib.import_module("numpy")
-# The file alone: the package itself imports everything that a transcription needs.
+# Loads only this file: the package itself imports everything that a transcription needs.
 _SOURCE = importlib.metadata.distribution("faster-whisper").locate_file("faster_whisper/feature_extractor.py")
 extractor: Any = runpy.run_path(str(_SOURCE))["FeatureExtractor"]()
 
@@ -45,7 +45,7 @@ def speech_like(samples: int) -> Array:
 
 
 def signals() -> list[Array]:
-    """Return the signals, as fractions of full scale: speech, every length that matters at an edge, extremes."""
+    """Return the signals, as fractions of full scale: speech, all boundary lengths, and extremes."""
     random = np.random.default_rng(2)
     speech = speech_like(RATE)
     lengths = (40, 41, 159, 160, 199, 200, 201, 319, 320, 359, 360, 361, 640, 1599, 1600, 1640)

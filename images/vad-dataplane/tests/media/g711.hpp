@@ -1,4 +1,4 @@
-// What ffmpeg 5.1 makes of every code of G.711: `ffmpeg -f mulaw -i CODES -f s16le -`, and -f alaw.
+// ffmpeg 5.1's decoding of every code of G.711: `ffmpeg -f mulaw -i CODES -f s16le -`, and -f alaw.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Decoders against others' (ffmpeg, libopus's encoder), and what becomes of order, losses and pauses on the way.
+// Decoders against independent implementations (ffmpeg, libopus's encoder), with reordering, losses and pauses.
 #include <gtest/gtest.h>
 #include <opus/opus.h>
 
@@ -29,7 +29,7 @@ Description described(const char* text) {
     return found.value_or(Description{});
 }
 
-// A tone as L16: in the first of two channels alone, twice as loud.
+// A tone as L16: with two channels only in the first, twice as loud.
 Bytes l16(const Description& media, std::size_t first, std::size_t count) {
     Bytes made;
     for (std::size_t i = first; i < first + count; ++i) {
@@ -43,11 +43,11 @@ Bytes l16(const Description& media, std::size_t first, std::size_t count) {
     return made;
 }
 
-// How far samples at 16 kHz are from the tone, in parts of it, whatever the delay of whoever made them.
+// Relative difference between samples at 16 kHz and the tone, independent of the delay.
 double error_of(const std::vector<std::int16_t>& heard) {
-    // Least squares of a sine and a cosine; what is left is the error.
+    // Least squares of a sine and a cosine; the residue is the error.
     double ss = 0, cc = 0, sc = 0, xs = 0, xc = 0, xx = 0;
-    for (std::size_t i = 1600; i < heard.size(); ++i) {  // filters have settled
+    for (std::size_t i = 1600; i < heard.size(); ++i) {  // after the filters have settled
         const double angle = 2 * std::numbers::pi * kTone * static_cast<double>(i) / kRate;
         const double s = std::sin(angle), c = std::cos(angle), x = heard[i];
         ss += s * s, cc += c * c, sc += s * c, xs += x * s, xc += x * c, xx += x * x;
@@ -57,14 +57,14 @@ double error_of(const std::vector<std::int16_t>& heard) {
     return std::sqrt(std::max(0.0, xx - a * xs - b * xc) / xx);
 }
 
-// A session's packets, and the frames that come of them.
+// A session's packets, and the resulting frames.
 class Stream {
 public:
     explicit Stream(const Description& media) : transcoder(Transcoder::create(media)) {}
 
-    Arrival send(std::uint16_t sequence, std::uint32_t timestamp, const Bytes& payload, std::uint8_t type = 96) {
+    Arrival send(std::uint16_t sequence, std::uint32_t timestamp, const Bytes& payload, bool is_audio = true) {
         voice::rtp::Packet packet;
-        packet.payload_type = type;
+        packet.is_audio = is_audio;
         packet.sequence = sequence;
         packet.timestamp = timestamp;
         packet.payload = payload;
@@ -93,7 +93,7 @@ public:
 
 private:
     void take(const voice::rtp::Packet& packet) {
-        if (voice::rtp::holds_no_audio(packet)) {
+        if (!packet.is_audio) {
             without_audio.push_back(packet.sequence);
             return;
         }
@@ -111,12 +111,30 @@ TEST(Description, IsWrittenInTheWordsOfSdp) {
     EXPECT_EQ(described("111 opus/48000/2 60"), (Description{111, Codec::kOpus, 48000, 2, 60}));
 }
 
+TEST(Description, NamesItsTelephoneEvents) {
+    const auto types = [](const char* text) {
+        std::vector<std::size_t> found;
+        const auto media = described(text);
+        for (std::size_t type = 0; type < media.without_audio.size(); ++type) {
+            if (media.without_audio.test(type)) {
+                found.push_back(type);
+            }
+        }
+        return found;
+    };
+    EXPECT_EQ(types("111 opus/48000/2 20"), (std::vector<std::size_t>{13, 101}));
+    EXPECT_EQ(types("111 opus/48000/2 20 110,126"), (std::vector<std::size_t>{13, 110, 126}));
+    EXPECT_EQ(described("101 opus/48000/2 20 102").payload_type, 101) << "101 is a telephone event by custom alone";
+}
+
 class NoDescription : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NoDescription, IsRefused) { EXPECT_FALSE(read_description(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Each, NoDescription,
-                         ::testing::Values("", "96", "x L16/16000/1 20", "9 G722/8000/1 20", "128 L16/16000/1 20",
+                         ::testing::Values("", "64 L16/16000/1 20", "72 L16/16000/1 20", "95 L16/16000/1 20",
+                                           "96 L16/16000/1 20 x", "96 L16/16000/1 20 8", "96 L16/16000/1 20 128",
+                                           "96 L16/16000/1 20 96", "96", "x L16/16000/1 20", "9 G722/8000/1 20", "128 L16/16000/1 20",
                                            "256 L16/16000/1 20", "13 L16/16000/1 20", "101 L16/16000/1 20",
                                            "96 L16/7999/1 20", "96 L16/48001/1 20", "96 L16/16000/3 20",
                                            "96 L16/16000/0 20", "96 L16/16000/1 9", "96 L16/16000/1 61",
@@ -128,7 +146,7 @@ TEST(Decoder, KnowsEveryCodeOfG711) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
         codes[i] = static_cast<std::uint8_t>(i);
     }
-    // Without its resampler: at 16 kHz there is none.
+    // Without its resampler, which 16 kHz does not need.
     for (const auto& [codec, expected] : {std::pair{Codec::kPcmu, test::kMuLaw}, {Codec::kPcma, test::kALaw}}) {
         const auto decoder = Decoder::create({.codec = codec, .rate = kRate});
         EXPECT_TRUE(std::ranges::equal(decoder->decode(codes), expected));
@@ -244,7 +262,7 @@ TEST(Transcoder, PacketsWithoutAudioPassAndAreNotLost) {
     Telephone phone;
     phone.send(10);
     phone.send(11);
-    EXPECT_EQ(phone.stream.send(12, 12 * Telephone::kTicks, Bytes(1), voice::rtp::kComfortNoise), Arrival::kHeld);
+    EXPECT_EQ(phone.stream.send(12, 12 * Telephone::kTicks, Bytes(1), false), Arrival::kHeld);
     phone.send(13);
     const auto& made = phone.stream.made;
     ASSERT_EQ(phone.stream.without_audio.size(), 1U);
@@ -277,6 +295,110 @@ TEST(Transcoder, RefusesWhatWasNotDescribed) {
     Stream opus(described("111 opus/48000/2 20"));
     EXPECT_EQ(opus.send(1, 0, {}), Arrival::kMalformed);
     EXPECT_EQ(opus.send(1, 0, Bytes{0xff, 0x00}), Arrival::kMalformed) << "no frames";
+}
+
+// A voice-like sound: a chord whose level swells, which the encoder classifies as speech.
+std::vector<std::int16_t> swelling(std::size_t samples) {
+    std::vector<std::int16_t> made;
+    for (std::size_t i = 0; i < samples; ++i) {
+        const double second = static_cast<double>(i) / 48'000;
+        double value = 0;
+        for (const double partial : {1.0, 2.0, 3.0, 4.0}) {
+            value += std::sin(2 * std::numbers::pi * 150 * partial * second) / partial;
+        }
+        made.push_back(static_cast<std::int16_t>(4000 * value * (0.6 + 0.4 * std::sin(2 * std::numbers::pi * 3 * second))));
+    }
+    return made;
+}
+
+// Opus from a telephone, with or without a copy of each packet in the next one.
+std::vector<Bytes> opus_packets(std::size_t count, bool with_copies) {
+    int error = 0;
+    OpusEncoder* encoder = opus_encoder_create(48'000, 1, OPUS_APPLICATION_VOIP, &error);
+    opus_encoder_ctl(encoder, OPUS_SET_BITRATE(24'000));
+    opus_encoder_ctl(encoder, OPUS_SET_SIGNAL(OPUS_SIGNAL_VOICE));
+    opus_encoder_ctl(encoder, OPUS_SET_INBAND_FEC(with_copies ? 1 : 0));
+    opus_encoder_ctl(encoder, OPUS_SET_PACKET_LOSS_PERC(with_copies ? 30 : 0));
+    const auto sound = swelling(count * 960);
+    std::vector<Bytes> made;
+    for (std::size_t n = 0; n < count; ++n) {
+        Bytes packet(1500);
+        packet.resize(static_cast<std::size_t>(opus_encode(encoder, &sound[n * 960], 960, packet.data(), 1500)));
+        made.push_back(packet);
+    }
+    opus_encoder_destroy(encoder);
+    return made;
+}
+
+// Mean distance between the short-time levels of two sounds in dB, over the stretches of 20 ms in `chosen`.
+double distance_db(const std::vector<std::int16_t>& first, const std::vector<std::int16_t>& second,
+                   const std::vector<std::size_t>& chosen) {
+    double sum = 0;
+    for (const std::size_t frame : chosen) {
+        double difference = 1, level = 1;
+        for (std::size_t i = frame * 320; i < (frame + 1) * 320; ++i) {
+            difference += std::pow(first[i] - second[i], 2);
+            level += std::pow(second[i], 2);
+        }
+        sum += 10 * std::log10(difference / level);
+    }
+    return sum / static_cast<double>(chosen.size());
+}
+
+struct Heard {
+    std::vector<std::int16_t> samples;
+    int gaps = 0;  // in sequence numbers
+};
+
+Heard heard_of(const std::vector<Bytes>& packets, const std::vector<std::size_t>& lost) {
+    Stream opus(described("111 opus/48000/2 20"));
+    for (std::size_t n = 0; n < packets.size(); ++n) {
+        if (std::ranges::find(lost, n) == lost.end()) {
+            opus.send(static_cast<std::uint16_t>(n), static_cast<std::uint32_t>(n * 960), packets[n]);
+        }
+    }
+    Heard heard{opus.heard};
+    for (std::size_t i = 1; i < opus.made.size(); ++i) {
+        heard.gaps += opus.made[i].sequence - opus.made[i - 1].sequence != 1 ? 1 : 0;
+    }
+    return heard;
+}
+
+TEST(Transcoder, ALostPacketOfOpusIsDecodedFromItsCopy) {
+    const auto packets = opus_packets(300, true);
+    // The encoder copies only speech.
+    const auto decoder = Decoder::create(described("111 opus/48000/2 20"));
+    std::vector<std::size_t> lost;
+    for (std::size_t n = 20; n + 10 < packets.size(); ++n) {
+        if (decoder->has_previous(packets[n + 1]) && (lost.empty() || n - lost.back() > 4)) {
+            lost.push_back(n);
+        }
+    }
+    ASSERT_GE(lost.size(), 5U);
+    const Heard whole = heard_of(packets, {}), repaired = heard_of(packets, lost);
+    EXPECT_EQ(repaired.gaps, 0) << "nothing is missing";
+    ASSERT_EQ(repaired.samples.size(), whole.samples.size());
+    EXPECT_LT(distance_db(repaired.samples, whole.samples, lost), -6) << "it sounds like what was lost";
+}
+
+TEST(Transcoder, ALostPacketOfOpusWithoutACopyIsAGap) {
+    EXPECT_EQ(heard_of(opus_packets(100, false), {10, 20, 30, 31, 50}).gaps, 4);
+    const auto packets = opus_packets(300, true);
+    const auto decoder = Decoder::create(described("111 opus/48000/2 20"));
+    std::size_t copied = 20;
+    while (copied + 1 < packets.size() && !decoder->has_previous(packets[copied + 1])) {
+        ++copied;
+    }
+    ASSERT_LT(copied + 10, packets.size());
+    Stream opus(described("111 opus/48000/2 20"));
+    for (std::size_t n = copied - 10; n < copied + 10; ++n) {
+        if (n != copied - 1 && n != copied) {
+            opus.send(static_cast<std::uint16_t>(n), static_cast<std::uint32_t>(n * 960), packets[n]);
+        }
+    }
+    ASSERT_GE(opus.made.size(), 10U);
+    EXPECT_EQ(opus.made[9].sequence - opus.made[8].sequence, 2) << "of two lost packets one has no copy";
+    EXPECT_EQ(opus.made[9].timestamp - opus.made[8].timestamp, 2 * 320U) << "and the other is heard";
 }
 
 TEST(Transcoder, BrokenOpusIsSilence) {

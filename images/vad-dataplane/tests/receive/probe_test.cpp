@@ -22,7 +22,7 @@ using voice::receive::Dpdk;
 
 constexpr std::uint16_t kHealth = 8081;
 
-// A real kernel's TCP as the load balancer; DPDK has the other end of the wire, and its kernel no address there.
+// A real kernel's TCP acts as the load balancer; DPDK has the other end of the wire, where the kernel has no address.
 class ProbeTest : public ::testing::Test {
 protected:
     static void SetUpTestSuite() {
@@ -55,7 +55,7 @@ protected:
         polls_.join();
     }
 
-    // Connects, says something, ends, and returns errno where a step fails.
+    // Connects, sends text, closes, and returns errno of a failed step.
     static int probe(const std::string& says = "") {
         const voice::Descriptor connection(socket(AF_INET, SOCK_STREAM, 0));
         const timeval limit{.tv_sec = 10, .tv_usec = 0};
@@ -71,7 +71,7 @@ protected:
             shutdown(connection.get(), SHUT_WR) != 0) {
             return errno;
         }
-        return recv(connection.get(), &rest, 1, 0) == 0 ? 0 : errno;  // the other end has ended too
+        return recv(connection.get(), &rest, 1, 0) == 0 ? 0 : errno;  // the peer has closed too
     }
 
     static Dpdk* dpdk_;

@@ -3,10 +3,8 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "../xdp/packets.hpp"
-#include "xdp/steer.h"
+#include "wire/packet.h"
 
 namespace {
 
@@ -23,7 +21,6 @@ Bytes payload(Bytes frame) {
 
 TEST(UdpPayload, IsFoundBehindEveryHeader) {
     EXPECT_EQ(payload(ethernet(Ipv4{}(udp(kRtp)))), kRtp);
-    EXPECT_EQ(payload(ethernet(ipv6(udp(kRtp)), kIpv6)), kRtp);
     EXPECT_EQ(payload(ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x8100})), kRtp);
     EXPECT_EQ(payload(ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x88a8, 0x8100})), kRtp);
     EXPECT_EQ(payload(ethernet(Ipv4{.header_words = 15, .option_bytes = 40}(udp(kRtp)))), kRtp);
@@ -34,8 +31,6 @@ TEST(UdpPayload, ComesFromItsSource) {
     const auto source = [](Bytes frame) { return udp_payload(frame, kRtpPort)->source; };
     EXPECT_EQ(source(ethernet(Ipv4{}(udp(kRtp)))), voice_source_of_ipv4(htonl(0x0a000001), htons(40000)));
     EXPECT_NE(source(ethernet(Ipv4{}(udp(kRtp, kRtpPort, -1, 40001)))), source(ethernet(Ipv4{}(udp(kRtp)))));
-    const std::array<std::uint32_t, 4> address{0x20202020, 0x20202020, 0x20202020, 0x20202020};
-    EXPECT_EQ(source(ethernet(ipv6(udp(kRtp)), kIpv6)), voice_source_of_ipv6(address.data(), htons(40000)));
 }
 
 TEST(UdpPayload, IsNotFoundInAnythingElse) {
@@ -43,17 +38,16 @@ TEST(UdpPayload, IsNotFoundInAnythingElse) {
     EXPECT_TRUE(payload(ethernet(Ipv4{.protocol = 6}(udp(kRtp)))).empty());
     EXPECT_TRUE(payload(ethernet(Ipv4{.fragment = 0x2000}(udp(kRtp)))).empty());
     EXPECT_TRUE(payload(ethernet(Ipv4{.header_words = 4}(udp(kRtp)))).empty());
-    EXPECT_TRUE(payload(ethernet(ipv6(udp(kRtp), 44), kIpv6)).empty());
+    EXPECT_TRUE(payload(ethernet(ipv6(udp(kRtp)), kIpv6)).empty());
     EXPECT_TRUE(payload(ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x88a8, 0x8100, 0x8100})).empty());
     EXPECT_TRUE(payload(ethernet(Ipv4{}(udp(kRtp, kRtpPort, 7)))).empty());
     EXPECT_TRUE(payload(ethernet(Ipv4{}(udp(kRtp, kRtpPort, 2000)))).empty()) << "longer than the frame";
 }
 
 TEST(UdpPayload, IsNeverFoundInACutFrame) {
-    for (const Bytes& whole : {ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x8100}), ethernet(ipv6(udp(kRtp)), kIpv6)}) {
-        for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-            EXPECT_TRUE(payload(cut(whole, bytes)).empty()) << bytes;
-        }
+    const Bytes whole = ethernet(Ipv4{}(udp(kRtp)), 0x0800, {0x8100});
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+        EXPECT_TRUE(payload(cut(whole, bytes)).empty()) << bytes;
     }
 }
 

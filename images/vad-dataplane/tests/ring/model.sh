@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks every interleaving of the ring with spin; then that spin refuses each of three broken rings.
+# Checks every interleaving of the ring with spin; then checks that spin refuses each of three broken rings.
 #   model.sh SPSC_RING.PML
 set -euo pipefail
 
@@ -8,11 +8,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-# verify FLAG...: 0 when no interleaving breaks an assertion, blocks, or never delivers.
+# verify FLAG...: 0 if no interleaving violates an assertion, blocks, or never delivers.
 verify() {
   spin -a "$@" "$model" >spin.log 2>&1 || { cat spin.log; exit 1; }
   cc -O1 -DNOREDUCE -o pan pan.c
-  # -a: acceptance cycles, that is, the ltl formula; weak fairness, or one process alone could run for ever.
+  # -a: acceptance cycles, that is, the ltl formula; weak fairness, or one process alone could run forever.
   ./pan -a -f -m100000 >pan.log 2>&1
   grep -q 'errors: 0' pan.log
 }

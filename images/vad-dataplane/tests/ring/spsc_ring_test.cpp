@@ -1,4 +1,4 @@
-// The ring as one thread sees it: bounds, order, laps, in place.
+// The ring in one thread: bounds, order, wrap-around, in-place access.
 #include "ring/spsc_ring.hpp"
 
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST(SpscRing, ARealChunkIsNeverCopied) {
     EXPECT_EQ(out->payload.pcm[1599], -3);
 }
 
-// Any sequence of operations behaves as a bounded queue does.
+// Any sequence of operations behaves like a bounded queue.
 TEST(SpscRing, AgreesWithAQueueOverRandomOperations) {
     for (std::uint32_t seed = 1; seed <= 50; ++seed) {
         std::mt19937 random(seed);

@@ -1,5 +1,5 @@
-// The ring between two pinned threads. ThreadSanitizer runs it too; built with RELAXED_ORDERS it is the negative
-// control, which ThreadSanitizer has to refuse.
+// The ring between two pinned threads, also under ThreadSanitizer; built with RELAXED_ORDERS it is the negative
+// control, which ThreadSanitizer must refuse.
 #include <pthread.h>
 #include <sched.h>
 
@@ -41,7 +41,7 @@ void pin(int index) {
     }
 }
 
-// Both ends of the payload carry the sequence: a slot that is given back too early shows as a torn message.
+// Both ends of the payload carry the sequence: a slot that is released too early shows as a torn message.
 void write(voice_audio_chunk& chunk, std::uint32_t n) {
     chunk.sequence = n;
     chunk.payload.pcm[0] = static_cast<std::int16_t>(n);

@@ -13,10 +13,10 @@ namespace {
 using voice::rtp::JitterBuffer;
 using Arrival = JitterBuffer::Arrival;
 
-// A stream whose frames hold their sequence number as every sample, and what is heard of it.
+// A stream whose frames contain their sequence number as every sample, and its output.
 class Stream {
 public:
-    // `late_by`: frames of time that its timestamp is ahead of what its sequence says.
+    // `late_by`: frames by which its timestamp is ahead of its sequence.
     Arrival send(int sequence, int late_by = 0) {
         const auto number = static_cast<std::uint16_t>(sequence);
         std::array<std::uint8_t, voice::rtp::kFrameBytes> payload{};
@@ -189,7 +189,7 @@ TEST(JitterBuffer, ASenderThatStopsItsClockLosesNothing) {
     Stream stream;
     stream.send(10);
     for (int n = 0; n < JitterBuffer::kFadeFrames; ++n) {
-        stream.buffer.make_up();
+        stream.buffer.make_up(false);
     }
     EXPECT_TRUE(stream.buffer.frame().faded);
     EXPECT_EQ(stream.send(11), Arrival::kHeld) << "its time was taken by what was made up";
@@ -255,7 +255,7 @@ TEST(JitterBuffer, ConcealmentFadesToSilence) {
     EXPECT_EQ(levels, (std::vector{8000, 6000, 4000, 2000, 0}));
 }
 
-// Whatever the network does within the window, frames come in order, each once, and losses are counted as such.
+// Whatever the network does within the window, frames are in order and unique, and losses are counted.
 TEST(JitterBuffer, HoldsItsPromiseForRandomNetworks) {
     for (std::uint32_t seed = 1; seed <= 200; ++seed) {
         std::mt19937 random(seed);
@@ -263,7 +263,7 @@ TEST(JitterBuffer, HoldsItsPromiseForRandomNetworks) {
         std::set<int> lost;
         const int first = 65536 - 50;
         for (int n = first; n < first + 400; ++n) {
-            // The first two packets arrive: a stream starts with what arrives first.
+            // The first two packets arrive: a stream starts with the first arrival.
             if (n > first + 1 && random() % 50 == 0 && !lost.contains(n - 1)) {
                 lost.insert(n);
             } else {

@@ -18,7 +18,7 @@ using Ring = voice::SpscRing<voice_audio_chunk, 128>;
 const Decision kSilence{.speech = false};
 const Decision kSpeech{.speech = true, .pre_roll_frames = 3};
 
-// A session whose n-th frame holds n + 1 as every sample.
+// A session whose n-th frame contains n + 1 as every sample.
 class Session {
 public:
     explicit Session(voice_chunk_kind kind = VOICE_CHUNK_PCM16) : utterances(7, kind) {}
@@ -146,7 +146,7 @@ TEST(Utterances, NeverShipAFrameTwice) {
     session.hear(5, kSpeech);
     session.hear(1, kSilence);  // ends it
     session.hear(1, kSilence);
-    session.hear(5, kSpeech);   // its pre-roll may reach back one frame only
+    session.hear(5, kSpeech);   // its pre-roll may reach back only one frame
     const auto chunks = session.shipped();
     ASSERT_EQ(chunks.size(), 3U);
     EXPECT_EQ(frames_of(chunks[1]), (std::vector{6}));
@@ -237,7 +237,7 @@ TEST(Utterances, ASessionThatEndsBetweenTwoChunksStillEndsItsUtterance) {
     EXPECT_TRUE(chunks[1].flags & VOICE_CHUNK_END_OF_SPEECH);
 }
 
-// Features of an utterance are those of its audio alone, however it is cut into chunks.
+// Features of an utterance depend on its audio alone, however it is divided into chunks.
 TEST(Utterances, FeaturesAreThoseOfTheWholeUtterance) {
     Session session(VOICE_CHUNK_LOG_MEL);
     session.hear(10, kSilence);

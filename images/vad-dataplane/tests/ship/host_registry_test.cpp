@@ -1,4 +1,4 @@
-// The registry in a real state store, read with the rights of the VAD tier's user.
+// The registry in a real state store, read with the permissions of the VAD tier's user.
 #include "ship/host_registry.hpp"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ constexpr auto kGpu = HostKind::kGpu;
 
 class PinningTest : public ::testing::Test {
 protected:
-    // The id of the session's host; empty when there is none.
+    // The id of the session's host; empty if there is none.
     std::string place(std::uint64_t session, bool starts_speech = false) {
         const auto* host = pinning_.host_of(session, starts_speech, now_);
         return host == nullptr ? "" : host->id;

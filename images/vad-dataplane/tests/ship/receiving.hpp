@@ -25,7 +25,7 @@ public:
         auto at = host("", ship::HostKind::kNeuron, 0, address, 5006).address;
         EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
     }
-    // The next chunk; nothing when none comes.
+    // The next chunk; nothing if none arrives.
     std::optional<voice_audio_chunk> next(int limit_ms = 1000) {
         pollfd ready{.fd = socket_.get(), .events = POLLIN, .revents = 0};
         voice_audio_chunk chunk{};
@@ -42,7 +42,7 @@ private:
     Descriptor socket_;
 };
 
-// A ring of 100 slots that shows all its chunks, so that percentages are plain.
+// A ring of 100 slots that shows all its chunks, so that slots are percentages.
 class Queue final : public ship::ChunkSource {
 public:
     void put(std::uint32_t session, std::uint32_t sequence, unsigned flags = 0) {

@@ -1,4 +1,4 @@
-// What a lost host had goes to another one, over real sockets in a network of the test's own.
+// The chunks of a lost host go to another one, over real sockets in a separate network.
 #include <gtest/gtest.h>
 
 #include "ship/receiving.hpp"
@@ -36,7 +36,7 @@ protected:
             shipper_->pass();
         }
     }
-    // The numbers of a session's chunks, as they come.
+    // The numbers of a session's chunks, as received.
     static std::vector<std::uint32_t> heard(Receiver& receiver, std::uint64_t session) {
         std::vector<std::uint32_t> numbers;
         while (const auto chunk = receiver.next(100)) {
@@ -82,7 +82,7 @@ TEST_F(ResendTest, WhoFellSilentBeforeTheHostDiedIsNotForgotten) {
 TEST_F(ResendTest, SessionsOfOtherHostsGoOnUndisturbed) {
     hosts_.set({host("a", kNeuron, 1), kB});
     say(1, 0, 50);
-    say(2, 0, 50);  // on b: a has no slot left
+    say(2, 0, 50);  // on b: a has no free slot
     hosts_.set({kB});
     say(2, 50, 60);
     settle();

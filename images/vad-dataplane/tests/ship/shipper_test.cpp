@@ -1,4 +1,4 @@
-// Chunks over real sockets, in a network of the test's own.
+// Chunks over real sockets, in a separate network.
 #include "ship/shipper.hpp"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST_F(ShipperTest, AlmostFullItShedsTheOldestWhateverTheyAre) {
 
 TEST_F(ShipperTest, ADatagramThatTheKernelRefusesCostsTheOthersNothing) {
     Receiver receiver;
-    // 10.9.0.2 is reached over an MTU of 1500.
+    // 10.9.0.2 is reached with an MTU of 1500.
     hosts_.set({host("a", kNeuron, 1, "10.9.0.2"), host("b", HostKind::kGpu, 1)});
     for (std::uint32_t n = 0; n < 6; ++n) {
         queue_.put(1 + n % 2, n);
@@ -146,6 +146,53 @@ TEST_F(ShipperTest, ADatagramThatTheKernelRefusesCostsTheOthersNothing) {
     for (const auto sequence : {1U, 3U, 5U}) {
         EXPECT_EQ(receiver.next()->sequence, sequence);
     }
+}
+
+// A path whose device computes no checksums cannot segment (EIO); the chunks are sent one by one.
+TEST_F(ShipperTest, AHostWhosePathCannotSegmentGetsEveryChunk) {
+    ASSERT_EQ(std::system("ip link set voice0 mtu 3498 && ip link set voice1 mtu 3498 && ethtool -K voice0 tx off "
+                          ">/dev/null"), 0);
+    const Receiver here;
+    // Its datagrams are lost, because the address does not exist; the test needs only that the kernel accepts each.
+    hosts_.set({host("a", kNeuron, 1, "10.9.0.2")});
+    ASSERT_EQ(std::system("ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:01 dev voice0"), 0);
+    for (std::uint32_t n = 0; n < 30; ++n) {
+        queue_.put(1, n);
+    }
+    EXPECT_TRUE(shipper_->pass());
+    EXPECT_EQ(counted().sent, 30U);
+    EXPECT_EQ(counted().failed + counted().stalls, 0U);
+    ASSERT_EQ(std::system("ethtool -K voice0 tx on >/dev/null && ip neigh del 10.9.0.2 dev voice0 && "
+                          "ip link set voice0 mtu 1500"), 0);
+}
+
+TEST_F(ShipperTest, ChunksOfManyHostsInTurnEachReachTheirs) {
+    Receiver first("127.0.0.1");
+    Receiver second("127.0.0.2");
+    Receiver third("127.0.0.3");
+    hosts_.set({host("a", kNeuron, 1, "127.0.0.1"), host("b", HostKind::kGpu, 1, "127.0.0.2"),
+                host("c", HostKind::kCpu, 1, "127.0.0.3")});
+    // More than one call takes for one host: 20.
+    for (std::uint32_t n = 0; n < 28; ++n) {
+        for (const std::uint32_t session : {1U, 2U, 3U}) {
+            queue_.put(session, n);
+        }
+    }
+    while (shipper_->pass()) {
+    }
+    std::map<std::uint32_t, std::uint32_t> next;
+    for (Receiver* receiver : {&first, &second, &third}) {
+        const auto session = receiver->next()->session;
+        for (std::uint32_t n = 1; n < 28; ++n) {
+            const auto chunk = receiver->next();
+            ASSERT_TRUE(chunk);
+            EXPECT_EQ(chunk->session, session) << "a session has one host";
+            EXPECT_EQ(chunk->sequence, n) << "in its order";
+        }
+        ++next[session];
+    }
+    EXPECT_EQ(next.size(), 3U);
+    EXPECT_EQ(counted().sent, 84U);
 }
 
 TEST_F(ShipperTest, AFullSendBufferKeepsChunksForLater) {
@@ -164,7 +211,7 @@ TEST_F(ShipperTest, AFullSendBufferKeepsChunksForLater) {
     ASSERT_EQ(std::system("ip link set voice0 mtu 1500"), 0);
 }
 
-// With rings as they are, and pollers that never wait.
+// With real rings, and pollers that never wait.
 using Ring = SpscRing<voice_audio_chunk, 256>;
 
 // Returns how many found the ring full.
@@ -184,7 +231,7 @@ std::uint32_t produce(Ring& ring, std::uint32_t session, std::uint32_t chunks) {
     return full;
 }
 
-// Takes what comes until nothing has for a while; returns how many. Each session's chunks are in order and whole.
+// Receives until nothing has arrived for a while; returns the number. Each session's chunks are in order and complete.
 std::uint64_t consume(Receiver& receiver, std::map<std::uint64_t, std::uint32_t>& next, int limit_ms) {
     std::uint64_t received = 0;
     while (const auto chunk = receiver.next(limit_ms)) {

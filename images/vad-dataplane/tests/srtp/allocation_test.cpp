@@ -1,4 +1,4 @@
-// Counts calls of malloc(), whoever makes them: a packet must not cause any. Sanitizers have a malloc() of their own.
+// Counts all calls of malloc(): a packet must not cause any. Sanitizers replace malloc().
 #include <gtest/gtest.h>
 #include <srtp2/srtp.h>
 
@@ -69,8 +69,9 @@ TEST(SrtpAllocations, AreNone) {
         const voice::srtp::Key key{1, 2, 3};
         const auto receiver = Receiver::create(kSsrc, key, suite);
         auto sent = packets(key, suite, 1000);
-        sent[500].back() ^= 1;  // a forgery, and the search that it causes, cost none either
-        std::uint64_t fine = receiver->unprotect(sent[0]).verdict == Verdict::kOk ? 1 : 0;  // makes the thread's cipher
+        sent[500].back() ^= 1;  // a forgery, and the resulting search, allocate nothing either
+        // creates the thread's cipher
+        std::uint64_t fine = receiver->unprotect(sent[0]).verdict == Verdict::kOk ? 1 : 0;
         const auto before = calls.load();
         for (std::size_t n = 1; n < sent.size(); ++n) {
             fine += receiver->unprotect(sent[n]).verdict == Verdict::kOk ? 1 : 0;

@@ -1,4 +1,4 @@
-// libFuzzer: no packet that was made without the key is taken, read beyond its end, or changed.
+// libFuzzer: no packet made without the key is accepted, read beyond its end, or changed.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

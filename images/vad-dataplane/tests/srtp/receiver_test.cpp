@@ -21,7 +21,7 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr std::uint32_t kSsrc = 0x0a0b0c0d;
 constexpr std::size_t kAudioBytes = 640;
 
-// AES-GCM's has two bytes less.
+// AES-GCM's is two bytes shorter.
 Key key(std::uint8_t seed = 1) {
     Key key{};
     std::generate_n(key.begin(), voice::srtp::kGcmKeyBytes, [&] { return seed++; });
@@ -72,7 +72,7 @@ public:
         return packet;
     }
 
-    // RTCP: says goodbye.
+    // RTCP with BYE.
     Bytes report() {
         Bytes packet{0x81, 203, 0, 1};
         for (int shift = 24; shift >= 0; shift -= 8) {
@@ -86,7 +86,7 @@ public:
         return packet;
     }
 
-    // As if it had sent so many times 65,536 packets already.
+    // As if it had already sent this many times 65,536 packets.
     void wrap(std::uint32_t times) { EXPECT_EQ(srtp_set_stream_roc(session_, ssrc_, times), srtp_err_status_ok); }
 
 private:
@@ -102,6 +102,40 @@ protected:
 };
 
 Verdict verdict(Receiver& receiver, Bytes packet) { return receiver.unprotect(packet).verdict; }
+
+TEST_P(Srtp, ASenderThatStartsOverIsTakenOnceItHasNotBeenHeard) {
+    for (const std::uint32_t wraps : {0U, 3U}) {
+        Sender before(GetParam(), key());
+        before.wrap(wraps);
+        const auto receiver = receiver_of(key());
+        for (std::uint16_t n = 30'000; n < 30'300; ++n) {
+            ASSERT_EQ(verdict(*receiver, before.send(n)), Verdict::kOk);
+        }
+        Bytes last_report = before.report();
+        EXPECT_EQ(receiver->unprotect_report(last_report).verdict, Verdict::kOk);
+        Sender again(GetParam(), key());
+        Bytes first = again.send(500);
+        EXPECT_NE(verdict(*receiver, first), Verdict::kOk) << "its old packets could be sent again";
+        EXPECT_EQ(receiver->unprotect(first, true).verdict, Verdict::kOk);
+        EXPECT_EQ(verdict(*receiver, again.send(501)), Verdict::kOk);
+        EXPECT_EQ(verdict(*receiver, again.send(502)), Verdict::kOk);
+        Bytes report = again.report();
+        EXPECT_EQ(receiver->unprotect_report(report).verdict, Verdict::kOk) << "its reports are numbered from the start";
+    }
+}
+
+TEST_P(Srtp, NoOtherKeyStartsASessionOver) {
+    Sender sender(GetParam(), key()), other(GetParam(), key(50));
+    const auto receiver = receiver_of(key());
+    ASSERT_EQ(verdict(*receiver, sender.send(1000)), Verdict::kOk);
+    for (const auto n : std::initializer_list<std::uint16_t>{1, 999, 1001, 40000}) {
+        Bytes forged = other.send(n);
+        EXPECT_NE(receiver->unprotect(forged, true).verdict, Verdict::kOk) << n;
+    }
+    Bytes twice = sender.send(1001);
+    EXPECT_EQ(verdict(*receiver, twice), Verdict::kOk);
+    EXPECT_EQ(receiver->unprotect(twice, true).verdict, Verdict::kReplay) << "what has just come is no new beginning";
+}
 
 TEST_P(Srtp, GivesThePacketBackInPlace) {
     Sender sender(GetParam(), key());
@@ -233,7 +267,7 @@ TEST_P(Srtp, ALateReceiverFindsTheCount) {
     }
 }
 
-// Somebody replays an old packet first: for a second nothing is understood, then the sender is found again.
+// An attacker replays an old packet first: for a second nothing is decrypted, then the sender is found again.
 TEST_P(Srtp, ARecordedPacketDelaysALateReceiverByASecond) {
     Sender sender(GetParam(), key());
     sender.wrap(3);

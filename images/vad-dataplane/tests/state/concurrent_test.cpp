@@ -1,5 +1,5 @@
-// The session table between a writer and readers, in threads and in processes, and after a writer's sudden death.
-// Built with PLAIN_READS it is the negative control, which ThreadSanitizer has to refuse.
+// The session table between a writer and readers, in threads and in processes, and after a writer's sudden death. Built
+// with PLAIN_READS it is the negative control, which ThreadSanitizer must refuse.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -19,9 +19,9 @@ using Found = SessionTableReader::Found;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kSessions = 8;
-constexpr std::uint64_t kSteady = 1'000'000;  // this session is stored again and again, and never erased
+constexpr std::uint64_t kSteady = 1'000'000;  // this session is stored repeatedly, and never erased
 
-// Rewrites one session, and lets others come and go around it.
+// Rewrites one session, and adds and removes others around it.
 void churn(SessionTable& table, std::uint64_t step) {
     table.put(kSteady, value_of(step), kLater);
     const std::uint64_t other = step % (3 * kSessions);
@@ -34,7 +34,7 @@ void churn(SessionTable& table, std::uint64_t step) {
 }
 
 #ifdef PLAIN_READS
-// Until one is broken, as one is sooner or later on every machine.
+// Until a value is inconsistent, which happens sooner or later on every machine.
 constexpr std::uint64_t kWanted = std::numeric_limits<std::uint64_t>::max();
 #elif defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kWanted = 10'000;
@@ -60,7 +60,7 @@ void count_read(Found found, std::uint64_t session, const Value& out, Count& cou
 }
 
 #ifdef PLAIN_READS
-// Past the sequence lock, words as plain memory.
+// Reads words as plain memory, without the sequence lock.
 Found read(const SessionTableReader& reader, std::uint64_t session, Value& out) {
     for (const Entry& entry : reader.entries()) {
         if (entry.held.load() == 1 && entry.key.load() == session) {
@@ -76,7 +76,7 @@ Found read(const SessionTableReader& reader, std::uint64_t session, Value& out) 
 }
 #endif
 
-// Until kWanted values were whole or one was not; a preempted writer costs time, not the test.
+// Until kWanted values were consistent or one was not; a preempted writer costs time, but does not fail the test.
 Count read_enough(const SessionTableReader& reader) {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     Count count;
@@ -117,7 +117,7 @@ TEST(SessionTableThreads, ReadersSeeWholeValuesOrNone) {
 
 #ifndef PLAIN_READS
 
-// A writer in a process of its own, that works until it is killed.
+// A writer in a separate process that works until it is killed.
 pid_t start_writer(const std::string& path) {
     const pid_t writer = fork();
     if (writer == 0) {

@@ -1,4 +1,4 @@
-// A table's file in memory for one test, and values that show whether they are whole.
+// A table's file in memory for one test, and values that reveal inconsistency.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The session table as one thread sees it: sessions, expiry, limits, files that have to be refused.
+// The session table in one thread: sessions, expiry, limits, refused files.
 #include "state/session_table.hpp"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST_F(SessionTableTest, AgreesWithAMapOverRandomOperations) {
     }
 }
 
-// A search for an unknown session ends at a free slot: those must not run out.
+// A search for an unknown session ends at a free slot, so free slots must not run out.
 TEST(SessionTableFile, SearchesStayShortThoughSessionsComeAndGo) {
     constexpr std::uint32_t sessions = 1024;
     TableFile file;
@@ -168,7 +168,7 @@ TEST(SessionTableFile, SessionsOutliveTheirWriter) {
     EXPECT_EQ(reader.read(7, kNow, out), Found::kYes);
 }
 
-// What opening the file says against it.
+// The error from opening the file.
 template <typename Open>
 std::string complaint(Open open) {
     try {

@@ -6,7 +6,7 @@
 
 namespace voice::test {
 
-// Longest that a test waits for what takes milliseconds on an idle machine: a busy one with one core is no failure.
+// Longest wait in a test for what takes milliseconds on an idle machine: a busy one with one core is no failure.
 constexpr std::chrono::seconds kPatience(60);
 
 // Waits until the condition holds.

@@ -1,4 +1,4 @@
-// In processes of their own: what is given away does not come back.
+// In separate processes: dropped privileges cannot be regained.
 #include "support/privileges.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ int errno_when_confined(Call&& call) {
     const pid_t child = fork();
     if (child == 0) {
         int found = 0;
-        // A thread that was there before.
+        // A thread started earlier.
         std::atomic<bool> confined = false;
         std::thread before([&] {
             while (!confined) {

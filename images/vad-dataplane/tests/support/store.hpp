@@ -1,4 +1,4 @@
-// A state store for a test: redis-server or valkey-server on a loopback port and in a folder of its own.
+// A state store for a test: redis-server or valkey-server on a loopback port and in a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace voice::test {
 
-// A folder that goes with the test.
+// A folder that is removed after the test.
 class Folder {
 public:
     Folder() {
@@ -45,7 +45,7 @@ private:
     std::string path_;
 };
 
-// A port that nobody listens on.
+// An unused port.
 inline std::uint16_t free_port(int type = SOCK_STREAM) {
     const Descriptor socket(::socket(AF_INET, type, 0));
     sockaddr_in address{};
@@ -90,7 +90,7 @@ public:
         }
     }
 
-    // Stands still: connections stay, and nothing answers.
+    // Pauses it: connections stay, and nothing answers.
     void freeze() const { kill(process_, SIGSTOP); }
     void thaw() const { kill(process_, SIGCONT); }
 
@@ -120,7 +120,7 @@ private:
         raw.push_back(nullptr);
         const pid_t process = fork();
         if (process == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
+            prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed test leaves nothing behind
             execvp(raw.front(), raw.data());
             _exit(127);
         }
@@ -143,10 +143,12 @@ private:
     pid_t process_ = -1;
 };
 
-// What the contract lets the VAD tier's user do (blueprint/contract/state.py, STATE_USERS).
+// Adds the VAD tier's user with the contract's permissions (voice_blueprint/contract/state.py, STATE_USERS).
 inline void add_vad_user(const Store& store) {
-    store.run({"ACL", "SETUSER", "vad", "on", ">secret", "resetkeys", "~session:*", "~host:*", "resetchannels", "-@all",
-               "+@connection", "+@read", "+@write", "+@stream", "+@hash", "+@keyspace", "-@dangerous"});
+    store.run({"ACL", "SETUSER", "vad", "on", ">secret", "resetkeys", "%R~session:[0-9]*",
+               "%R~srtp:[0-9]*", "~shipped:[0-9]*", "~host:vad*", "~host:asr",
+               "%R~host:asr:*", "resetchannels", "-@all", "+@connection", "+@read", "+@write", "+@stream", "+@hash",
+               "+@keyspace", "+@transaction", "-@dangerous", "-scan", "-randomkey"});
 }
 
 inline valkey::Endpoint vad_endpoint(const Store& store, const Folder& folder) {

@@ -1,4 +1,4 @@
-// Two connected interfaces in a network namespace of the test's own: what is sent on `kFar` arrives at `kNear`. Needs
+// Two connected interfaces in a separate network namespace: packets sent on `kFar` arrive at `kNear`. Needs
 // CAP_SYS_ADMIN and CAP_NET_ADMIN.
 #pragma once
 
@@ -26,12 +26,12 @@ namespace voice::test {
 inline constexpr const char* kNear = "voice0";
 inline constexpr const char* kFar = "voice1";
 
-// For the calling thread and those that it starts later.
+// Applies to the calling thread and those that it starts later.
 inline void enter_own_network() {
     ASSERT_EQ(unshare(CLONE_NEWNET), 0) << "a network namespace needs CAP_SYS_ADMIN";
     const std::string near = kNear;
     const std::string far = kFar;
-    // IPv6 would send packets of its own accord, which tests would count.
+    // IPv6 would send packets by itself, which tests would count.
     const std::string command = "ip link set lo up && ip link add " + near + " type veth peer name " + far +
                                 " && sysctl -qw net.ipv6.conf." + near + ".disable_ipv6=1 net.ipv6.conf." + far +
                                 ".disable_ipv6=1 && ip link set " + near + " up && ip link set " + far + " up";

@@ -1,10 +1,10 @@
-// Modules that break the rules, and what the host makes of them.
+// Modules that break the rules, and the host's response.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
 #include <string>
 
-#include "allocations.hpp"
+#include "../features/allocations.hpp"
 #include "signals.hpp"
 #include "vad/host.hpp"
 

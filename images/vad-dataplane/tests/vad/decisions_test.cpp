@@ -1,4 +1,4 @@
-// What the module decides, asked through the host.
+// The module's decisions, through the host.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -35,7 +35,7 @@ protected:
         return static_cast<double>(speech) / static_cast<double>(decisions.size());
     }
 
-    // Frames that reach the engine: those that are speech, and the pre-roll before each onset.
+    // Frames sent to the engine: speech, and the pre-roll before each onset.
     static std::vector<bool> sent(std::span<const Decision> decisions) {
         std::vector<bool> result(decisions.size());
         for (std::size_t n = 0; n < decisions.size(); ++n) {
@@ -210,7 +210,7 @@ TEST_F(VadDecisions, FourThousandStreamsDecideAsEachAlone) {
     EXPECT_EQ(different, 0U);
 }
 
-// The same source, built for this machine. Not asserted elsewhere: a compiler for arm64 may fuse what others round.
+// The same source, built natively. Not asserted on arm64, where compilers may fuse operations that others round.
 TEST_F(VadDecisions, TheNativeBuildAgrees) {
     vad_init();
     vad_reset(0);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Modules that build.sh has to refuse, and one that it has to take.
+# Modules that build.sh must refuse, and one that it must accept.
 #   refused.sh BUILD.sh CLANG [FLAGS]
 set -euo pipefail
 
@@ -19,8 +19,8 @@ exports='(func (export "vad_abi_version") (result i32) i32.const 1)
 process='(func (export "vad_process") (param i32) (result i32) i32.const 1)'
 memory='(memory (export "memory") 1)'
 
-# Many values that are alive across a call need a large stack frame. (Function 6 is vad_reset.) They lie apart: what
-# lies side by side the compiler would try to take together, for a minute.
+# Many live values across a call need a large stack frame. (Function 6 is vad_reset.) They are not adjacent: the
+# compiler would spend a minute trying to combine adjacent ones.
 crowded() {
   echo '(func (export "vad_process") (param i32) (result i32)'
   for n in $(seq 1 2200); do echo "(local \$v$n i64)"; done

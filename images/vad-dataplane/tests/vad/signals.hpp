@@ -29,7 +29,7 @@ inline Samples make(double seconds, const std::function<double(std::size_t)>& at
 
 inline Samples noise(double seconds, double rms, std::uint32_t seed) {
     std::mt19937 random(seed);
-    // A sum of uniform numbers, for std::normal_distribution differs between libraries.
+    // A sum of uniform numbers, because std::normal_distribution differs between libraries.
     return make(seconds, [&](std::size_t) {
         double sum = 0;
         for (int n = 0; n < 12; ++n) {
@@ -39,7 +39,7 @@ inline Samples noise(double seconds, double rms, std::uint32_t seed) {
     });
 }
 
-// A room's: most of it is below a voice.
+// Noise of a room: most of it is below a voice.
 inline Samples rumble(double seconds, double rms, std::uint32_t seed) {
     double level = 0;
     Samples samples = noise(seconds, rms / 5, seed);
@@ -56,7 +56,7 @@ inline Samples tone(double seconds, double hertz, double amplitude) {
     });
 }
 
-// As a telephone rings: so many seconds on, as many off, over a line's own noise.
+// A ringing telephone: seconds on and seconds off, over a line's noise.
 inline Samples ringing(double seconds, double first, double second, double on, double off) {
     Samples samples = make(seconds, [=](std::size_t i) {
         const double t = static_cast<double>(i) / kRate, turn = 2 * std::numbers::pi * t;
@@ -69,7 +69,8 @@ inline Samples ringing(double seconds, double first, double second, double on, d
     return samples;
 }
 
-// Chords that change every two seconds, and a tune over them: notes struck twice a second that fade, over a line's own noise.
+// Chords that change every two seconds, and a tune over them: notes struck twice a second that fade, over a line's
+// noise.
 inline Samples music(double seconds) {
     constexpr std::array<double, 4> kRoots{220, 174.6, 196, 164.8};
     constexpr std::array<double, 6> kTune{2, 2.5, 3, 4, 3, 2.5};

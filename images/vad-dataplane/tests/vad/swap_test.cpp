@@ -1,4 +1,4 @@
-// A module is swapped while frames go through. ThreadSanitizer runs this too.
+// A module is replaced during processing. Also runs under ThreadSanitizer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ TEST(VadSwap, UnderLoadLosesNoStream) {
     constexpr std::uint32_t kStreams = 64;
     constexpr std::size_t kSwaps = 20;
     constexpr std::size_t kRoundsPerSwap = 50;
-    // 0.2 s: wherever in this voice a new module comes to hear it, the first second has at most 9 of them.
+    // 0.2 s: wherever in this voice a new module starts, the first second has at most 9 of them.
     constexpr std::size_t kSilentFrames = 10;
     const auto first = Module::load(VAD_MODULE);
     const auto second = Module::load(VAD_OTHER_MODULE);
@@ -27,7 +27,7 @@ TEST(VadSwap, UnderLoadLosesNoStream) {
     Vad vad(std::make_unique<Instance>(first));
     std::atomic<bool> done{false};
     std::atomic<std::size_t> rounds{0};
-    // Everybody is told some noise, and then a voice for as long as `more` says; returns frames of it that are silent.
+    // Every VAD receives some noise, and then a voice for as long as `more` returns true; returns its silent frames.
     const auto silent_in_voice = [&](Vad& listener, const auto& more) {
         std::int64_t silent = 0;
         for (std::size_t n = 0; n < signals::frames(samples); ++n) {
@@ -51,7 +51,8 @@ TEST(VadSwap, UnderLoadLosesNoStream) {
         });
     });
     for (std::size_t swap = 1; swap <= kSwaps; ++swap) {
-        // By frames and not by time: how many come between two swaps is no matter of this machine's speed.
+        // Counted in frames, not in time, so that the interval between two swaps does not depend on the machine's
+        // speed.
         while (rounds < swap * kRoundsPerSwap) {
             std::this_thread::yield();
         }
@@ -67,7 +68,7 @@ TEST(VadSwap, UnderLoadLosesNoStream) {
     const auto& counters = vad.counters();
     EXPECT_EQ(counters.swaps, kSwaps);
     EXPECT_EQ(counters.fallback_frames, 0U);
-    // How long it lasts is this machine's, and so is what a VAD of one module takes for silence in it.
+    // The voice lasts as long as on this machine, and the VAD of one module determines its silence.
     Vad alone(std::make_unique<Instance>(first));
     const auto silent_alone = silent_in_voice(alone, [&](std::size_t n) { return n < rounds; });
     EXPECT_LE(silent - silent_alone, static_cast<std::int64_t>(kSwaps * kStreams * kSilentFrames)) << "a stream that talks is heard across every swap";
@@ -88,7 +89,7 @@ TEST(VadSwap, WaitsUntilTheLastModuleWasFetched) {
     const auto frame = signals::frame(silence, 0);
     vad.offer(std::make_unique<Instance>(Module::load(VAD_OTHER_MODULE)));
     EXPECT_TRUE(vad.process(0, frame).speech);
-    vad.offer(std::make_unique<Instance>(Module::load(VAD_MODULE)));  // fetches, too
+    vad.offer(std::make_unique<Instance>(Module::load(VAD_MODULE)));  // collects, too
     EXPECT_FALSE(vad.process(0, frame).speech);
     EXPECT_EQ(vad.counters().swaps, 2U);
 }

@@ -177,7 +177,7 @@ TEST(ValkeyClient, WhatIsNoStoreIsRefused) {
     server.join();
 }
 
-// A certificate for 127.0.0.1 that signs itself, and its key.
+// A self-signed certificate for 127.0.0.1, and its key.
 void make_certificate(const std::string& certificate_path, const std::string& key_path) {
     const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
     const std::unique_ptr<X509, decltype(&X509_free)> certificate(X509_new(), X509_free);

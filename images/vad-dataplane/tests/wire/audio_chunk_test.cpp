@@ -1,4 +1,4 @@
-// The C struct against the contract's numbers, which a Python test keeps true.
+// The C struct against the contract's numbers, which a Python test verifies.
 #include "wire/audio_chunk.h"
 
 #include <gtest/gtest.h>

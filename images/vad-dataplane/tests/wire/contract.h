@@ -1,4 +1,4 @@
-/* AudioChunk as blueprint/contract/chunk.py has it. Written by tests/contract/test_chunk_layout.py:
+/* AudioChunk as voice_blueprint/contract/chunk.py has it. Written by tests/contract/test_chunk_layout.py:
  * UPDATE_GOLDEN=1 pytest tests/contract/test_chunk_layout.py */
 #ifndef CONTRACT_H
 #define CONTRACT_H

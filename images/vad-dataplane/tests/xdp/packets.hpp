@@ -1,4 +1,4 @@
-// Packets for tests, built a layer at a time.
+// Packets for tests, built layer by layer.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Rtp {
     }
 };
 
-// A datagram; `length` overrides what its header says.
+// A datagram; `length` overrides the length in its header.
 inline Bytes udp(const Bytes& payload, std::uint16_t port = kRtpPort, int length = -1, std::uint16_t from = 40000) {
     Bytes out;
     put16(out, from);
@@ -67,10 +67,10 @@ struct Ipv4 {
     }
 };
 
-inline Bytes ipv6(const Bytes& payload, std::uint8_t next_header = 17, std::uint8_t version = 6) {
-    Bytes out{static_cast<std::uint8_t>(version << 4), 0, 0, 0};
+inline Bytes ipv6(const Bytes& payload) {
+    Bytes out{6 << 4, 0, 0, 0};
     put16(out, payload.size());
-    out.push_back(next_header);
+    out.push_back(17);
     out.push_back(64);
     out.resize(out.size() + 32, 0x20);
     return out + payload;

@@ -15,6 +15,7 @@
 #include "steer.skel.h"
 #include "support/eventually.hpp"
 #include "support/veth.hpp"
+#include "wire/packet.h"
 
 namespace {
 
@@ -36,7 +37,7 @@ __u32 attached_program() {
     return id;
 }
 
-// As DPDK's driver does: without a link, so that the program stays when the process goes.
+// Like DPDK's driver: without a link, so that the program stays when the process ends.
 void attach() {
     auto* program = steer_bpf__open_and_load();
     ASSERT_NE(program, nullptr);
@@ -59,7 +60,7 @@ protected:
         EXPECT_EQ(attached_program(), 0U) << "the interface still runs a program";
     }
 
-    // Counters rise when the kernel has worked on a frame.
+    // Counters rise once the kernel has processed a frame.
     [[nodiscard]] bool counts(voice_steer_count what, std::uint64_t value) const {
         return eventually([&] { return maps_->counts()[what] == value; });
     }
@@ -107,9 +108,20 @@ TEST_F(Maps, ASessionsSenderHasAnAllowanceOfItsOwn) {
     send(VOICE_STRANGERS_PER_S + 10);
     ASSERT_TRUE(eventually([&] { return maps_->counts()[VOICE_STEER_RATE_LIMITED] > 0; })) << "nobody is its sender yet";
     const auto before = maps_->counts()[VOICE_STEER_NO_SOCKET];
-    maps_->set_source(5, voice_source_of_ipv4(htonl(0x0a000001), htons(40000)));
+    maps_->set_sources(5, {voice_source_of_ipv4(htonl(0x0a000001), htons(40000)), 0});
     send(50);
     EXPECT_TRUE(counts(VOICE_STEER_NO_SOCKET, before + 50));
+}
+
+TEST_F(Maps, AStrangerThatIsAuthenticatedIsPaidBack) {
+    const Wire far(kFar);
+    ASSERT_TRUE(maps_->admit(kSsrc, 5));
+    for (std::uint64_t n = 1; n <= 4 * VOICE_STRANGERS_PER_S; ++n) {
+        far.send(audio());
+        ASSERT_TRUE(counts(VOICE_STEER_NO_SOCKET, n)) << "as many as it likes, since each was its sender's";
+        maps_->pay_back(5);
+    }
+    EXPECT_EQ(maps_->counts()[VOICE_STEER_RATE_LIMITED], 0U);
 }
 
 TEST_F(Maps, TellAnInterfaceThatIsNotThere) {

@@ -15,6 +15,7 @@
 
 #include "packets.hpp"
 #include "steer.skel.h"
+#include "wire/packet.h"
 #include "xdp/steer.h"
 
 namespace {
@@ -44,17 +45,17 @@ protected:
         ASSERT_EQ(bpf_map_update_elem(fd(skeleton_->maps.settings), &zero, &settings, BPF_ANY), 0);
     }
 
-    void admit(std::uint32_t ssrc, bool blocked = false) {
-        const voice_steer_session session{
-            .sender_paid_ns = 0, .others_paid_ns = 0, .slot = kSlot, .blocked = blocked ? 1U : 0U};
+    void admit(std::uint32_t ssrc, bool blocked = false, std::uint32_t slot = kSlot) {
+        const voice_steer_session session{.known_paid_ns = 0, .slot = slot, .blocked = blocked ? 1U : 0U};
         ASSERT_EQ(bpf_map_update_elem(fd(skeleton_->maps.sessions), &ssrc, &session, BPF_ANY), 0);
     }
 
-    void set_source(std::uint64_t source) {
-        ASSERT_EQ(bpf_map_update_elem(fd(skeleton_->maps.sources), &kSlot, &source, BPF_ANY), 0);
+    void set_sources(std::uint64_t last, std::uint64_t before = 0) {
+        const voice_steer_senders senders{.sources = {last, before}, .others_paid_ns = 0, .unused = 0};
+        ASSERT_EQ(bpf_map_update_elem(fd(skeleton_->maps.senders), &kSlot, &senders, BPF_ANY), 0);
     }
 
-    // Sends the frame `times` times; the verdict is that of the last.
+    // Sends the frame `times` times; returns the last verdict.
     int send(Bytes frame, unsigned times = 1) {
         bpf_test_run_opts options{};
         options.sz = sizeof options;
@@ -97,7 +98,7 @@ protected:
     steer_bpf* skeleton_ = nullptr;
 
 private:
-    // A socket with a receive ring is enough for the verdict: nothing is delivered in a test run.
+    // A socket with a receive ring suffices for the verdict: a test run delivers nothing.
     void bind_socket() {
         socket_ = socket(AF_XDP, SOCK_RAW, 0);
         const int descriptors = 64;
@@ -148,10 +149,8 @@ const std::uint64_t kSource = voice_source_of_ipv4(htonl(0x0a000001), htons(4000
 
 INSTANTIATE_TEST_SUITE_P(Audio, SteerCase, ::testing::Values(
     audio("IPv4", kAudio),
-    audio("IPv6", ethernet(ipv6(udp(kRtp)), kIpv6)),
     audio("OneVlanTag", ethernet(Ipv4{}(udp(kRtp)), 0x0800, {kVlan})),
     audio("TwoVlanTags", ethernet(Ipv4{}(udp(kRtp)), 0x0800, {kProviderVlan, kVlan})),
-    audio("Ipv6InAVlan", ethernet(ipv6(udp(kRtp)), kIpv6, {kVlan})),
     audio("IpOptions", ethernet(Ipv4{.header_words = 7, .option_bytes = 8}(udp(kRtp)))),
     audio("LongestIpHeader", ethernet(Ipv4{.header_words = 15, .option_bytes = 40}(udp(kRtp)))),
     audio("NoAudioAtAll", ethernet(Ipv4{}(udp(Rtp{.audio_bytes = 0}.bytes())))),
@@ -165,22 +164,19 @@ INSTANTIATE_TEST_SUITE_P(Kernel, SteerCase, ::testing::Values(
     to_kernel("Arp", ethernet(Bytes(28, 1), 0x0806)),
     to_kernel("Ssh", ethernet(Ipv4{.protocol = 6}(Bytes(40, 22)))),
     to_kernel("Ping", ethernet(Ipv4{.protocol = 1}(Bytes(64, 8)))),
-    to_kernel("NeighbourDiscovery", ethernet(ipv6(Bytes(32, 135), 58), kIpv6)),
+    to_kernel("Ipv6", ethernet(ipv6(udp(kRtp)), kIpv6)),
+    to_kernel("Ipv6InAVlan", ethernet(ipv6(udp(kRtp)), kIpv6, {kVlan})),
     to_kernel("OtherUdpPort", ethernet(Ipv4{}(udp(kRtp, 53)))),
     to_kernel("RtpPortSwapped", ethernet(Ipv4{}(udp(kRtp, 0x8c13)))),
     to_kernel("FirstFragment", ethernet(Ipv4{.fragment = 0x2000}(udp(kRtp)))),
     to_kernel("LaterFragment", ethernet(Ipv4{.fragment = 0x00b9}(udp(kRtp)))),
-    to_kernel("Ipv6Fragment", ethernet(ipv6(Bytes(8, 0) + udp(kRtp), 44), kIpv6)),
-    to_kernel("Ipv6HopByHop", ethernet(ipv6(Bytes(8, 0) + udp(kRtp), 0), kIpv6)),
     to_kernel("ThreeVlanTags", ethernet(Ipv4{}(udp(kRtp)), 0x0800, {kProviderVlan, kVlan, kVlan})),
     to_kernel("UnknownEthertype", ethernet(Bytes(46, 0), 0x88cc)),
     to_kernel("HeaderLengthBelowFive", ethernet(Ipv4{.header_words = 4}(udp(kRtp)))),
     to_kernel("HeaderLengthPastTheEnd", cut(ethernet(Ipv4{.header_words = 15}(udp({}))), 14 + 28)),
     to_kernel("Version4SaysVersion6", ethernet(Ipv4{.version = 6}(udp(kRtp)))),
-    to_kernel("Version6SaysVersion4", ethernet(ipv6(udp(kRtp), 17, 4), kIpv6)),
     to_kernel("EndsInAVlanTag", cut(ethernet(Ipv4{}(udp(kRtp)), 0x0800, {kVlan}), 16)),
     to_kernel("EndsInTheIpHeader", cut(kAudio, 14 + 19)),
-    to_kernel("EndsInTheIpv6Header", cut(ethernet(ipv6(udp(kRtp)), kIpv6), 14 + 39)),
     to_kernel("EndsInTheUdpHeader", cut(kAudio, kHeaders - 1)),
     to_kernel("EthernetAlone", cut(kAudio, 14))),
     case_name);
@@ -199,7 +195,6 @@ INSTANTIATE_TEST_SUITE_P(NotRtp, SteerCase, ::testing::Values(
     not_rtp("UdpLengthBelowItsHeader", ethernet(Ipv4{}(udp(kRtp, kRtpPort, 7)))),
     not_rtp("UdpLengthBelowRtp", ethernet(Ipv4{}(udp(kRtp, kRtpPort, 8 + 11)))),
     not_rtp("UdpLengthCutsContributors", ethernet(Ipv4{}(udp(Rtp{.contributors = 2}.bytes(), kRtpPort, 8 + 19)))),
-    not_rtp("Ipv6Garbage", ethernet(ipv6(udp(Bytes(64, 0xff))), kIpv6)),
     not_rtp("FrameEndsInTheRtpHeader", cut(kAudio, kHeaders + 11))),
     case_name);
 
@@ -241,19 +236,34 @@ TEST_F(Steer, AReportOfASessionGoesWithItsAudio) {
     EXPECT_TRUE(asked().empty()) << "a report's sender is not looked up";
 }
 
-TEST_F(Steer, ASessionsSenderMaySendItsBurstAndNoMore) {
+TEST_F(Steer, ForgeriesFromItsOwnAddressTakeNothingOfASender) {
     set({.rtp_port = kRtpPort, .packets_per_s = 40, .admissions_per_s = 10});
     admit(kSsrc);
-    set_source(kSource);
-    EXPECT_EQ(send(kAudio, 100), XDP_DROP);
-    EXPECT_GE(counted(VOICE_STEER_REDIRECTED), 40U);
-    EXPECT_LT(counted(VOICE_STEER_REDIRECTED), 100U);
-    EXPECT_EQ(counted(VOICE_STEER_RATE_LIMITED) + counted(VOICE_STEER_REDIRECTED), 100U);
+    set_sources(kSource);
+    EXPECT_EQ(send(kAudio, VOICE_FORGERIES_PER_S), XDP_REDIRECT) << "which of them are its own is not known here";
+    EXPECT_EQ(counted(VOICE_STEER_RATE_LIMITED), 0U);
+}
+
+TEST_F(Steer, AFloodFromASendersOwnAddressIsLimited) {
+    admit(kSsrc);
+    set_sources(kSource);
+    EXPECT_EQ(send(kAudio, 100 * VOICE_FORGERIES_PER_S), XDP_DROP);
+    EXPECT_GE(counted(VOICE_STEER_REDIRECTED), VOICE_FORGERIES_PER_S + 0U);
+    EXPECT_GT(counted(VOICE_STEER_RATE_LIMITED), counted(VOICE_STEER_REDIRECTED));
+}
+
+TEST_F(Steer, ASenderMayTakeTurnsBetweenTwoAddresses) {
+    admit(kSsrc);
+    set_sources(voice_source_of_ipv4(htonl(0x0a000001), htons(40001)), kSource);
+    for (const std::uint16_t port : std::initializer_list<std::uint16_t>{40000, 40001}) {
+        EXPECT_EQ(send(ethernet(Ipv4{}(udp(kRtp, kRtpPort, -1, port))), 20 * VOICE_STRANGERS_PER_S), XDP_REDIRECT);
+    }
+    EXPECT_EQ(send(ethernet(Ipv4{}(udp(kRtp, kRtpPort, -1, 40002))), 20 * VOICE_STRANGERS_PER_S), XDP_DROP);
 }
 
 TEST_F(Steer, OthersInASessionsNameCostItsSenderNothing) {
     admit(kSsrc);
-    set_source(kSource);
+    set_sources(kSource);
     const Bytes from_elsewhere = ethernet(Ipv4{}(udp(kRtp, kRtpPort, -1, 40001)));
     EXPECT_EQ(send(from_elsewhere, 1000), XDP_DROP);
     EXPECT_GE(counted(VOICE_STEER_REDIRECTED), VOICE_STRANGERS_PER_S + 0U);
@@ -263,17 +273,9 @@ TEST_F(Steer, OthersInASessionsNameCostItsSenderNothing) {
     EXPECT_EQ(counted(VOICE_STEER_REDIRECTED), before + 100);
 }
 
-TEST_F(Steer, AnIpv6SenderHasASourceToo) {
-    admit(kSsrc);
-    const Bytes frame = ethernet(ipv6(udp(kRtp)), kIpv6);
-    const std::array<std::uint32_t, 4> address{0x20202020, 0x20202020, 0x20202020, 0x20202020};
-    set_source(voice_source_of_ipv6(address.data(), htons(40000)));
-    EXPECT_EQ(send(frame, 100), XDP_REDIRECT);
-}
-
 TEST_F(Steer, OneLoudSessionCostsAnotherNothing) {
     admit(kSsrc);
-    admit(kSsrc + 1);
+    admit(kSsrc + 1, false, kSlot + 1);
     EXPECT_EQ(send(kAudio, 1000), XDP_DROP);
     EXPECT_EQ(send(ethernet(Ipv4{}(udp(Rtp{.ssrc = kSsrc + 1}.bytes())))), XDP_REDIRECT);
 }
@@ -293,7 +295,8 @@ TEST_F(Steer, ThePortIsASetting) {
     EXPECT_EQ(send(ethernet(Ipv4{}(udp(kRtp, 6000)))), XDP_REDIRECT);
 }
 
-// Every length of a good packet, and random bytes: no verdict but the three, and nothing redirected that is not whole.
+// Every length of a valid packet, and random bytes: only the three verdicts occur, and only complete packets are
+// redirected.
 TEST_F(Steer, NoTruncationIsTakenForAudio) {
     admit(kSsrc);
     for (std::size_t bytes = 14; bytes < kHeaders + 12; ++bytes) {

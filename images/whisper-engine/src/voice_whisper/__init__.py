@@ -1,1 +1,1 @@
-"""The Whisper engine: chunks of speech come in as UDP, transcripts go out to Valkey."""
+"""The Whisper engine: it receives chunks of speech over UDP, and writes transcripts to Valkey."""

@@ -12,9 +12,9 @@ from voice_whisper.settings import EngineSettings, ModelSettings
 
 
 def main() -> int:
-    """Run the engine; exit with 1 when it cannot begin."""
+    """Run the engine; exit with 1 if it cannot start."""
     settings, store = environment.read(EngineSettings), environment.read(StoreSettings)
-    environment.read(ModelSettings)  # the workers' own: what is wrong with it is said once, and here
+    environment.read(ModelSettings)  # the workers' own settings, validated here so that errors are reported once
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     problems: list[str] = []

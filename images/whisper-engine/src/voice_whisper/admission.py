@@ -1,29 +1,38 @@
-"""Who is let in: sessions that Valkey knows, as many as the host has slots."""
+"""Admits sessions that exist in Valkey, up to the host's number of slots.
+
+An unknown session waits for its lookup with a limited number of others. Addresses take turns, and above the limit, the
+address with the most loses its oldest, so a flood delays only its own address.
+"""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
+from voice_runtime.fair_admission import FairSet
 from voice_runtime.sessions import Session, Sessions
 from voice_whisper.live_session import LiveSession, Services
 from voice_whisper.patience import STORE_ERRORS, until_done
 from voice_whisper.window import FRAME_MS
 
 REFUSED_FOR_S = 5.0
-"""A session that Valkey does not know is not asked for again for that long."""
+"""Time for which an unknown session is not looked up again."""
 FULL_FOR_S = 2.0
-"""A session that finds this host full is told so again after that long."""
-MOST_REFUSED = 65_536
-MOST_LOOKUPS = 256
-MOST_HELD_CHUNKS = 100
-"""Chunks of one session that wait for Valkey: 10 s of speech."""
+"""Time after which a full host reports to a session again that it is full."""
+MAX_REFUSED = 65_536
+MAX_LOOKUPS = 256
+"""Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
+LOOKUPS_PER_S = 250
+"""A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its loop."""
+MAX_HELD_CHUNKS = 100
+"""Maximum chunks of a session that wait for Valkey: 10 s of speech."""
 
 
 class Refused(StrEnum):
-    """Why a datagram's session is not let in; names a counter."""
+    """Reason for refusing a datagram's session; the name of a counter."""
 
     UNKNOWN = "unknown-session"
     FULL = "full"
@@ -31,17 +40,27 @@ class Refused(StrEnum):
     LOOKUPS = "too-many-lookups"
     HELD = "too-many-held"
     WRONG_KIND = "wrong-kind"
-    """Features that the model does not take, or that vLLM cannot be sent."""
+    """Features that the model does not support, or that cannot be sent to vLLM."""
 
 
-Held = list[tuple[AudioChunk, bytes]]
+@dataclass(frozen=True, eq=False)
+class _Arrival:
+    """A received chunk.
+
+    Attributes:
+        source: Source address.
+    """
+
+    chunk: AudioChunk
+    datagram: bytes
+    source: str
 
 
 class Admission:
-    """Leads datagrams to their sessions.
+    """Routes datagrams to their sessions.
 
     Attributes:
-        live: The sessions that are let in.
+        live: The admitted sessions.
         is_closed: Whether new ones are refused.
     """
 
@@ -51,7 +70,10 @@ class Admission:
         self._slots = slots
         self._sessions = sessions
         self._services = services
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, list[_Arrival]] = {}
+        self._unknown: FairSet[int] = FairSet(MAX_LOOKUPS)
+        self._has_unknown = asyncio.Event()
+        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
         self._opening: set[int] = set()
         self._releasing = 0
         self._refused_until: dict[int, float] = {}
@@ -60,21 +82,39 @@ class Admission:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that are understood here; none: the engine does not tell."""
+        """Supported languages; empty if the engine does not report them."""
         return self._services.transcriber.languages
 
     @property
     def free_slots(self) -> int:
-        """Sessions that can still be let in."""
+        """Number of further sessions that can be admitted."""
         return max(0, self._slots - len(self.live.keys() | self._opening))
 
     @property
     def is_empty(self) -> bool:
-        """Whether the host has no session any more, and has told so."""
+        """Whether the host has no sessions left, and has announced that."""
         return not (self.live or self._held or self._releasing)
 
-    def receive(self, datagram: bytes) -> None:
-        """Take a datagram of the VAD tier, or count why it is not taken."""
+    async def run(self) -> None:
+        """Look up unknown sessions until cancelled."""
+        while True:
+            await self._has_unknown.wait()
+            ssrc = self._unknown.pop()
+            if ssrc is None:
+                self._has_unknown.clear()
+                continue
+            await self._lookups.acquire()
+            self._begin(self._admit(ssrc) if ssrc in self._held else self._refuse(ssrc)).add_done_callback(
+                lambda _: self._lookups.release()
+            )
+            await asyncio.sleep(1 / LOOKUPS_PER_S)
+
+    def receive(self, datagram: bytes, source: str) -> None:
+        """Process a datagram of the VAD tier, or count why it is rejected.
+
+        Args:
+            source: Source address.
+        """
         counters = self._services.counters
         try:
             chunk = AudioChunk.parse(datagram)
@@ -85,20 +125,21 @@ class Admission:
         if chunk.kind not in self._services.transcriber.kinds:
             counters.refused[Refused.WRONG_KIND] += 1
         else:
-            self._lead(chunk, datagram)
+            self._lead(_Arrival(chunk, datagram, source))
 
     async def adopt(self, ssrc: int, *, is_ours: bool = False) -> None:
-        """Finish what a dead host left of a session, if no other host does.
+        """Finish a failed host's work on a session, unless another host does.
 
         Args:
             ssrc: The session.
-            is_ours: This host has its lease, from before it was started again.
+            is_ours: Whether this host has its lease, from before a restart.
 
         Raises:
-            redis.exceptions.RedisError: The store is away.
+            redis.exceptions.RedisError: The store is unavailable.
         """
         if ssrc in self.live or ssrc in self._held or not self.free_slots or self.is_closed:
             return
+        self._unknown.discard(ssrc)
         self._held[ssrc] = []
         try:
             if is_ours or await self._services.journal.take_over(ssrc):
@@ -107,17 +148,17 @@ class Admission:
             self._lead_held(ssrc)
 
     def drop(self, ssrc: int) -> None:
-        """Let go of a session that another host has taken."""
+        """Drop a session that another host has taken over."""
         session = self.live.pop(ssrc, None)
         if session:
             session.drop()
             self._services.counters.events["lost_leases"] += 1
 
     async def release(self, ssrc: int) -> None:
-        """Leave a session that has nothing unfinished to whoever is next.
+        """Release a session without unfinished work for the next host.
 
         Raises:
-            redis.exceptions.RedisError: The store is away; the lease runs out by itself.
+            redis.exceptions.RedisError: The store is unavailable; the lease expires by itself.
         """
         session = self.live.pop(ssrc)
         session.drop()
@@ -127,46 +168,50 @@ class Admission:
         finally:
             self._releasing -= 1
 
-    def _lead(self, chunk: AudioChunk, datagram: bytes) -> None:
-        if session := self.live.get(chunk.session):
-            session.hear(chunk, datagram)
-        elif why := self._hold(chunk, datagram):
+    def _lead(self, arrival: _Arrival) -> None:
+        if session := self.live.get(arrival.chunk.session):
+            session.hear(arrival.chunk, arrival.datagram)
+        elif why := self._hold(arrival):
             self._services.counters.refused[why] += 1
 
-    def _hold(self, chunk: AudioChunk, datagram: bytes) -> Refused | None:
-        """Keep a datagram until Valkey has said whether its session exists; return why not."""
-        ssrc, now = chunk.session, time.monotonic()
+    def _hold(self, arrival: _Arrival) -> Refused | None:
+        """Store a datagram until the lookup of its session completes; return a reason for rejecting it."""
+        ssrc, now = arrival.chunk.session, time.monotonic()
         held = self._held.get(ssrc)
         if held is not None:
-            if len(held) >= MOST_HELD_CHUNKS:
+            if len(held) >= MAX_HELD_CHUNKS:
                 return Refused.HELD
-            held.append((chunk, datagram))
+            held.append(arrival)
             return None
         if self._refused_until.get(ssrc, 0.0) > now:
             return Refused.UNKNOWN
         if self.is_closed:
             return Refused.DRAINING
-        if not self.free_slots:
-            self._tell_full(ssrc, now)
-            return Refused.FULL
-        if len(self._held) >= MOST_LOOKUPS:
-            return Refused.LOOKUPS
-        self._held[ssrc] = [(chunk, datagram)]
-        self._begin(self._admit(ssrc))
-        return None
+        if self.free_slots:
+            self._held[ssrc] = [arrival]
+            self._look_up(ssrc, arrival.source)
+            return None
+        if self._full_until.get(ssrc, 0.0) <= now:
+            _remember(self._full_until, ssrc, now + FULL_FOR_S)
+            self._look_up(ssrc, arrival.source)
+        return Refused.FULL
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def _look_up(self, ssrc: int, source: str) -> None:
+        """Start the lookup of a session; above the limit, the address with the most gives up its oldest."""
+        if ssrc not in self._unknown:
+            removed = self._unknown.add(ssrc, source)
+            if removed is not None:
+                self._services.counters.refused[Refused.LOOKUPS] += len(self._held.pop(removed, ()))
+        self._has_unknown.set()
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _tell_full(self, ssrc: int, now: float) -> None:
-        """Let the gateway know, once in a while: its caller speaks, and nobody listens."""
-        if self._full_until.get(ssrc, 0.0) <= now and len(self._tasks) < MOST_LOOKUPS:
-            _remember(self._full_until, ssrc, now + FULL_FOR_S)
-            self._begin(self._refuse(ssrc))
+        return task
 
     async def _refuse(self, ssrc: int) -> None:
+        """Report to the gateway that this host is full, so that the session's speech is not transcribed."""
         with contextlib.suppress(*STORE_ERRORS):
             await self._sessions.refuse(ssrc)
 
@@ -192,12 +237,12 @@ class Admission:
         self._services.counters.events["adopted"] += 1
 
     def _lead_held(self, ssrc: int) -> None:
-        for chunk, datagram in self._held.pop(ssrc):
-            self._lead(chunk, datagram)
+        for arrival in self._held.pop(ssrc):
+            self._lead(arrival)
 
     async def _open(self, ssrc: int, record: Session) -> None:
         told = await until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
-        # A final may be told, and what it covers not be noted: its host died in between.
+        # A final may be published without its coverage, if its host failed in between.
         done_until = max(record.transcribed_to + 1, told.end_ms // FRAME_MS if told else 0)
         session = LiveSession(record, self._services, done_until=done_until)
         await session.restore()
@@ -207,8 +252,8 @@ class Admission:
 
 
 def _remember(until: dict[int, float], ssrc: int, at: float) -> None:
-    """Note a time for a session, and forget the oldest where there are too many."""
-    if len(until) >= MOST_REFUSED:
+    """Store a time for a session, and remove the oldest above the limit."""
+    if len(until) >= MAX_REFUSED:
         until.pop(next(iter(until)))
     until.pop(ssrc, None)
     until[ssrc] = at

@@ -1,26 +1,29 @@
-"""Utterances posted to vLLM: that of the same host where the fleet runs one, or a router before several."""
+"""Transcription by vLLM: on the same host, or through a router to several."""
 
 import asyncio
 import io
 import logging
 import time
 import wave
+from collections.abc import Mapping
 
 import httpx2
 
-from blueprint.contract.chunk import ChunkKind
-from blueprint.contract.network import VLLM
+from voice_blueprint.contract.chunk import ChunkKind
+from voice_blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.job import GivenUpError, Heard, Wanted
 from voice_whisper.utterance import Utterance
-from voice_whisper.window import LONGEST_FRAMES
+from voice_whisper.vllm_watch import VllmWatch
+from voice_whisper.window import MAX_FRAMES
 
 REQUESTS = 64
-"""At a time; vLLM batches them. More wait here."""
+"""Maximum number of concurrent requests, which vLLM batches. Further ones wait here."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
-MOST_ATTEMPTS = 60
-"""A restart of vLLM is waited for; then an utterance is given up."""
+MAX_ATTEMPTS = 60
+"""Maximum attempts, which cover a restart of vLLM; after them, an utterance is given up."""
+SILENCE = bytes(2 * SAMPLE_RATE)
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +32,12 @@ class BesideVllm:
     """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue.
 
     Args:
-        address: Of vLLM, or of a router.
-        model: Name of the model that transcribes; empty: the only one there.
+        address: Address of vLLM, or of a router.
+        model: Name of the transcription model; empty for the only one.
     """
 
-    longest_frames = LONGEST_FRAMES
+    longest_frames = MAX_FRAMES
+    kept_frames = 0
 
     def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}", model: str = "") -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
@@ -44,14 +48,20 @@ class BesideVllm:
         self._waiting = 0
         self._wanted, self._model = model, ""
         self._ready = asyncio.Event()
+        self._watch = VllmWatch(self._no_output, (httpx2.HTTPError, GivenUpError), address)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether vLLM no longer responds."""
+        return self._watch.is_stuck
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Utterances that wait for vLLM."""
+        """Number of utterances that wait for vLLM."""
         return self._waiting, 0
 
     async def run(self) -> None:
-        """Wait for vLLM, ask it for its model, and keep the connection until cancelled."""
+        """Wait for vLLM, query its model, and maintain the connection until cancelled."""
         async with self._client:
             while not self._model:
                 try:
@@ -61,19 +71,20 @@ class BesideVllm:
                 except (httpx2.HTTPError, KeyError, StopIteration, ValueError):
                     await asyncio.sleep(RETRY_PAUSE_S)
             self._ready.set()
+            await self._watch.run()
             await asyncio.Event().wait()
 
     async def ready(self) -> None:
-        """Return when vLLM answers."""
+        """Return once vLLM responds."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
-        """Return what an utterance says; a partial is tried once, all else until vLLM is back.
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+        """Return the transcript of an utterance; a partial is tried once, others until vLLM is available again.
 
         Raises:
-            GivenUpError: vLLM refuses it, or stays away.
+            GivenUpError: vLLM rejects it, or remains unavailable.
         """
-        sound, asked_at = _wave(utterance), time.monotonic()
+        sound, requested_at = _wave(utterance.samples().tobytes()), time.monotonic()
         self._waiting += 1
         try:
             await self._places.acquire()
@@ -81,15 +92,17 @@ class BesideVllm:
             self._waiting -= 1
         try:
             since = time.monotonic()
-            text = await self._post(sound, language, attempts=1 if wanted is Wanted.PARTIAL else MOST_ATTEMPTS)
+            attempts = 1 if wanted is Wanted.PARTIAL else MAX_ATTEMPTS
+            text = await self._post(sound, {"language": language, "prompt": prompt}, attempts)
             took_s = time.monotonic() - since
         finally:
             self._places.release()
-        stages_ms = {"queue": 1000 * (since - asked_at), "decode": 1000 * took_s}
+        stages_ms = {"queue": 1000 * (since - requested_at), "decode": 1000 * took_s}
         return Heard(text, language, stages_ms, took_s)
 
-    async def _post(self, sound: bytes, language: str | None, *, attempts: int) -> str:
-        form = {"model": self._model, "response_format": "json"} | ({"language": language} if language else {})
+    async def _post(self, sound: bytes, hints: Mapping[str, str | None], attempts: int) -> str:
+        form = {"model": self._model, "response_format": "json"}
+        form |= {name: hint for name, hint in hints.items() if hint}
         why = ""
         for _ in range(attempts):
             try:
@@ -100,12 +113,26 @@ class BesideVllm:
                 why = str(error) or type(error).__name__
             else:
                 if answer.is_success:
+                    self._watch.answered()
                     return _text(answer)
                 why = f"{answer.status_code} {answer.text[:200]}"
                 if answer.is_client_error:
                     break
             await asyncio.sleep(RETRY_PAUSE_S)
         raise GivenUpError(f"vLLM: {why}")
+
+    async def _no_output(self) -> None:
+        """Request a transcript of a short silence.
+
+        Raises:
+            GivenUpError: vLLM accepts no requests; an error of this request itself still counts as a response.
+            httpx2.HTTPError: There is no response.
+        """
+        form = {"model": self._model, "language": "en", "max_completion_tokens": "1"}
+        files = {"file": ("silence.wav", _wave(SILENCE), "audio/wav")}
+        answer = await self._client.post("/v1/audio/transcriptions", data=form, files=files)
+        if answer.is_server_error or answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            raise GivenUpError(f"vLLM: {answer.status_code} {answer.text[:200]}")
 
 
 def _text(answer: httpx2.Response) -> str:
@@ -115,11 +142,11 @@ def _text(answer: httpx2.Response) -> str:
         raise GivenUpError(f"vLLM's answer holds no text: {answer.text[:200]!r}") from None
 
 
-def _wave(utterance: Utterance) -> bytes:
+def _wave(samples: bytes) -> bytes:
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
         sound.setframerate(SAMPLE_RATE)
-        sound.writeframes(utterance.samples().tobytes())
+        sound.writeframes(samples)
     return file.getvalue()

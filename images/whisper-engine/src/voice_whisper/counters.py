@@ -1,4 +1,4 @@
-"""What the engine counts; ``GET /metrics.json`` shows it."""
+"""Counters of the engine, shown by ``GET /metrics.json``."""
 
 from collections import Counter, deque
 from typing import Any
@@ -7,12 +7,12 @@ RATE_OVER_S = 60.0
 
 
 class Counters:
-    """Counts since the start, by reason where there are several.
+    """Counters since the start, by reason if there are several.
 
     Attributes:
-        malformed: Datagrams that are no chunks.
-        refused: Datagrams of sessions that are not let in.
-        dropped: Chunks of sessions that are let in, but that are not heard.
+        malformed: Invalid datagrams.
+        refused: Datagrams of sessions that are not admitted.
+        dropped: Chunks of admitted sessions that are not transcribed.
         events: Everything else.
     """
 
@@ -24,11 +24,11 @@ class Counters:
         self._work: deque[tuple[float, float, float]] = deque()
 
     def worked(self, now: float, processing_s: float, audio_s: float = 0.0) -> None:
-        """Take note of a transcript, of what it took, and of the audio that it finishes: none, if it is partial."""
+        """Record a transcript with its processing time, and the audio that it completes (0 for a partial)."""
         self._work.append((now, processing_s, audio_s))
 
     def real_time_factor(self, now: float) -> float | None:
-        """Return processing time over audio time of the last minute; ``None`` when nothing was said."""
+        """Return processing time over audio time of the last minute; ``None`` without speech."""
         while self._work and now - self._work[0][0] > RATE_OVER_S:
             self._work.popleft()
         audio_s = sum(audio for _, _, audio in self._work)

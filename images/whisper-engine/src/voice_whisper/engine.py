@@ -1,4 +1,4 @@
-"""The engine as a whole: its parts, their beginning and their orderly end."""
+"""The whole engine: its parts, their start and their graceful shutdown."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ import socket
 import time
 from typing import Any
 
-from blueprint.contract.network import Tier
-from blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.file_pieces import FilePieces
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
@@ -32,10 +32,11 @@ from voice_whisper.transcriber import Transcriber
 RECEIVE_BUFFER_BYTES = 8 << 20
 """Four seconds of 64 sessions, at 32 kB/s each."""
 NOTICE_S = HOST_DEAD_AFTER_S
-"""Until then the VAD tier may still send new sessions to a host that drains: it reads the registry now and then."""
+"""Time for which the VAD tier may still send new sessions to a draining host, since it reads the registry
+periodically."""
 LOOK_EVERY_S = 0.1
 LAST_STEPS_S = 1.0
-"""Of the drain time, for leaving."""
+"""Part of the drain time that is reserved for leaving."""
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +45,19 @@ class _Receiver(asyncio.DatagramProtocol):
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
 
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002  of the protocol
-        """Lead a datagram to its session."""
-        self._admission.receive(data)
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Route a datagram to its session."""
+        self._admission.receive(data, addr[0])
 
 
 class Engine:
     """A host's engine."""
 
     def __init__(self, settings: EngineSettings, store: StoreSettings) -> None:
-        """Put the parts together.
+        """Create the parts.
 
         Raises:
-            OSError: The file of the store's password cannot be read.
+            OSError: The store's password file cannot be read.
         """
         self._settings = settings
         self._store = connect(store)
@@ -64,17 +65,25 @@ class Engine:
         self._transcriber = _transcriber(settings)
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
-        services = Services(self._transcriber, Transcripts(self._store), journal, self._batch, self._counters)
+        transcripts = Transcripts(self._store)
+        services = Services(self._transcriber, transcripts, journal, self._batch, self._counters, sessions)
         self._admission = Admission(settings.sessions, sessions, services)
         self._registry = HostRegistry(self._store, Tier.ASR)
-        self._keeper = Keeper(settings, self._admission, self._registry, journal, sessions)
+        self._keeper = Keeper(
+            settings,
+            self._admission,
+            self._registry,
+            journal,
+            sessions,
+            is_stuck=lambda: self._transcriber.is_stuck,
+        )
         self._files = FileReader(settings.host, FilePieces(self._store), self._transcriber, self._counters)
 
     async def run(self) -> None:
-        """Work until the process is told to stop, and finish what was begun.
+        """Run until stopped, and complete started work.
 
         Raises:
-            ExceptionGroup: The model cannot be loaded (``CannotStartError``), or a port is taken (``OSError``).
+            ExceptionGroup: The model cannot be loaded (``CannotStartError``), or a port is in use (``OSError``).
         """
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -94,21 +103,27 @@ class Engine:
             lambda: _Receiver(self._admission), sock=_chunk_socket(self._settings)
         )
         listener = health.listen(self._settings.health_address, self._settings.health_port)
-        server = health.server(lambda: self._keeper.is_draining, self.metrics)
+        server = health.server(self._unready, self.metrics)
         log.info("ready: %d sessions", self._settings.sessions)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.serve([listener]))
+                group.create_task(self._admission.run())
                 group.create_task(self._keeper.run(self._batch))
                 group.create_task(self._files.run(lambda: self._has_time))
         finally:
             receiving.close()
             listener.close()
 
+    def _unready(self) -> str:
+        if self._keeper.is_draining:
+            return "draining"
+        return "stuck: there is work, and none of it gets done" if self._transcriber.is_stuck else ""
+
     @property
     def _has_time(self) -> bool:
-        """Whether live calls need less than there is."""
-        return not self._keeper.is_draining and self._admission.free_slots > 0 and not any(self._transcriber.depths)
+        """Whether live calls leave capacity."""
+        return not self._unready() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
 
     def metrics(self) -> dict[str, Any]:
         """Return the gauges, by their names in the contract, and the counters."""
@@ -117,12 +132,13 @@ class Engine:
             "EncoderQueueDepth": encoder_queue,
             "DecoderQueueDepth": decoder_queue,
             "FreeSlots": self._admission.free_slots,
+            "EngineStuck": int(self._transcriber.is_stuck),
             "RealTimeFactor": self._counters.real_time_factor(time.monotonic()),
             "counters": {**self._counters.shown(), "worker_restarts": self._transcriber.restarts},
         }
 
     async def _drain(self) -> None:
-        """Finish live utterances; what does not end in time is left to another host."""
+        """Complete live utterances; the remaining ones are left to another host after the timeout."""
         since = time.monotonic()
         self._keeper.is_draining = True
         log.info("draining: %d sessions are live", len(self._admission.live))
@@ -156,7 +172,7 @@ def _transcriber(settings: EngineSettings) -> Transcriber:
 def _chunk_socket(settings: EngineSettings) -> socket.socket:
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    # The kernel grants at most net.core.rmem_max, and reports twice what it grants.
+    # The kernel grants at most net.core.rmem_max, and reports twice the granted size.
     granted = receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     if granted < RECEIVE_BUFFER_BYTES:
         log.warning("receive buffer of %d bytes instead of %d: raise net.core.rmem_max", granted, RECEIVE_BUFFER_BYTES)

@@ -1,4 +1,4 @@
-"""Transcribes pieces of audio files while live calls leave the host nothing to do."""
+"""Transcribes pieces of audio files with capacity that live calls leave."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
+from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
 from voice_runtime.state import FILE_PIECE_LEASE_S
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class FileReader:
-    """Takes one piece at a time: a caller who speaks up meanwhile waits for no more than that."""
+    """Processes one piece at a time, which is the maximum delay of a live call."""
 
     def __init__(self, host: str, pieces: FilePieces, transcriber: Transcriber, counters: Counters) -> None:
         self._host = host
@@ -32,7 +32,7 @@ class FileReader:
         self._counters = counters
 
     async def run(self, has_time: Callable[[], bool]) -> None:
-        """Work until cancelled; while the store is away, pieces wait."""
+        """Run until cancelled; while the store is unavailable, pieces wait."""
         while True:
             try:
                 piece = await self._pieces.take(self._host) if has_time() else None
@@ -60,19 +60,19 @@ class FileReader:
         if utterance.is_steady(utterance.frames):
             return PieceHeard()
         try:
-            heard = await self._transcriber.transcribe(utterance, piece.language, Wanted.FILE)
+            heard = await self._transcriber.transcribe(utterance, piece.language, Wanted.FILE, piece.prompt)
         except GivenUpError as error:
             log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  an answer
             self._counters.events["given_up"] += 1
             return PieceHeard(failed=True)
-        # Models answer noise with a full stop.
+        # Models transcribe noise as a full stop.
         if not any(map(str.isalnum, heard.text)):
             return PieceHeard(language=heard.language)
         return PieceHeard(text=heard.text, language=heard.language, words=[timed(word) for word in heard.words])
 
 
 def utterance_of(audio: bytes) -> Utterance:
-    """Return PCM16 audio as what the VAD tier would have made of it."""
+    """Return PCM16 audio in the form in which the VAD tier sends it."""
     samples = np.frombuffer(audio, "<i2")
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)
     starts = range(0, len(samples), CHUNK_SAMPLES)

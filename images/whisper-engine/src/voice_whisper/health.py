@@ -1,4 +1,4 @@
-"""The port that says whether the engine can take load, and what it has counted."""
+"""The health port, which also serves the counters."""
 
 import contextlib
 import socket
@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from blueprint.contract.metrics import ENGINE_METRICS_PATH
-from blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.contract.metrics import ENGINE_METRICS_PATH
+from voice_blueprint.contract.session_api import HEALTH_PATH
 
 
 class HealthServer(uvicorn.Server):
@@ -28,16 +28,22 @@ def listen(address: str, port: int) -> socket.socket:
     """Open the port.
 
     Raises:
-        OSError: It is taken.
+        OSError: The port is in use.
     """
     return socket.create_server((address, port))
 
 
-def server(is_draining: Callable[[], bool], metrics: Callable[[], dict[str, Any]]) -> HealthServer:
-    """Return a server that is to be given a listening socket."""
+def server(unready: Callable[[], str], metrics: Callable[[], dict[str, Any]]) -> HealthServer:
+    """Return a server for a listening socket.
+
+    Args:
+        unready: Returns why the engine is not ready; empty if it is.
+        metrics: Returns the metrics.
+    """
 
     async def health(_: Request) -> Response:
-        return PlainTextResponse("draining", 503) if is_draining() else PlainTextResponse("ok")
+        why = unready()
+        return PlainTextResponse(why, 503) if why else PlainTextResponse("ok")
 
     async def show(_: Request) -> Response:
         return JSONResponse(metrics())

@@ -1,4 +1,4 @@
-"""One window of speech on its way through prefill and decode."""
+"""A window of speech during prefill and decode."""
 
 import asyncio
 import time
@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 from voice_whisper.backends.base import Decoded, Word
 from voice_whisper.messages import States
 
-MOST_ATTEMPTS = 3
-"""A window that three workers have died of is given up."""
+MAX_ATTEMPTS = 3
+"""Number of crashed workers after which a window is given up."""
 
 
 STALE_S = 3.0
-"""A partial that no worker has taken within that time is left out: the next one hears more."""
+"""Maximum wait of a partial for a worker; after that it is skipped, since the next one covers more."""
 
 
 class Wanted(IntEnum):
-    """What a transcript is wanted for; who is wanted sooner goes first."""
+    """Purpose of a transcript, in order of priority."""
 
     FINAL = 0
-    """The last word on an utterance."""
+    """The final transcript of an utterance."""
     PARTIAL = 1
-    """What is heard of it so far."""
+    """The transcript of an utterance so far."""
     FILE = 2
-    """A piece of a file: nobody speaks meanwhile."""
+    """A piece of a file, without a waiting speaker."""
 
 
 class StaleError(Exception):
@@ -37,17 +37,17 @@ class StaleError(Exception):
 
 
 class GivenUpError(Exception):
-    """Workers die of this window, or the engine beside ours refuses it."""
+    """Workers crash on this window, or the other engine rejects it."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What a window says.
+    """Transcript of a window.
 
     Attributes:
-        stages_ms: How long each stage took it, waiting as ``queue``.
-        words: Where its words are; none: the engine does not tell.
-        processing_s: Its share of what the workers did, which do several windows at a time.
+        stages_ms: Duration of each stage; waiting is ``queue``.
+        words: Words with times; empty if the engine does not report them.
+        processing_s: Its share of the workers' time, which process batches.
     """
 
     text: str
@@ -59,16 +59,17 @@ class Heard:
 
 @dataclass(eq=False)
 class Job:
-    """A window to be transcribed.
+    """A window to transcribe.
 
     Attributes:
         window: Features of shape (bins, rows).
-        audio_rows: How many of them hold audio.
-        heard: The answer. Whoever asked may have cancelled it.
-        slot: Its place in shared memory, once it has one.
-        states: Its hidden states there, once it has them.
-        attempts: Workers that died of it, or of what was in the batch with it.
-        asked_at: When it was made.
+        audio_rows: Number of rows that contain audio.
+        heard: Future of the transcript, which may be cancelled.
+        slot: Its slot in shared memory, once assigned.
+        states: Its hidden states there, once available.
+        attempts: Number of workers that crashed on it or its batch.
+        requested_at: Time of creation.
+        prompt: Words that are likely to occur.
     """
 
     window: NDArray[np.float32]
@@ -79,25 +80,26 @@ class Job:
     slot: int | None = None
     states: States | None = None
     attempts: int = 0
-    asked_at: float = field(default_factory=time.monotonic)
+    requested_at: float = field(default_factory=time.monotonic)
     stages_ms: dict[str, float] = field(default_factory=dict)
     processing_s: float = 0.0
+    prompt: str = ""
 
     def took(self, stages_ms: dict[str, float], batch: int) -> None:
-        """Take note of stages that it has been through, in a batch of so many."""
+        """Record the durations of stages in a batch of this size."""
         self.stages_ms |= stages_ms
         self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
     def answer(self, said: Decoded) -> None:
-        """Tell whoever still waits for it."""
-        total_ms = 1000 * (time.monotonic() - self.asked_at)
+        """Set the result, unless it was cancelled."""
+        total_ms = 1000 * (time.monotonic() - self.requested_at)
         stages_ms = {"queue": total_ms - sum(self.stages_ms.values()), **self.stages_ms}
         if not self.heard.done():
             self.heard.set_result(Heard(said.text, said.language, stages_ms, self.processing_s, said.words))
 
 
 class JobQueue:
-    """Jobs that wait for one stage, in the order in which they are wanted."""
+    """Queue of a stage, ordered by priority."""
 
     def __init__(self) -> None:
         self._queues: dict[Wanted, deque[Job]] = {wanted: deque() for wanted in Wanted}
@@ -106,16 +108,16 @@ class JobQueue:
         return sum(map(len, self._queues.values()))
 
     def put(self, job: Job) -> None:
-        """Add a job at the end."""
+        """Append a job."""
         self._queues[job.wanted].append(job)
 
-    def put_back(self, jobs: Iterable[Job]) -> None:
-        """Add jobs whose worker has died at the front."""
+    def requeue(self, jobs: Iterable[Job]) -> None:
+        """Insert jobs of a crashed worker at the front."""
         for job in jobs:
             self._queues[job.wanted].appendleft(job)
 
     def remove(self, job: Job) -> bool:
-        """Take a job out, and return whether it was there."""
+        """Remove a job, and return True if it was queued."""
         queue = self._queues[job.wanted]
         if job not in queue:
             return False
@@ -123,16 +125,16 @@ class JobQueue:
         return True
 
     def take(self, most: int) -> list[Job]:
-        """Take the first job, and others of the same length with it, up to a number.
+        """Return the first job, and up to ``most`` in total of the same length.
 
-        A job that a worker may have died of goes alone: it must not take others with it again.
+        A job that may have crashed a worker is processed alone, so that it cannot affect others again.
         """
         batch: list[Job] = []
         self.add_to(batch, most)
         return batch
 
     def add_to(self, batch: list[Job], most: int) -> None:
-        """Take what goes with a batch into it, until it has so many."""
+        """Add matching jobs to a batch, up to a total of ``most``."""
         for queue in self._queues.values():
             for job in list(queue):
                 if len(batch) < most and (not batch or _goes_with(batch[0], job)):
@@ -141,6 +143,7 @@ class JobQueue:
 
 
 def _goes_with(first: Job, job: Job) -> bool:
-    # What somebody waits for on the telephone does not wait for a file.
+    # A live transcript does not wait for a file.
     alike = (first.wanted is Wanted.FILE) == (job.wanted is Wanted.FILE)
+    alike = alike and first.prompt == job.prompt
     return alike and first.attempts == job.attempts == 0 and first.window.shape == job.window.shape

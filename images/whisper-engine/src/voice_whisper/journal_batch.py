@@ -1,4 +1,4 @@
-"""Chunks on their way to the journal, many in one round trip."""
+"""Chunks for the journal, batched in one round trip."""
 
 import asyncio
 from collections import deque
@@ -9,10 +9,11 @@ from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
 
 EVERY_S = 0.05
-"""What a host loses that dies: the VAD tier's chunks of that time."""
+"""Maximum time of chunks that a failing host loses."""
 
-MOST_WAITING = 8192
-"""Chunks that wait for a store that is away, 3.2 kB each; then the oldest go: their session's host still has them."""
+MAX_WAITING = 8192
+"""Maximum chunks that wait for an unavailable store, 3.2 kB each; above it, the oldest are discarded, but still held by
+their session's host."""
 
 
 class JournalBatch:
@@ -25,17 +26,17 @@ class JournalBatch:
         self._one_at_a_time = asyncio.Lock()
 
     def add(self, ssrc: int, utterance: Utterance, chunk: AudioChunk, datagram: bytes) -> None:
-        """Add a chunk of an utterance, which learns the entry's id."""
-        if len(self._waiting) >= MOST_WAITING:
+        """Add a chunk of an utterance, which receives the entry's id."""
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._counters.events["not_journalled"] += 1
         self._waiting.append((ssrc, utterance, chunk, datagram))
 
     async def flush(self) -> None:
-        """Append what waits.
+        """Append the collected chunks.
 
         Raises:
-            redis.exceptions.RedisError: The store is away; nothing is lost.
+            redis.exceptions.RedisError: The store is unavailable; nothing is lost.
         """
         async with self._one_at_a_time:
             batch = list(self._waiting)

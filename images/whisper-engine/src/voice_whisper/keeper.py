@@ -1,9 +1,11 @@
-"""What a host does every second: say that it is there, keep its sessions, take those of dead hosts, leave idle ones."""
+"""A host's work once per second: heartbeats, leases, takeover of failed hosts' sessions, release of idle ones."""
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 
-from blueprint.contract.state import HOST_HEARTBEAT_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions
@@ -15,13 +17,21 @@ from voice_whisper.settings import EngineSettings
 
 ADVANCE_EVERY_S = 0.05
 IDLE_S = 120.0
-"""The VAD tier forgets where a session was after that, too."""
+"""Time after which the VAD tier also forgets the host of an idle session."""
 QUIET_S = 2.0
-"""A session that says nothing for that long is looked up: it may have been closed."""
+"""Time without speech after which a session is looked up, since it may have been closed."""
+
+log = logging.getLogger(__name__)
 
 
 class Keeper:
     """The periodic work of a host.
+
+    A host whose transcriber is stuck behaves as if it had failed until the transcriber works again: it is not in the
+    registry and renews no leases, so that the VAD tier sends its sessions elsewhere and other hosts take over.
+
+    Args:
+        is_stuck: Returns whether the transcriber has stopped working.
 
     Attributes:
         is_draining: Whether the host is leaving.
@@ -34,8 +44,11 @@ class Keeper:
         registry: HostRegistry,
         journal: Journal,
         sessions: Sessions,
+        *,
+        is_stuck: Callable[[], bool],
     ) -> None:
         self.is_draining = False
+        self._is_stuck = is_stuck
         self._settings = settings
         self._admission = admission
         self._registry = registry
@@ -43,7 +56,7 @@ class Keeper:
         self._sessions = sessions
 
     async def run(self, batch: JournalBatch) -> None:
-        """Do it until cancelled."""
+        """Run until cancelled."""
         await until_done("what was left here", self._resume)
         async with asyncio.TaskGroup() as group:
             group.create_task(every(HOST_HEARTBEAT_S, "the heartbeat", self.beat))
@@ -55,8 +68,14 @@ class Keeper:
             group.create_task(every(ADVANCE_EVERY_S, "the clock", self._advance))
 
     async def beat(self) -> None:
-        """Tell the registry how this host is."""
+        """Update this host's record in the registry."""
         settings = self._settings
+        if self._is_stuck():
+            await self._leave_registry()
+            return
+        if self._admission.is_closed and not self.is_draining:
+            self._admission.is_closed = False
+            await self._resume()
         host = Host(
             settings.host,
             settings.host_kind,
@@ -69,18 +88,30 @@ class Keeper:
         )
         await self._registry.beat(host)
 
+    async def _leave_registry(self) -> None:
+        if not self._admission.is_closed:
+            log.warning("%d sessions are left to other hosts until this one works", len(self._admission.live))
+        self._admission.is_closed = True
+        for ssrc in list(self._admission.live):
+            self._admission.drop(ssrc)
+        await self._registry.leave(self._settings.host)
+
     async def _resume(self) -> None:
-        """Go on with what this host was doing before it was started again."""
+        """Continue the sessions from before a restart or a stuck transcriber."""
         left = await self._journal.sessions_of(self._settings.host)
         others = await self._journal.renew(left)
         for ssrc in set(left) - set(others):
             await self._admission.adopt(ssrc, is_ours=True)
 
     async def _renew(self) -> None:
+        if self._is_stuck():
+            return
         for ssrc in await self._journal.renew(list(self._admission.live)):
             self._admission.drop(ssrc)
 
     async def _adopt(self) -> None:
+        if self._is_stuck():
+            return
         for ssrc in await self._journal.orphans():
             await self._admission.adopt(ssrc)
 
@@ -101,6 +132,6 @@ class Keeper:
             if session.is_busy or now - session.touched_at < QUIET_S:
                 continue
             record = await self._sessions.read(ssrc)
-            # Nothing may have come while Valkey was asked.
+            # A chunk may have arrived during the query.
             if (record is None or record.is_over) and not session.is_busy and self._admission.live.get(ssrc) is session:
                 await self._admission.release(ssrc)

@@ -1,6 +1,7 @@
 """A session that this host transcribes."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -9,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from blueprint.contract.chunk import ChunkFlag
+from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Session, primary_language
+from voice_runtime.redaction import digits_at_end, without
+from voice_runtime.sessions import Session, Sessions, primary_language
 from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
-from voice_whisper.agreement import LEAST_AUDIO_S, shifted, sounds_over, text_of
+from voice_whisper.agreement import MIN_AUDIO_S, shifted, sounds_over, text_of
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import GivenUpError, Heard, StaleError, Wanted
@@ -22,18 +24,23 @@ from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.patience import STORE_ERRORS, until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
 from voice_whisper.transcriber import Transcriber
-from voice_whisper.utterance import KEPT_FRAMES, STEADY_FRAMES, Utterance
+from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, STEADY_FRAMES, Utterance
 from voice_whisper.window import FRAME_MS
 
+FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
+"""Speech before the first partial transcript of an utterance."""
 PARTIAL_EVERY_FRAMES = 1000 // FRAME_MS
-"""A partial transcript for every second that is spoken."""
+"""Further speech before each of the following ones."""
 
 MANY = 8
-"""Windows that wait, for partials to come twice as seldom."""
-MOST_STRETCHED = 2
-LONG_FRAMES = 8000 // FRAME_MS
-"""Of more, what is certain is cut off."""
+"""Number of waiting windows above which partials are half as frequent."""
+MAX_STRETCHED = 2
 FRAME_S = FRAME_MS / 1000
+CUT_S = 0.12
+"""A word that ends this close to a commit during speech, or to the end of a partial's audio, may continue after it:
+ends are accurate to a tenth of a second."""
+GOES_ON_WITHIN_S = 0.25
+"""Time within which continuing speech arrives after a commit, since chunks arrive every 100 ms."""
 NOTHING = Heard("", None, {}, 0.0)
 
 Result = TypeVar("Result")
@@ -43,22 +50,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Services:
-    """What the sessions of a host share."""
+    """Objects that the sessions of a host share."""
 
     transcriber: Transcriber
     transcripts: Transcripts
     journal: Journal
     batch: JournalBatch
     counters: Counters
+    sessions: Sessions
 
 
 @dataclass(eq=False)
 class _Due:
-    """What readers are to be told next: a final waits for its transcript, and all that is behind it waits for that.
+    """An event to publish: a final waits for its transcript, and all following events wait for the final.
 
     Attributes:
-        number: Of the event, where its kind does not say it.
-        over: The utterance that is over with it.
+        number: Number of the event, if its kind does not determine it.
+        over: The utterance that ends with it.
     """
 
     transcript: Transcript | None = None
@@ -67,12 +75,12 @@ class _Due:
 
 
 @dataclass(eq=False)
-class _Ahead:
-    """What is heard of an utterance whose speaker is silent: its final, unless speech goes on.
+class _Speculation:
+    """Early transcript of an utterance whose speaker is silent: its final, unless speech continues.
 
     Attributes:
-        end: Place behind the last frame that is heard.
-        hearing: Gives nothing where it failed.
+        end: Position after the last transcribed frame.
+        hearing: Task of the transcript; its result is None on failure.
     """
 
     utterance: Utterance
@@ -83,21 +91,27 @@ class _Ahead:
 
 
 class LiveSession:
-    """Hears a session's chunks, and publishes its transcripts in the order of its audio.
+    """Transcribes a session's chunks, and publishes its transcripts in the order of its audio.
 
     Attributes:
-        is_sent_here: Whether chunks have come here, rather than from the journal only.
-        touched_at: When the last one came.
+        is_sent_here: Whether chunks have been received here, rather than only from the journal.
+        touched_at: Time of the last chunk.
     """
 
     def __init__(self, record: Session, services: Services, *, done_until: int) -> None:
         self.is_sent_here = False
         self.touched_at = time.monotonic()
         self._ssrc = record.ssrc
-        self._language = primary_language(record.language) if record.language else None
         self._audio = SessionAudio(
-            done_until, record.transcribed_chunks, record.end_of_turn_ms / 1000, services.transcriber.longest_frames
+            done_until,
+            record.transcribed_chunks,
+            record.end_of_turn_ms / 1000,
+            services.transcriber.longest_frames,
+            services.transcriber.kept_frames,
         )
+        self._settle(record)
+        self._digits_before = 0
+        """Number of digits at the end of the last final, for redacting card numbers."""
         self._services = services
         self._outbox: deque[_Due] = deque()
         self._publishing = asyncio.Lock()
@@ -105,15 +119,17 @@ class LiveSession:
         self._partial: asyncio.Task[None] | None = None
         self._partial_of: Utterance | None = None
         self._partial_frames = 0
-        self._ahead: _Ahead | None = None
+        self._ahead: _Speculation | None = None
+        self._last: asyncio.Task[None] | None = None
+        """Transcribes the newest completed utterance."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether something that was said has no final transcript yet."""
+        """Whether some speech has no final transcript yet."""
         return bool(self._audio.current or self._outbox)
 
     def hear(self, chunk: AudioChunk, datagram: bytes) -> None:
-        """Take in a chunk that was sent here."""
+        """Process a chunk that was sent here."""
         self.is_sent_here = True
         self.touched_at = time.monotonic()
         utterance = self._add(chunk)
@@ -122,7 +138,7 @@ class LiveSession:
             self.advance()
 
     async def restore(self) -> None:
-        """Take in what the journal has of the session."""
+        """Process the session's chunks in the journal."""
         entries = await until_done("a journal", lambda: self._services.journal.entries(self._ssrc))
         stale: list[str] = []
         for entry_id, datagram in entries:
@@ -139,19 +155,30 @@ class LiveSession:
         self.advance()
 
     def advance(self) -> None:
-        """Begin whatever is due: finals of utterances that are over, a partial of the one that is spoken."""
+        """Start due work: finals of completed utterances, a partial of the current one."""
         now = time.monotonic()
         for utterance in self._audio.finished(now):
             self._stop_partial(utterance)
             self._end(utterance)
-        if silent := self._audio.to_be_heard(now):
-            self._hear_ahead(silent)
+        if silent := self._audio.next_utterance(now):
+            self._transcribe_ahead(silent)
         if begun := self._audio.begun():
             self._announce(begun)
         self._consider_partial()
 
+    def _settle(self, record: Session) -> None:
+        """Apply settings that the caller may change during the session."""
+        self._language = primary_language(record.language) if record.language else None
+        self._prompt, self._redact = record.prompt, record.redact
+        self._audio.end_of_turn_s = record.end_of_turn_ms / 1000
+
+    async def _refresh(self) -> None:
+        with contextlib.suppress(*STORE_ERRORS):  # the previous settings remain
+            if record := await self._services.sessions.read(self._ssrc):
+                self._settle(record)
+
     def drop(self) -> None:
-        """Stop: another host has the session."""
+        """Stop, since another host has the session."""
         for task in self._tasks:
             task.cancel()
 
@@ -169,7 +196,7 @@ class LiveSession:
         return task
 
     def _tell(self, kind: EventKind, utterance: Utterance, begins: int, ends: int, number: int = 1) -> None:
-        """Put an event without text behind what waits."""
+        """Queue an event without text."""
         event = Transcript(
             kind=kind, utterance=utterance.start, start_ms=begins * FRAME_MS, end_ms=ends * FRAME_MS
         )  # fmt: skip
@@ -178,12 +205,13 @@ class LiveSession:
 
     def _announce(self, utterance: Utterance) -> None:
         utterance.announced = True
+        self._begin(self._refresh())
         if utterance.gap_before:
             self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
         self._tell(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
 
     def _end(self, utterance: Utterance) -> None:
-        """Have an utterance transcribed that is over, and put all that is to be told of it in its order."""
+        """Start the transcript of a completed utterance, and queue its events in order."""
         end = utterance.start + utterance.frames
         self._services.counters.events["lost_chunks"] += utterance.lost
         if utterance.is_mark and utterance.gap_before:
@@ -198,9 +226,9 @@ class LiveSession:
         self._outbox.append(final)
         if utterance.marks & ChunkFlag.LAST:
             self._tell(EventKind.END, utterance, end, end)
-        self._begin(self._transcribe(final, utterance))
+        self._last = self._begin(self._transcribe(final, utterance, self._last if utterance.before else None))
 
-    async def _transcribe(self, final: _Due, utterance: Utterance) -> None:
+    async def _transcribe(self, final: _Due, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
         counters = self._services.counters
         over_at = begun_at = time.monotonic()
         heard, ahead = None, self._ahead
@@ -212,10 +240,36 @@ class LiveSession:
             counters.events["given_up"] += 1
             heard = NOTHING
         ingest_ms = 1000 * (begun_at - utterance.touched_at)
+        if before:  # its transcript depends on that of the previous one
+            await asyncio.wait({before})
+        self._join(utterance)
+        heard = await self._without_cut_word(utterance, heard)
         utterance.agreement.end(shifted(heard.words, utterance.begin * FRAME_S))
         counters.worked(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
-        final.transcript = _transcript(EventKind.FINAL, utterance, utterance.frames, heard, ingest_ms)
+        final.transcript = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, heard, ingest_ms))
         await self._publish()
+
+    def _join(self, utterance: Utterance) -> None:
+        """Continue an utterance after the words of the one that it was split from."""
+        if utterance.before:
+            utterance.agreement.follow(utterance.before.agreement)
+            utterance.before = None
+
+    async def _without_cut_word(self, utterance: Utterance, heard: Heard) -> Heard:
+        """Leave a word that a commit has cut to the following utterance, if speech continues."""
+        if not (utterance.is_cut and heard.words and heard.words[-1].end >= utterance.heard_frames * FRAME_S - CUT_S):
+            return heard
+        limit = utterance.touched_at + GOES_ON_WITHIN_S
+        while not self._continues_after(utterance) and time.monotonic() < limit:
+            await asyncio.sleep(FRAME_S)
+        if not self._continues_after(utterance):
+            return heard
+        words = heard.words[:-1]
+        return replace(heard, words=words, text=text_of(words))
+
+    def _continues_after(self, utterance: Utterance) -> bool:
+        current = self._audio.current
+        return bool(current and current.before is utterance)
 
     def _stop_partial(self, utterance: Utterance) -> None:
         if self._partial and self._partial_of is utterance:
@@ -225,23 +279,23 @@ class LiveSession:
         if utterance.is_mark or utterance.is_steady(utterance.frames):
             return NOTHING
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL)
+            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL, self._prompt)
         except GivenUpError as error:
             log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
             return None
         self._services.counters.worked(time.monotonic(), heard.processing_s)
         return heard
 
-    def _hear_ahead(self, utterance: Utterance) -> None:
-        """Transcribe what may be all that is said, once for each silence."""
+    def _transcribe_ahead(self, utterance: Utterance) -> None:
+        """Transcribe an utterance that may be complete, once per silence."""
         end = utterance.start + utterance.frames
         if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
             return
         self._stop_partial(utterance)
-        ahead = self._ahead = _Ahead(utterance, end)
-        ahead.hearing = self._begin(self._hear_in_silence(ahead, utterance.frames))
+        ahead = self._ahead = _Speculation(utterance, end)
+        ahead.hearing = self._begin(self._transcribe_during_silence(ahead, utterance.frames))
 
-    async def _hear_in_silence(self, ahead: _Ahead, frames: int) -> Heard | None:
+    async def _transcribe_during_silence(self, ahead: _Speculation, frames: int) -> Heard | None:
         utterance = ahead.utterance
         begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         heard = await self._hear(utterance)
@@ -251,20 +305,21 @@ class LiveSession:
         if frames == utterance.frames:
             utterance.says_all = sounds_over(heard.text) or heard is NOTHING
         if not utterance.marks:
-            utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= LEAST_AUDIO_S)
-            await self._publish_partial(utterance, frames, replace(heard, stages_ms={}))  # the final tells them
+            self._join(utterance)
+            utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= MIN_AUDIO_S)
+            await self._publish_partial(utterance, frames, replace(heard, stages_ms={}))  # the final contains them
         return heard
 
     async def _publish(self) -> None:
-        """Publish what is ready, in its order."""
+        """Publish available events in order."""
         async with self._publishing:
             while self._outbox and (transcript := self._outbox[0].transcript):
                 await self._publish_one(self._outbox[0], transcript)
                 self._outbox.popleft()
 
     async def _publish_one(self, due: _Due, transcript: Transcript) -> None:
-        services, ssrc, utterance = self._services, self._ssrc, due.over
-        # A goodbye in silence, which nobody asked about, has no final.
+        services, ssrc, utterance, is_news = self._services, self._ssrc, due.over, False
+        # A goodbye during silence, without a request, has no final.
         if utterance is None or not utterance.is_mark or transcript.commit:
             publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
             is_news = await until_done("an event", publishing)
@@ -275,7 +330,9 @@ class LiveSession:
             return
         if not utterance.is_mark:
             services.counters.events["finals" if is_news else "finals_of_others"] += 1
-        await until_done("a final", lambda: services.transcripts.covered(ssrc, utterance.last, utterance.next_number))
+        characters = len(transcript.text) if is_news else 0
+        covered = partial(services.transcripts.covered, ssrc, utterance.last, utterance.next_number, characters)
+        await until_done("a final", covered)
         await until_done("the journal", services.batch.flush)
         await until_done("the journal", lambda: services.journal.forget(ssrc, list(utterance.entries)))
 
@@ -283,6 +340,7 @@ class LiveSession:
         utterance = self._audio.current
         if (
             utterance is None
+            or not utterance.announced  # an earlier one still waits for late chunks
             or utterance.end is not None
             or self._outbox
             or (self._partial and not self._partial.done())
@@ -290,9 +348,10 @@ class LiveSession:
             return
         if utterance is not self._partial_of:
             self._partial_of, self._partial_frames = utterance, 0
-        # Rather all a little later than some not at all.
+        # Under load, all partials are slightly delayed, rather than some skipped.
         waiting = sum(self._services.transcriber.depths)
-        due = PARTIAL_EVERY_FRAMES * min(MOST_STRETCHED, 1 + waiting / MANY)
+        frames = PARTIAL_EVERY_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
+        due = frames * min(MAX_STRETCHED, 1 + waiting / MANY)
         if utterance.frames - self._partial_frames < due:
             return
         self._partial_frames = utterance.frames
@@ -302,32 +361,43 @@ class LiveSession:
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
         begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.PARTIAL)
+            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.PARTIAL, self._prompt)
         except StaleError:
             self._services.counters.events["partials_shed"] += 1
             return
         except GivenUpError:
             return
         self._services.counters.worked(time.monotonic(), heard.processing_s)
-        utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= LEAST_AUDIO_S)
+        self._join(utterance)
+        utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= MIN_AUDIO_S)
         await self._publish_partial(utterance, frames, heard)
         self._trim(utterance)
 
     async def _publish_partial(self, utterance: Utterance, frames: int, heard: Heard) -> None:
-        said = _transcript(EventKind.PARTIAL, utterance, frames, heard)
+        said = self._redacted(_transcript(EventKind.PARTIAL, utterance, frames, heard))
         async with self._publishing:
-            # Behind a partial of a later utterance Valkey would refuse the final of an earlier one.
-            if self._outbox or not said.text:
+            # After a partial of a later utterance, Valkey would reject the final of an earlier one.
+            if self._outbox or not utterance.announced or not said.text:
                 return
             try:
-                # The number tells how much was heard: another host's partials of less never stand behind it.
+                # The number is the amount of audio, so another host's partials of less audio never follow it.
                 await self._services.transcripts.publish(self._ssrc, said, frames)
             except STORE_ERRORS:
                 return
             self._services.counters.events["partials"] += 1
 
+    def _redacted(self, said: Transcript) -> Transcript:
+        """Return a transcript with the session's redactions."""
+        if not self._redact:
+            return said
+        is_final = said.kind is EventKind.FINAL
+        found = without(said, self._redact, self._digits_before)
+        if is_final and said.text:
+            self._digits_before = digits_at_end(said.text.split(), self._digits_before)
+        return found
+
     def _trim(self, utterance: Utterance) -> None:
-        """Give the certain part of a long utterance its final, so that what is heard anew stays short."""
+        """Publish the stable part of a long utterance as a final, so that the audio to transcribe again stays short."""
         certain = utterance.agreement.committed
         if not certain or utterance.end is not None or utterance is not self._audio.current:
             return
@@ -341,7 +411,7 @@ class LiveSession:
         self._partial_of = self._audio.current
         self._partial_frames = self._partial_of.frames if self._partial_of else 0
         utterance.agreement.tentative = []
-        final = _transcript(EventKind.FINAL, utterance, utterance.frames, NOTHING)
+        final = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, NOTHING))
         self._outbox.append(_Due(final.model_copy(update={"speech_final": False}), over=utterance))
         self._begin(self._publish())
 
@@ -351,15 +421,18 @@ def _transcript(
 ) -> Transcript:
     stages_ms = heard.stages_ms if ingest_ms is None else {"ingest": ingest_ms, **heard.stages_ms}
     agreement = utterance.agreement
-    text = text_of(agreement.words) or heard.text
-    # Models answer noise with a full stop.
+    words = agreement.words
+    if kind is EventKind.PARTIAL and utterance.end is None:
+        words = agreement.words_before((utterance.start + frames) * FRAME_S - CUT_S)
+    text = text_of(words) if heard.words or agreement.words else heard.text
+    # Models transcribe noise as a full stop.
     is_speech = any(map(str.isalnum, text))
     return Transcript(
         kind=kind,
         utterance=utterance.start,
         text=text if is_speech else "",
         committed=text_of(agreement.committed) if is_speech else "",
-        words=[timed(word) for word in agreement.words] if is_speech else [],
+        words=[timed(word) for word in words] if is_speech else [],
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
         commit=kind is EventKind.FINAL and bool(utterance.marks & ChunkFlag.COMMIT),

@@ -1,7 +1,7 @@
-"""Memory that main process and workers share: features go to encoders in it, hidden states to decoders.
+"""Memory shared by main process and workers: features for encoders, hidden states for decoders.
 
-It is an anonymous file that workers inherit. Only numbers of slots pass between processes; the kernel takes the memory
-back when the last process has ended, however it ended, and gives pages only to what is used.
+It is an anonymous file that workers inherit. Only slot numbers are sent between processes; the kernel frees the memory
+when the last process has ended in any way, and only allocates used pages.
 """
 
 import mmap
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_whisper.backends.base import Array
-from voice_whisper.window import LONGEST_WINDOW_ROWS
+from voice_whisper.window import MAX_WINDOW_ROWS
 
-MOST_BINS = 128
-MOST_STATES = 1500
-MOST_WIDTH = 1280
-"""Of Whisper's models, large-v3 has the most mel bins, and the large ones the widest states."""
+MAX_BINS = 128
+MAX_STATES = 1500
+MAX_WIDTH = 1280
+"""Of Whisper's models, large-v3 has the most mel bins, and the large ones have the widest states."""
 
-FEATURE_BYTES = 4 * MOST_BINS * LONGEST_WINDOW_ROWS
-HIDDEN_BYTES = 4 * MOST_STATES * MOST_WIDTH
+FEATURE_BYTES = 4 * MAX_BINS * MAX_WINDOW_ROWS
+HIDDEN_BYTES = 4 * MAX_STATES * MAX_WIDTH
 SLOT_BYTES = FEATURE_BYTES + HIDDEN_BYTES
 
 
@@ -28,11 +28,11 @@ class SharedSlots:
     """Slots for one utterance each.
 
     Attributes:
-        descriptor: Of the anonymous file.
+        descriptor: File descriptor of the anonymous file.
     """
 
     def __init__(self, count: int, descriptor: int | None = None) -> None:
-        """Make slots, or open those that another process has made."""
+        """Create slots, or open those of another process."""
         if descriptor is None:
             descriptor = os.memfd_create("voice-slots")
             os.ftruncate(descriptor, count * SLOT_BYTES)

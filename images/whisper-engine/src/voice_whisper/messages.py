@@ -1,4 +1,4 @@
-"""What main process and workers say to each other: one JSON object a line, and never any audio."""
+"""Messages between main process and workers: one JSON object per line, without audio."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,7 +10,7 @@ class _Message(BaseModel):
 
 
 class Ready(_Message):
-    """A worker has its model; what it says of that is the backend's."""
+    """A worker has loaded its model; the other fields come from the backend."""
 
     bins: int
     languages: tuple[str, ...]
@@ -34,9 +34,10 @@ class Request(_Message):
     """A batch: slots with features of the same length, or with hidden states of the same shape.
 
     Attributes:
-        states: Of the hidden states, once the slots hold them.
-        languages: To decode each in; ``None``: find out which.
-        audio_rows: How many of each one's rows hold audio.
+        states: Description of the hidden states, once the slots contain them.
+        languages: Language of each; ``None`` to detect it.
+        audio_rows: Number of rows that contain audio, for each.
+        prompt: Words that are likely to occur in all of them.
     """
 
     slots: list[int]
@@ -45,15 +46,16 @@ class Request(_Message):
     states: States | None = None
     languages: list[str | None]
     audio_rows: list[int]
+    prompt: str = ""
 
 
 class Reply(_Message):
-    """What was made of a batch, in its order.
+    """Result of a batch, in its order.
 
     Attributes:
-        states: Of the hidden states that the slots hold now; ``None`` where they have been decoded.
-        texts: What the slots say; empty before they are decoded.
-        stages_ms: How long each stage took.
+        states: Description of the hidden states in the slots; ``None`` after decoding.
+        texts: Transcripts; empty before decoding.
+        stages_ms: Duration of each stage.
     """
 
     states: States | None = None

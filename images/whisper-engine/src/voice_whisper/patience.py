@@ -1,4 +1,4 @@
-"""Valkey comes back: whatever must not be lost is tried until it does."""
+"""Retries of operations on Valkey that must not be lost."""
 
 import asyncio
 import logging
@@ -10,17 +10,17 @@ from redis.exceptions import RedisError
 PAUSE_S = 0.5
 
 STORE_ERRORS = (RedisError, OSError, TimeoutError)
-"""What a store says that is away, starting, or handing over to its replica."""
+"""Errors of a store that is unavailable, starting, or failing over."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 async def until_done(what: str, operation: Callable[[], Awaitable[T]]) -> T:
-    """Return what an operation on the store returns, however long the store is away.
+    """Return the result of an operation on the store, retrying while the store is unavailable.
 
     Args:
-        what: Names the operation in the log.
+        what: Name of the operation in the log.
     """
     attempts = 0
     while True:
@@ -34,7 +34,7 @@ async def until_done(what: str, operation: Callable[[], Awaitable[T]]) -> T:
 
 
 async def every(seconds: float, what: str, operation: Callable[[], Awaitable[None]]) -> None:
-    """Repeat an operation for ever; the store may be away for some of its turns."""
+    """Repeat an operation indefinitely; the store may be unavailable for some repetitions."""
     away = False
     while True:
         try:

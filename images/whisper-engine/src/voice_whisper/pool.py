@@ -1,10 +1,10 @@
 """Whisper's worker processes by stage, and the memory that they share with this one."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
+from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
 from voice_whisper.job import STALE_S, Heard, Job, StaleError, Wanted
 from voice_whisper.memory import SharedSlots
@@ -12,8 +12,14 @@ from voice_whisper.messages import Request
 from voice_whisper.process import Process
 from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_of_each
 from voice_whisper.stage import Stage, Start
-from voice_whisper.utterance import Utterance
-from voice_whisper.window import LONGEST_FRAMES, window_of
+from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, Utterance
+from voice_whisper.window import MAX_FRAMES, window_of
+from voice_whisper.word_times import tightened
+
+STALLED_S = 30
+"""Time without a completed batch after which a stage with work is stuck. A batch takes seconds; a worker that hangs is
+killed after a minute, and a restarted one takes as long as loading its model."""
+LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -21,8 +27,8 @@ class Crew:
     """The workers of one stage.
 
     Attributes:
-        count: Processes.
-        batch: Most utterances that one of them takes at a time.
+        count: Number of processes.
+        batch: Maximum utterances per batch.
     """
 
     role: Role
@@ -30,8 +36,8 @@ class Crew:
     batch: int
 
 
-def crews_of(settings: EngineSettings) -> tuple[Crew, ...]:
-    """Return the stages of a layout; both have as many processes, and so the same cores."""
+def worker_crews(settings: EngineSettings) -> tuple[Crew, ...]:
+    """Return the stages of a layout; both have the same number of processes, and therefore the same cores."""
     if settings.layout is Layout.COLOCATED:
         return (Crew(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
     return (
@@ -41,22 +47,23 @@ def crews_of(settings: EngineSettings) -> tuple[Crew, ...]:
 
 
 class WorkerPool:
-    """Stages, which a window of speech goes through in their order, and a slot of memory for each such window.
+    """Stages through which a window of speech passes in order, and a slot of memory for each such window.
 
-    An utterance's features go into its slot. Where prefill and decode have processes of their own, an encoder turns
-    them into hidden states there, and a decoder reads those; colocated, a process keeps hidden states to itself.
+    An utterance's features are written to its slot. If prefill and decode have separate processes, an encoder replaces
+    them by hidden states, which a decoder reads; if colocated, hidden states stay in the process.
 
     Attributes:
-        stages: By role, in the order of the work.
-        languages: That the model understands; known when it is ready.
+        stages: Stages by role, in order.
+        languages: Supported languages, available once ready.
     """
 
-    longest_frames = LONGEST_FRAMES
+    longest_frames = MAX_FRAMES
+    kept_frames = KEPT_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
-        crews = crews_of(settings)
+        crews = worker_crews(settings)
         self._threads = threads_of_each(settings)
-        # While every worker has a full batch, the next ones wait in as many slots.
+        # While every worker has a full batch, the next windows wait in as many slots.
         self._count = 2 * sum(crew.count * crew.batch for crew in crews)
         self._memory = SharedSlots(self._count)
         self._free = list(range(self._count))
@@ -71,21 +78,27 @@ class WorkerPool:
         self._starting = sum(self._workers.values())
         self._ready = asyncio.Event()
         self._waiting_for_slot: list[Job] = []
+        self._stalled = dict.fromkeys(self.stages, 0)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a stage has work and has completed none of it for too long."""
+        return any(looks * LOOK_EVERY_S >= STALLED_S for looks in self._stalled.values())
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Utterances that wait for prefill, those without a slot too, and for decode."""
+        """Number of utterances that wait for prefill, including those without a slot, and for decode."""
         first, *others = (len(stage.queue) for stage in self.stages.values())
         return first + len(self._waiting_for_slot), sum(others)
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:
-        """Streamed features have 80 bins; a model with other bins has to be sent samples."""
+        """Streamed features have 80 bins; models with another number need samples."""
         return frozenset(ChunkKind) if self._bins == CHUNK_MEL_BINS else frozenset({ChunkKind.PCM16})
 
     @property
     def restarts(self) -> dict[str, int]:
-        """Workers that had to be started again, by role."""
+        """Number of restarted workers, by role."""
         return {role: stage.restarts for role, stage in self.stages.items()}
 
     async def run(self) -> None:
@@ -98,34 +111,38 @@ class WorkerPool:
             for role, count in self._workers.items():
                 for number in range(count):
                     workers.create_task(self.stages[role].run_worker(number, self._has_model))
+            workers.create_task(self._watch())
 
     async def ready(self) -> None:
-        """Return when every worker has its model."""
+        """Return once every worker has its model."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
-        """Return what an utterance says.
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+        """Return the transcript of an utterance.
 
         Raises:
-            GivenUpError: Workers die of it.
-            StaleError: A partial waits for too long.
+            GivenUpError: Workers crash on it.
+            StaleError: A partial has waited too long.
         """
         rows = utterance.features(self._bins, to_the_end=wanted is not Wanted.PARTIAL)
         window = window_of(rows)
         audio_rows = min(len(rows), window.shape[1])
-        job = Job(window, audio_rows, wanted, language, asyncio.get_running_loop().create_future())
+        job = Job(window, audio_rows, wanted, language, asyncio.get_running_loop().create_future(), prompt=prompt)
         self._admit(job)
         try:
-            if wanted is Wanted.PARTIAL:
+            # Partials of a long utterance split off its stable part. Without them, its windows grow, so that all others
+            # wait longer, and lose their partials.
+            if wanted is Wanted.PARTIAL and utterance.heard_frames <= LONG_FRAMES:
                 await asyncio.wait({job.heard}, timeout=STALE_S)
                 if self._withdraw(job):
                     raise StaleError
-            return await job.heard
+            heard = await job.heard
+            return replace(heard, words=tightened(heard.words, rows))
         finally:
             self._withdraw(job)
 
     def release(self, job: Job) -> None:
-        """Take a job's slot back, and give it to whoever waits for one."""
+        """Release a job's slot for the next waiting job."""
         if job.slot is not None:
             self._free.append(job.slot)
             job.slot = None
@@ -133,6 +150,16 @@ class WorkerPool:
             soonest = min(self._waiting_for_slot, key=lambda waiting: waiting.wanted)
             self._waiting_for_slot.remove(soonest)
             self._admit(soonest)
+
+    async def _watch(self) -> None:
+        """Count iterations instead of seconds: a process that was suspended itself has not waited for its workers."""
+        done = {role: stage.done for role, stage in self.stages.items()}
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for role, stage in self.stages.items():
+                stands_still = stage.is_busy and stage.done == done[role]
+                self._stalled[role] = self._stalled[role] + 1 if stands_still else 0
+                done[role] = stage.done
 
     async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:
         bins, rows = batch[0].window.shape
@@ -146,6 +173,7 @@ class WorkerPool:
                 states=batch[0].states,
                 languages=languages,
                 audio_rows=[job.audio_rows for job in batch],
+                prompt=batch[0].prompt,
             )
         )
         for job in batch:
@@ -182,9 +210,9 @@ class WorkerPool:
         next(iter(self.stages.values())).put(job)
 
     def _withdraw(self, job: Job) -> bool:
-        """Let go of a job that nobody waits for any more, and return whether it still waited.
+        """Drop a job that is no longer needed, and return True if it was still queued.
 
-        A worker that has it right now lets go of it afterwards.
+        A worker that is processing it drops it afterwards.
         """
         if job in self._waiting_for_slot:
             self._waiting_for_slot.remove(job)

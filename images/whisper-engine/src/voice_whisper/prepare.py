@@ -1,4 +1,4 @@
-"""`python -m voice_whisper.prepare`: fetches a model and compiles it, for a job that leaves both to other hosts."""
+"""`python -m voice_whisper.prepare`: downloads and compiles a model, for a job that uploads artifacts."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
-    """Load the model once, both halves; exit with 1 when that is not possible."""
+    """Load both parts of the model once; exit with 1 on failure."""
     try:
         load(ModelSettings(), Role.COLOCATED, os.cpu_count() or 1, 0)
     except CannotLoadError as error:

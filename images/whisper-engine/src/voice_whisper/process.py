@@ -1,4 +1,4 @@
-"""One worker process as the main process has it."""
+"""A worker process from the perspective of the main process."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ START_TIMEOUT_S = 1800
 """The first start downloads the weights, or compiles them."""
 
 ANSWER_TIMEOUT_S = 60
-"""A batch that takes longer will never end."""
+"""Timeout of a batch."""
 
 STOP_TIMEOUT_S = 5
 
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class WorkerDiedError(Exception):
-    """The process is gone, or hung and was killed."""
+    """The process has exited, or hung and was killed."""
 
 
 class CannotStartError(Exception):
-    """The process cannot load its model; the message says why."""
+    """The process cannot load its model. The message contains the reason."""
 
 
 class Process:
     """A worker process.
 
     Attributes:
-        model: What it says of its model.
+        model: Its description of the model.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -49,14 +49,14 @@ class Process:
 
     @classmethod
     async def start(cls, role: Role, memory: SharedSlots, slots: int, *, threads: int, number: int) -> "Process":
-        """Start a worker, and wait until it has its model.
+        """Start a worker, and wait until it has loaded its model.
 
         Args:
-            number: Among the workers of its role, from 0: they share out a host's GPUs by it.
+            number: Index among the workers of its role, from 0, by which they share a host's GPUs.
 
         Raises:
-            WorkerDiedError: It ended without a word.
-            CannotStartError: It said why it cannot start.
+            WorkerDiedError: It exited without a message.
+            CannotStartError: It reported why it cannot start.
         """
         arguments = [role.value, str(memory.descriptor), str(slots), str(threads), str(number)]
         worker = cls(
@@ -65,7 +65,7 @@ class Process:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=(memory.descriptor,),
-                start_new_session=True,  # a Ctrl-C is the main process' to act on
+                start_new_session=True,  # the main process handles Ctrl-C
             )
         )
         try:
@@ -76,10 +76,10 @@ class Process:
         return worker
 
     async def ask(self, request: Request) -> Reply:
-        """Return the answer to a request.
+        """Return the response to a request.
 
         Raises:
-            WorkerDiedError: There will be none.
+            WorkerDiedError: The process exited.
         """
         try:
             self._input.write(request.model_dump_json().encode() + b"\n")
@@ -92,7 +92,7 @@ class Process:
         """Wait for something else.
 
         Raises:
-            WorkerDiedError: The process ended first.
+            WorkerDiedError: The process exited first.
         """
         task = asyncio.ensure_future(waiting)
         try:
@@ -104,7 +104,7 @@ class Process:
             task.cancel()
 
     async def stop(self) -> None:
-        """End the process: by itself where it still answers."""
+        """Stop the process, gracefully if it still responds."""
         if self._process.returncode is None:
             self._input.close()
             try:

@@ -1,4 +1,4 @@
-"""What the environment says: the contract's variables, and what only images and measurements set beside them."""
+"""Settings from the environment: the contract's variables, and those that only images and measurements set."""
 
 import os
 from enum import StrEnum
@@ -9,19 +9,19 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from blueprint.contract.network import VLLM
+from voice_blueprint.contract.network import VLLM
 from voice_runtime.hosts import HostKind
 
 ENCODER_BATCH = 4
 DECODER_BATCH = 8
-"""Most utterances that one worker takes at a time."""
+"""Maximum utterances per batch of a worker."""
 
 
 class Layout(StrEnum):
-    """Where prefill and decode run."""
+    """Distribution of prefill and decode over processes."""
 
     DISAGGREGATED = "disaggregated"
-    """In processes of their own."""
+    """Separate processes."""
     COLOCATED = "colocated"
     """Both in every process."""
 
@@ -40,15 +40,15 @@ class EngineSettings(BaseSettings):
     engine: Literal["whisper", "vllm", "vllm-realtime"] = "whisper"
     drain_timeout_s: int = Field(ge=1)
     health_address: str = "127.0.0.1"
-    """Where the health port is: a cluster asks from outside the pod."""
+    """Address of the health port, which a cluster queries from outside of the pod."""
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
-    """vLLM's API, or a router's, for the engine ``vllm``; of ``vllm-realtime`` its own."""
+    """vLLM's API, or a router's, for the engine ``vllm``; for ``vllm-realtime``, that of one vLLM."""
     vllm_model: str = ""
-    """Name of the model there; empty: the only one."""
+    """Name of the model there; empty for the only one."""
 
     layout: Layout = Layout.DISAGGREGATED
     sessions: int = Field(default=64, ge=1, le=4096)
-    """Most sessions at a time."""
+    """Maximum concurrent sessions."""
     encoders: int = Field(default=1, ge=1, le=64)
     """Worker processes for prefill."""
     decoders: int = Field(default=1, ge=1, le=64)
@@ -61,13 +61,13 @@ class ModelSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True, protected_namespaces=())
 
     model: str = Field(min_length=1)
-    """Folder of a converted model, or a repository at Hugging Face that is downloaded at the first start."""
+    """Folder of a converted model, or a Hugging Face repository that is downloaded at the first start."""
     model_revision: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
-    """Commit of that repository; empty for its newest."""
+    """Commit of that repository; empty for the latest."""
     cache_dir: Path
     backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
 
 
 def threads_of_each(settings: EngineSettings) -> int:
-    """Return the threads of each worker: the cores, shared out evenly."""
+    """Return the threads per worker: the cores, evenly divided."""
     return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

@@ -1,4 +1,4 @@
-"""Prefill or decode: a queue, and the worker processes that empty it."""
+"""Prefill or decode: a queue, and its worker processes."""
 
 import asyncio
 import contextlib
@@ -6,15 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from voice_whisper.backends.base import Role
-from voice_whisper.job import MOST_ATTEMPTS, GivenUpError, Job, JobQueue
+from voice_whisper.job import MAX_ATTEMPTS, GivenUpError, Job, JobQueue
 from voice_whisper.process import CannotStartError, Process, WorkerDiedError
 
 RESTART_PAUSE_S = 1.0
-"""Before a worker is started again that could not start."""
+"""Pause before a worker that could not start is restarted."""
 
 GATHER_S = 0.03
-"""A decoder waits that long for windows that are on their way to it: four at a time take it half as long a token as
-one."""
+"""Time for which a decoder waits for approaching windows: four at a time take half as long per token as one."""
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +23,16 @@ Drop = Callable[[Job], None]
 
 
 class Stage:
-    """Keeps workers running, and gives them batches.
+    """Keeps workers running, and sends them batches.
 
     Args:
-        follows: Stage that jobs come from; where there is none, any moment may bring one.
+        follows: Preceding stage; without one, jobs may arrive at any time.
 
     Attributes:
-        queue: Jobs that wait.
-        restarts: Workers that had to be started again.
-        pids: Process ids of the workers that run.
+        queue: Waiting jobs.
+        restarts: Number of restarted workers.
+        pids: Process ids of the running workers.
+        done: Number of completed batches.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Stage:
     ) -> None:
         self.queue = JobQueue()
         self.restarts = 0
+        self.done = 0
         self.pids: set[int] = set()
         self._role = role
         self._batch = batch
@@ -52,7 +53,7 @@ class Stage:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything waits or is worked on."""
+        """Whether jobs are waiting or in progress."""
         return bool(len(self.queue) or self._at_work)
 
     def put(self, job: Job) -> None:
@@ -60,14 +61,14 @@ class Stage:
         self._news.set()
 
     async def run_worker(self, number: int, ready: Callable[[Process], None]) -> None:
-        """Keep one worker running for ever.
+        """Keep one worker running indefinitely.
 
         Args:
-            number: Of the worker, from 0.
-            ready: Called whenever it has its model.
+            number: Index of the worker, from 0.
+            ready: Callback when it has loaded its model.
 
         Raises:
-            CannotStartError: It cannot start the first time.
+            CannotStartError: Its first start failed.
         """
         started = False
         while True:
@@ -103,6 +104,7 @@ class Stage:
                 if self._role is not Role.ENCODER:
                     await self._gather(process, batch, most)
                 await self._work(process, batch)
+                self.done += 1
             except WorkerDiedError:
                 self._redo(batch)
                 raise
@@ -110,7 +112,7 @@ class Stage:
                 self._at_work -= 1
 
     async def _gather(self, process: Process, batch: list[Job], most: int) -> None:
-        """Add to a batch what comes within a moment."""
+        """Add to a batch the jobs that arrive within a moment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
                 while len(batch) < most and (self._follows is None or self._follows.is_busy):
@@ -121,9 +123,9 @@ class Stage:
     def _redo(self, batch: list[Job]) -> None:
         for job in batch:
             job.attempts += 1
-            if job.attempts >= MOST_ATTEMPTS and not job.heard.done():
-                job.heard.set_exception(GivenUpError(f"{job.attempts} workers ended while they had it"))
+            if job.attempts >= MAX_ATTEMPTS and not job.heard.done():
+                job.heard.set_exception(GivenUpError(f"{job.attempts} workers exited while they processed it"))
             if job.heard.done():
                 self._drop(job)
-        self.queue.put_back(job for job in reversed(batch) if not job.heard.done())
+        self.queue.requeue(job for job in reversed(batch) if not job.heard.done())
         self._news.set()

@@ -1,4 +1,4 @@
-"""Engines that stream by themselves: they hear an utterance once, as it comes, and their text only grows."""
+"""Engines with streaming input, which process an utterance once, as it arrives, and only extend its text."""
 
 import asyncio
 import re
@@ -11,94 +11,97 @@ from weakref import WeakKeyDictionary, finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.job import GivenUpError, Heard, Wanted
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
-LONGEST_FRAMES = 300_000 // FRAME_MS
-"""Of an utterance: its audio is kept until its final, for another stream or another host to hear it."""
+MAX_FRAMES = 300_000 // FRAME_MS
+"""Maximum length of an utterance, whose audio is kept until its final for another stream or host."""
 OVERLAP = 2 * SAMPLE_RATE
-"""Samples that the next stream hears again: a word that the turn falls into is whole in one of the two."""
+"""Samples that the next stream includes again, so that a word at the boundary is complete in one of them."""
 SEAM_WORDS = 16
-"""Said in an overlap at most."""
+"""Maximum number of words in an overlap."""
 LATE_FRAMES = 200 // FRAME_MS
-"""A chunk that is missing for longer is lost; until then a partial stops before it."""
+"""Time after which a missing chunk is lost; until then, a partial stops before it."""
 RETRY_PAUSE_S = 1.0
-MOST_ATTEMPTS = 60
-"""A restart of the engine is waited for; then an utterance is given up."""
+MAX_ATTEMPTS = 60
+"""Maximum attempts, which cover a restart of the engine; after them, an utterance is given up."""
 
 
 class StreamError(Exception):
-    """The engine broke a stream off."""
+    """The engine closed a stream."""
 
 
 class Stream(Protocol):
-    """One stretch of audio.
+    """A stream of audio.
 
     Attributes:
-        text: What is heard so far; it only grows.
+        text: Text so far, which is only extended.
     """
 
     text: str
 
     async def send(self, samples: NDArray[np.int16]) -> None:
-        """Let it hear more, at 16 kHz.
+        """Send samples at 16 kHz.
 
         Raises:
-            StreamError: It is broken off.
+            StreamError: The stream was closed.
         """
         ...
 
     async def finish(self) -> str:
-        """Say that this was all, and return the whole text.
+        """Send the end of the audio, and return the whole text.
 
         Raises:
-            StreamError: It is broken off.
+            StreamError: The stream was closed.
         """
         ...
 
-    async def close(self) -> None:
-        """Let go of it."""
-        ...
+    async def close(self) -> None: ...
 
 
 class StreamingRecognizer(Protocol):
-    """An engine that streams by itself."""
+    """An engine with streaming input."""
 
     @property
     def longest_s(self) -> float:
-        """Audio that its context holds, seconds; known when it is ready."""
+        """Maximum audio of its context, seconds; available once ready."""
+        ...
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it no longer responds."""
         ...
 
     async def run(self) -> None:
-        """Keep it reachable until cancelled."""
+        """Maintain the connection until cancelled."""
         ...
 
     async def ready(self) -> None:
-        """Return when it takes streams."""
+        """Return once it accepts streams."""
         ...
 
     async def open(self) -> Stream:
-        """Begin a stream.
+        """Open a stream.
 
         Raises:
-            StreamError: There is none to be had.
+            StreamError: No stream is available.
         """
         ...
 
 
 @dataclass(eq=False)
 class _Fed:
-    """How far an utterance has been heard.
+    """Progress of an utterance.
 
     Attributes:
-        begin: Its first frame when that began; where another comes to be, all is heard anew.
-        said: By streams that are over.
-        at: Samples that have been sent.
-        since: Where the open stream began.
-        overlaps: Whether it hears again what the one before it did.
+        begin: Its first frame at the start; if that changes, all of it is sent again.
+        said: Text of completed streams.
+        at: Number of sent samples.
+        since: Start of the open stream.
+        overlaps: Whether it overlaps with the previous one.
     """
 
     begin: int
@@ -111,9 +114,10 @@ class _Fed:
 
 
 class Streams:
-    """A transcriber of an engine that streams: each utterance is sent once, in one stream or several in a row."""
+    """A transcriber for a streaming engine: each utterance is sent once, in one or several consecutive streams."""
 
-    longest_frames = LONGEST_FRAMES
+    longest_frames = MAX_FRAMES
+    kept_frames = 0
 
     def __init__(self, recognizer: StreamingRecognizer) -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
@@ -126,21 +130,32 @@ class Streams:
         self.run, self.ready = recognizer.run, recognizer.ready
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether the engine no longer responds."""
+        return self._recognizer.is_stuck
+
+    @property
     def depths(self) -> tuple[int, int]:
-        """Utterances whose last words are waited for."""
+        """Number of utterances whose last words are pending."""
         return 0, self._finals
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
-        """Return what an utterance says; a partial is tried once, all else until the engine is back.
+    async def transcribe(
+        self,
+        utterance: Utterance,
+        language: str | None,
+        wanted: Wanted,
+        prompt: str = "",  # noqa: ARG002  its engines take none
+    ) -> Heard:
+        """Return the transcript of an utterance; a partial is tried once, others until the engine is available again.
 
         Raises:
-            GivenUpError: The engine stays away.
+            GivenUpError: The engine remains unavailable.
         """
         since, is_partial = time.monotonic(), wanted is Wanted.PARTIAL
         self._finals += not is_partial
         try:
-            # Half a message must not be left behind where a partial is not wanted any more.
-            hearing = asyncio.ensure_future(self._hear(utterance, 1 if is_partial else MOST_ATTEMPTS, is_partial))
+            # A partial message must not be left behind if a partial is cancelled.
+            hearing = asyncio.ensure_future(self._hear(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial))
             text = await asyncio.shield(hearing)
         finally:
             self._finals -= not is_partial
@@ -150,7 +165,7 @@ class Streams:
     async def _hear(self, utterance: Utterance, attempts: int, is_partial: bool) -> str:
         if (fed := self._fed.get(utterance)) is None:
             fed = self._fed[utterance] = _Fed(utterance.begin)
-            # Of a session that another host has taken nobody asks for the final.
+            # The final of a session that another host has taken over is never requested.
             finalize(utterance, self._let_go, fed).atexit = False
         async with fed.lock:
             for attempt in range(attempts):
@@ -202,18 +217,18 @@ class Streams:
 
 
 def joined(before: str, behind: str, overlaps: bool, *, is_whole: bool) -> str:
-    """Return what two streams one after the other say, and once what both say.
+    """Return the joined text of two consecutive streams, without the repetition of their overlap.
 
     Args:
-        overlaps: Whether the second heard some of the first's audio again.
-        is_whole: Whether the second says no more: until then it may only not have come to what both say.
+        overlaps: Whether the second stream includes some of the first one's audio.
+        is_whole: Whether the second text is complete; otherwise, it may not have reached the end of the overlap.
     """
     if not overlaps:
         return f"{before} {behind}".strip()
     first, second = before.split(), behind.split()
     at = max(0, len(first) - SEAM_WORDS)
     last, next_ = _plain(first[at:]), _plain(second[:SEAM_WORDS])
-    # With everything that is said behind it: a word that the turn cut is as the second stream has it.
+    # Including everything after it: a word at the boundary is taken from the second stream.
     match = SequenceMatcher(None, last, next_, autojunk=False).find_longest_match()
     if match.size == 0:
         return f"{before} {behind}".strip() if is_whole else before
@@ -225,7 +240,7 @@ def _plain(words: list[str]) -> list[str]:
 
 
 def _certain(utterance: Utterance, samples: int) -> int:
-    """Return the samples up to the first chunk that may still come."""
+    """Return the samples up to the first chunk that may still arrive."""
     newest = utterance.start + utterance.frames - LATE_FRAMES
     late = next((first for first, _ in utterance.gaps if first >= newest), None)
     return samples if late is None else (late - utterance.begin) * CHUNK_FRAME_SAMPLES

@@ -1,8 +1,8 @@
-"""What turns utterances into text, whichever engine does it."""
+"""Interface for transcribing utterances with any engine."""
 
 from typing import Protocol
 
-from blueprint.contract.chunk import ChunkKind
+from voice_blueprint.contract.chunk import ChunkKind
 from voice_whisper.job import Heard, Wanted
 from voice_whisper.utterance import Utterance
 
@@ -11,30 +11,38 @@ class Transcriber(Protocol):
     """Speech to text.
 
     Attributes:
-        languages: That it understands; none: it does not tell.
-        longest_frames: Of an utterance, in 20 ms frames; a longer one is cut.
+        languages: Supported languages; empty if unknown.
+        longest_frames: Maximum length of an utterance, in 20 ms frames; a longer one is split.
+        kept_frames: Frames of the previous utterance that an utterance includes again after a split during speech. It
+            is 0 for an engine without word times, which would repeat the words.
     """
 
     languages: tuple[str, ...]
     longest_frames: int
+    kept_frames: int
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:
-        """Chunks that it can read."""
+        """Supported kinds of chunks."""
         ...
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Utterances that wait for prefill, and for decode."""
+        """Number of utterances that wait for prefill, and for decode."""
+        ...
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has stopped working although there is work, which other hosts should take over."""
         ...
 
     @property
     def restarts(self) -> dict[str, int]:
-        """Workers that had to be started again, by role."""
+        """Number of restarted workers, by role."""
         ...
 
     async def run(self) -> None:
-        """Work until cancelled.
+        """Run until cancelled.
 
         Raises:
             CannotStartError: The model cannot be loaded.
@@ -42,14 +50,17 @@ class Transcriber(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Return when it can transcribe."""
+        """Return once it can transcribe."""
         ...
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted) -> Heard:
-        """Return what an utterance says, so far or finally.
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+        """Return the transcript of an utterance, partial or final.
+
+        Args:
+            prompt: Words that are likely to occur.
 
         Raises:
             GivenUpError: It cannot be transcribed.
-            StaleError: A partial waits for too long.
+            StaleError: A partial has waited too long.
         """
         ...

@@ -1,29 +1,33 @@
-"""vLLM's ``/v1/realtime``, for models that take audio as it comes: Voxtral Realtime.
+"""vLLM's ``/v1/realtime``, for models with streaming audio input: Voxtral Realtime.
 
-Messages as vLLM's ``entrypoints/openai/realtime`` has them: the first commit begins the work, a final one ends it. It
-takes no language.
+Messages follow vLLM's ``entrypoints/openai/realtime``: the first commit starts processing, a final one ends it. A
+language cannot be specified.
 """
 
 import asyncio
 import base64
 import contextlib
 import json
+from collections.abc import Callable
 
 import httpx2
 import numpy as np
 import websockets
 from numpy.typing import NDArray
 
+from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.streaming import StreamError
+from voice_whisper.vllm_watch import VllmWatch
 
 TOKENS_PER_S = 12.5
-"""Of Voxtral's audio, each with a token of text beside it (its model card)."""
+"""Tokens per second of Voxtral's audio, each with a text token (its model card)."""
 USED = 0.8
-"""Of a context: what a stream begins with, and what it says at its end, have room in the rest."""
-LONGEST_S = 60.0
-"""A stream that lasts for longer pays for what was said long ago."""
+"""Usable share of a context; the rest is reserved for the start of a stream, and for the text at its end."""
+MAX_LENGTH_S = 60.0
+"""Maximum duration of a stream, since a longer one still processes old audio."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
+SILENCE = np.zeros(SAMPLE_RATE, np.int16)
 BROKEN = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyError)
 
 
@@ -31,38 +35,45 @@ class VllmRealtime:
     """A vLLM that serves such a model.
 
     Args:
-        address: Of its HTTP server.
-        model: Name of the model; empty: the only one there.
+        address: Address of its HTTP server.
+        model: Name of the model; empty for the only one.
     """
 
     def __init__(self, address: str, model: str = "") -> None:
-        self.longest_s = LONGEST_S
+        self.longest_s = MAX_LENGTH_S
         self._address, self._model = address, model
         self._ready = asyncio.Event()
+        self._watch = VllmWatch(self._no_output, (StreamError,), address)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether vLLM no longer responds."""
+        return self._watch.is_stuck
 
     async def run(self) -> None:
-        """Wait for vLLM, and ask it for its model and how long a context that has."""
+        """Wait for vLLM, and query its model and context length."""
         async with httpx2.AsyncClient(base_url=self._address, timeout=TIMEOUT_S) as client:
             while not self._ready.is_set():
                 try:
                     found = (await client.get("/v1/models")).raise_for_status().json()["data"]
                     card = next(each for each in found if self._model in ("", each["id"]))
-                    self.longest_s = min(LONGEST_S, USED * card["max_model_len"] / TOKENS_PER_S)
+                    self.longest_s = min(MAX_LENGTH_S, USED * card["max_model_len"] / TOKENS_PER_S)
                     self._model = card["id"]
                     self._ready.set()
                 except (httpx2.HTTPError, KeyError, StopIteration, TypeError, ValueError):
                     await asyncio.sleep(RETRY_PAUSE_S)
+        await self._watch.run()
         await asyncio.Event().wait()
 
     async def ready(self) -> None:
-        """Return when vLLM answers."""
+        """Return once vLLM responds."""
         await self._ready.wait()
 
     async def open(self) -> "VllmStream":
-        """Begin a stream.
+        """Open a stream.
 
         Raises:
-            StreamError: vLLM takes none.
+            StreamError: vLLM accepts none.
         """
         url = f"{self._address.replace('http', 'ws', 1)}/v1/realtime"
         try:
@@ -71,14 +82,23 @@ class VllmRealtime:
             await connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": False}))
         except BROKEN as error:
             raise StreamError(f"vLLM: {error or type(error).__name__}") from None
-        return VllmStream(connection)
+        return VllmStream(connection, self._watch.answered)
+
+    async def _no_output(self) -> None:
+        stream = await self.open()
+        try:
+            await stream.send(SILENCE)
+            await stream.finish()
+        finally:
+            await stream.close()
 
 
 class VllmStream:
-    """A socket of it."""
+    """A WebSocket of a stream."""
 
-    def __init__(self, connection: websockets.ClientConnection) -> None:
+    def __init__(self, connection: websockets.ClientConnection, answered: Callable[[], None]) -> None:
         self.text = ""
+        self._answered = answered
         self._connection = connection
         self._reading = asyncio.create_task(self._read())
 
@@ -111,6 +131,9 @@ class VllmStream:
         try:
             while True:
                 event = json.loads(await self._connection.recv())
+                # Session events come from the HTTP server, which outlives the engine core.
+                if event["type"].startswith("transcription."):
+                    self._answered()
                 match event["type"]:
                     case "transcription.delta":
                         self.text += event["delta"]

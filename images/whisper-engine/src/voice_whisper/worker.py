@@ -1,7 +1,7 @@
-"""A worker process: prefill, decode or both, and nothing else.
+"""A worker process for prefill, decode or both.
 
-Started by ``Process``: ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. It ends when its input
-does.
+It is started by ``Process``: ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. It exits when its
+input ends.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
-    """Answer requests until there are none; exit with 1 when the model cannot be loaded."""
+    """Process requests until the input ends; exit with 1 if the model cannot be loaded."""
     role, descriptor, slots, threads, number = Role(sys.argv[1]), *map(int, sys.argv[2:])
     replies = _keep_stdout()
     memory = SharedSlots(slots, descriptor)
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) -> Reply:
-    """Do with a batch what is this role's: prefill, decode, or one after the other."""
+    """Process a batch according to the role: prefill, decode, or both."""
     took_ms: dict[str, float] = {}
     since = time.perf_counter()
     if role is Role.DECODER:
@@ -50,13 +50,13 @@ def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) 
         if states:
             return Reply(states=states, stages_ms=took_ms)
         since = time.perf_counter()
-    texts = backend.decode(hidden, request.languages, request.audio_rows)
+    texts = backend.decode(hidden, request.languages, request.audio_rows, request.prompt)
     took_ms["decode"] = 1000 * (time.perf_counter() - since)
     return Reply(texts=texts, stages_ms=took_ms)
 
 
 def _handed_over(memory: SharedSlots, request: Request, hidden: Array) -> States:
-    """Leave hidden states in their slots."""
+    """Store hidden states in their slots."""
     states = States(shape=hidden.shape[1:], dtype=hidden.dtype.name)
     for slot, result in zip(request.slots, hidden, strict=True):
         memory.hidden(slot, states.shape, states.dtype)[:] = result
@@ -71,7 +71,7 @@ def _hidden(memory: SharedSlots, request: Request) -> Array:
 
 
 def _keep_stdout() -> FileIO:
-    """Return the way to the main process, and lead what libraries print to stderr."""
+    """Return a file for messages to the main process, and redirect the output of libraries to stderr."""
     replies = FileIO(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return replies
@@ -82,6 +82,6 @@ def _say(replies: FileIO, line: str) -> None:
 
 
 if __name__ == "__main__":
-    # Where the main process has ended first, nobody waits for an answer.
+    # If the main process has exited first, the response is not needed.
     with contextlib.suppress(BrokenPipeError):
         sys.exit(main())

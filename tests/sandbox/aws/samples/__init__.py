@@ -1,4 +1,4 @@
-"""Templates that together hold every type with an adapter, each with the properties that this project relies on."""
+"""Templates that contain every resource type with an adapter, with the properties that this project uses."""
 
 from __future__ import annotations
 

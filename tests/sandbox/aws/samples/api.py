@@ -1,4 +1,4 @@
-"""The REST API."""
+"""Sample of the REST API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, r
 
 
 def api() -> Resources:
-    """A REST API through a VPC link, with limits and a firewall."""
+    """Return a REST API with a VPC link, limits and a firewall."""
     place = {"RestApiId": ref("Api"), "ResourceId": ref("Sessions")}
     rule = {"CloudWatchMetricsEnabled": True, "SampledRequestsEnabled": True, "MetricName": "rate"}
     return vpc() | {

@@ -1,4 +1,4 @@
-"""Load balancers and the gateway service."""
+"""Samples of load balancers and the gateway service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import POLICY, TAGS, ZONE, Resources, att, 
 
 
 def balancer() -> Resources:
-    """A network load balancer for UDP and TLS, with names and a certificate."""
+    """Return a network load balancer for UDP and TLS, with names and a certificate."""
     forward = {"Type": "forward", "TargetGroupArn": ref("Encrypted")}
     return vpc() | {
         "Balancer": resource(
@@ -87,7 +87,7 @@ def balancer() -> Resources:
 
 
 def gateway() -> Resources:
-    """A Fargate service with scaling."""
+    """Return a Fargate service with scaling."""
     return vpc() | {
         "Cluster": resource(
             "ECS::Cluster", ClusterSettings=[{"Name": "containerInsights", "Value": "enhanced"}], Tags=TAGS

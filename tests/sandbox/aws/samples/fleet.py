@@ -1,4 +1,4 @@
-"""Hosts."""
+"""Sample of a fleet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import POLICY, Resources, att, ref, resourc
 
 
 def fleet() -> Resources:
-    """A group of hosts with hooks and policies. Takes the parameter `Image`."""
+    """Return a group of hosts with hooks and policies. The template has the parameter `Image`."""
     group = ref("Fleet")
     launching = {
         "LifecycleHookName": "launching",

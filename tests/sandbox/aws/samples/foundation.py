@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, r
 
 
 def foundation() -> Resources:
-    """Keys, buckets, repositories, parameters and roles."""
+    """Return keys, buckets, repositories, parameters and roles."""
     statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": {"Fn::Sub": "${Bucket.Arn}/*"}}
     policy = {"Version": "2012-10-17", "Statement": [statement]}
     return {

@@ -1,4 +1,4 @@
-"""A network."""
+"""Sample of a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import POLICY, TAGS, Resources, att, ref, r
 
 
 def network() -> Resources:
-    """Everything that can keep a VPC from going."""
+    """Return a VPC with every kind of resource that can prevent its deletion."""
     return vpc() | {
         "Gateway": resource("EC2::InternetGateway", Tags=TAGS),
         "Attachment": resource("EC2::VPCGatewayAttachment", VpcId=ref("Vpc"), InternetGatewayId=ref("Gateway")),

@@ -1,4 +1,4 @@
-"""Alarms and their readers."""
+"""Sample of alarms and their targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sandbox.aws.samples.parts import TAGS, Resources, ref, resource
 
 
 def observability() -> Resources:
-    """Alarms, and whom they tell."""
+    """Return alarms and their targets."""
     metric = {"Namespace": "VoiceServe", "MetricName": "RxQueue", "Dimensions": [{"Name": "Fleet", "Value": "vad"}]}
     return {
         "Topic": resource(

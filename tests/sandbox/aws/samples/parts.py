@@ -1,4 +1,4 @@
-"""What the samples are written with."""
+"""Common parts of the samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resource(kind: str, needs: list[str] | None = None, /, **properties: object)
 
 
 def vpc() -> Resources:
-    """A VPC with two subnets and a security group."""
+    """Return a VPC with two subnets and a security group."""
     zone = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
     other = {"Fn::Select": [1, {"Fn::GetAZs": ""}]}
     return {

@@ -1,4 +1,4 @@
-"""The state of sessions."""
+"""Sample of the state store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sandbox.aws.samples.parts import TAGS, Resources, ref, resource, vpc
 
 
 def state() -> Resources:
-    """A Valkey replication group whose user's password comes out of a secret."""
+    """Return a Valkey replication group whose user's password is in a secret."""
     password = {"Fn::Join": ["", ["{{resolve:secretsmanager:", ref("Secret"), ":SecretString:password::}}"]]}
     return vpc() | {
         "Secret": resource(

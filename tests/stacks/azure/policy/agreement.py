@@ -1,4 +1,4 @@
-"""What `voice plan` and `voice preview azure` say of one deployment file."""
+"""Results of `voice plan` and `voice preview azure` for one deployment file."""
 
 import tempfile
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ import pulumi
 import pytest
 import yaml
 
-from blueprint import checks
-from blueprint.checks import Check
-from stacks.azure.policy.rules import Stack
 from tests.blueprint.documents import load_text
 from tests.stacks.azure import recorded
-from tests.stacks.azure.policy.graphs import CLUSTER, travelled, violations, workloads
+from tests.stacks.azure.policy.graphs import CLUSTER, policy_resources, violations, workloads
+from voice_blueprint import checks
+from voice_blueprint.checks import Check
+from voice_stacks.azure.policy.rules import Stack
 
 CHECKS: dict[str, Check] = {check.id: check for check in checks.CHECKS}
-SHARED = {check.id for check in checks.CHECKS if check.judge}
-"""Rules that plan applies to the file and preview to what the programs emit."""
+SHARED_CHECKS = {check.id for check in checks.CHECKS if check.judge}
+"""Checks that also exist as policies on the programs' output."""
 
 
 @dataclass(frozen=True)
@@ -25,38 +25,38 @@ class Answers:
     """Ids of rules that refuse a file.
 
     Attributes:
-        plan: Of the checks.
-        preview: Of the policies, once the file accepts what the checks find; ``None`` where that cannot be accepted,
-            and the programs refuse to run.
+        plan: From the checks.
+        preview: From the policies, once the file accepts the checks' findings; ``None`` where that is impossible, and
+            the programs refuse to run.
     """
 
     plan: frozenset[str]
     preview: frozenset[str] | None
 
 
-def answers(text: str) -> Answers:
-    """Ask both about a file's text.
+def compare_programs(text: str) -> Answers:
+    """Run `voice plan` and `voice preview azure` on a deployment file.
 
     Raises:
-        AssertionError: A program does not refuse what a check does.
+        AssertionError: A program accepts a file that a check refuses.
     """
     blocking = _blocking(text)
     final = {check for check in blocking if not CHECKS[check].acceptable}
-    accepting = accepted(text, blocking - final)
+    accepting = accept_checks(text, blocking - final)
     if final:
-        _refused(accepting, final)
+        _assert_refused(accepting, final)
         return Answers(frozenset(blocking), None)
     cluster = recorded.record(CLUSTER, accepting)
     found = set()
     with tempfile.TemporaryDirectory() as folder:
         deployment = load_text(accepting, Path(folder))
         for graph in (cluster, workloads(accepting, cluster)):
-            found |= {rule.name for rule, _ in violations(Stack(tuple(travelled(graph)), deployment))}
+            found |= {rule.name for rule, _ in violations(Stack(tuple(policy_resources(graph)), deployment))}
     return Answers(frozenset(blocking), frozenset(found))
 
 
-def accepted(text: str, ids: set[str]) -> str:
-    """Return a file that accepts these checks too."""
+def accept_checks(text: str, ids: set[str]) -> str:
+    """Return a file that also accepts these checks."""
     document = yaml.safe_load(text)
     known = document.get("accepted_checks", [])
     document["accepted_checks"] = [*known, *({"id": each, "reason": "asked for by a test"} for each in sorted(ids))]
@@ -68,7 +68,7 @@ def _blocking(text: str) -> set[str]:
         return {found.check.id for found in checks.run(load_text(text, Path(folder))) if found.blocks}
 
 
-def _refused(text: str, ids: set[str]) -> None:
+def _assert_refused(text: str, ids: set[str]) -> None:
     with pytest.raises(pulumi.RunError) as refused:
         recorded.record(CLUSTER, text)
     assert all(f"[{each}]" in str(refused.value) for each in ids)

@@ -1,4 +1,4 @@
-"""What the real programs emit, as a policy sees it, and ways to damage it."""
+"""Output of the real programs as passed to policies, and functions that mutate it."""
 
 import copy
 import functools
@@ -11,16 +11,16 @@ from typing import Any
 from google.protobuf import json_format
 from pulumi_policy.deserialize import deserialize_properties
 
-from blueprint.contract.images import Image
-from blueprint.file.model.deployment import Deployment
-from sandbox.azure.graph import Graph
-from sandbox.azure.recorder import Existing, Mode
-from sandbox.azure.values import encode
-from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Found, Resource, Rule, Stack
-from stacks.azure.policy.values import Value
 from tests.blueprint.documents import Edits, load_text
 from tests.stacks.azure import recorded
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.deployment import Deployment
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.values import encode
+from voice_stacks.azure.policy.pack import RULES
+from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.values import Value
 
 Json = dict[str, Any]
 
@@ -28,19 +28,26 @@ DIGESTS: Edits = {
     "images": {image.value: f"sha256:{number:064x}" for number, image in enumerate(Image, start=1)},
     "azure.hub_token_secret": "hub-token",
 }
-"""Every image is there, so that nothing is held back; and a token for gated models."""
+"""Edits that set a digest for every image, so that all workloads have replicas, and a token for gated models."""
 CLUSTER, WORKLOADS = "cluster", "workloads"
+CALLERS = "workloads with callers"
+"""The workloads of the shipped file with callers."""
+EDGE = "cluster with callers"
+"""The cluster of the same file."""
+SHIPPED = {CALLERS: "production-azure", EDGE: "production-azure"}
+"""Deployment files of graphs other than those of ``cells.yaml``."""
 
 
 @dataclass
 class Emitted:
-    """The resources of one stack, to be changed: ``props`` of each are its own copy."""
+    """The resources of one stack, which can be changed: the ``props`` of each are a copy."""
 
     resources: list[Resource]
     deployment: Edits = field(default_factory=dict)
+    file: str = "cells"
 
     def props(self, kind: str, name: str) -> Json:
-        """Return the properties of the one resource of a kind and name."""
+        """Return the properties of the only resource of a kind and name."""
         found = [r for r in self.resources if r.type.endswith(f":{kind}") and r.name == name]
         assert len(found) == 1, f"{len(found)} of {kind} {name}"
         assert isinstance(found[0].props.raw, dict)
@@ -52,7 +59,7 @@ class Emitted:
         return spec
 
     def container(self, name: str, container: str = "engine", kind: str = "Deployment") -> Json:
-        """Return a container of a workload, sidecars and init containers too."""
+        """Return a container of a workload, including sidecars and init containers."""
         pod = self.pod(name, kind)
         both = [*pod.get("initContainers", []), *pod["containers"]]
         found: Json = next(entry for entry in both if entry["name"] == container)
@@ -68,7 +75,7 @@ class Emitted:
         self.resources.append(Resource(f"urn:pulumi:test::added::{kind}::{name}", kind, name, Value(props)))
 
     def needs(self, kind: str, name: str, **needs: tuple[str, ...]) -> None:
-        """Replace what properties of a resource are computed from."""
+        """Replace the inputs of a resource's properties."""
         for index, resource in enumerate(self.resources):
             if resource.type.endswith(f":{kind}") and resource.name == name:
                 self.resources[index] = Resource(
@@ -100,19 +107,19 @@ def variable(container: Json, name: str, value: str) -> None:
 
 
 @functools.cache
-def deployment(*edits: tuple[str, object]) -> Deployment:
-    """Load the shipped deployment with digests and further edits."""
+def deployment(*edits: tuple[str, object], file: str = "cells") -> Deployment:
+    """Load a shipped deployment with digests and further edits."""
     with tempfile.TemporaryDirectory() as folder:
-        return load_text(recorded.edited({**DIGESTS, **dict(edits)}), Path(folder))
+        return load_text(recorded.edit_deployment({**DIGESTS, **dict(edits)}, file), Path(folder))
 
 
 @functools.cache
 def recorded_graph(project: str, mode: Mode) -> Graph:
-    """Run a program, once."""
-    text = recorded.edited(DIGESTS)
-    if project == CLUSTER:
+    """Run a program, and cache the result."""
+    text = recorded.edit_deployment(DIGESTS, SHIPPED.get(project, "cells"))
+    if project in {CLUSTER, EDGE}:
         return recorded.record(CLUSTER, text, mode=mode)
-    return workloads(text, recorded_graph(CLUSTER, Mode.UP), mode)
+    return workloads(text, recorded_graph(EDGE if project == CALLERS else CLUSTER, Mode.UP), mode)
 
 
 def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
@@ -121,18 +128,18 @@ def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
     return recorded.record(WORKLOADS, text, Existing().with_stack(stack, cluster), mode)
 
 
-def emitted(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:
-    """Return what a program emits, as it travels to a policy: inputs of each resource, or what the provider answers."""
-    return Emitted(copy.deepcopy(_travelled(project, mode, outputs)))
+def emit(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:
+    """Return a program's output as a policy receives it: inputs of each resource, or the provider's outputs."""
+    return Emitted(copy.deepcopy(_policy_resources(project, mode, outputs)), file=SHIPPED.get(project, "cells"))
 
 
 @functools.cache
-def _travelled(project: str, mode: Mode, outputs: bool) -> list[Resource]:
-    return travelled(recorded_graph(project, mode), outputs=outputs)
+def _policy_resources(project: str, mode: Mode, outputs: bool) -> list[Resource]:
+    return policy_resources(recorded_graph(project, mode), outputs=outputs)
 
 
-def travelled(graph: Graph, *, outputs: bool = False) -> list[Resource]:
-    """Return the resources of a graph as a policy sees them."""
+def policy_resources(graph: Graph, *, outputs: bool = False) -> list[Resource]:
+    """Return the resources of a graph as passed to a policy."""
     return [
         Resource(
             resource.urn,
@@ -151,13 +158,13 @@ def travelled(graph: Graph, *, outputs: bool = False) -> list[Resource]:
     ]
 
 
-def found_in(graph: Emitted) -> list[tuple[Rule, Found]]:
-    """Return what the rules find."""
-    return violations(Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment))))
+def findings_in(graph: Emitted) -> list[tuple[Rule, Found]]:
+    """Return the findings of the rules."""
+    return violations(Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment), file=graph.file)))
 
 
 def violations(stack: Stack) -> list[tuple[Rule, Found]]:
-    """Return everything that is wrong with a stack."""
+    """Return all violations of a stack."""
     return [(rule, found) for rule in RULES for found in rule.examine(stack)]
 
 
@@ -170,13 +177,13 @@ Damage = Callable[[Emitted], None]
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mistake in what a program emits.
+    """A mistake in a program's output.
 
     Attributes:
-        rules: Names of the rules that may refuse it; the first one has to.
-        says: Words of the refusal.
-        blind: Whether the rules caught it when it was new: as they stood before anybody had thought of it.
-        deployment: Edits of the deployment file that go with it.
+        rules: Names of the rules that may refuse it; the first one must.
+        says: Expected part of the message.
+        blind: Whether existing rules detected the mistake, which was added after them.
+        deployment: Additional edits of the deployment file.
     """
 
     name: str
@@ -187,9 +194,9 @@ class Mutation:
     deployment: Mapping[str, object] = field(default_factory=dict)
     blind: bool = False
 
-    def planted(self) -> Emitted:
+    def mutated_graph(self) -> Emitted:
         """Return the graph with the mistake."""
-        graph = emitted(self.project)
+        graph = emit(self.project)
         graph.deployment = self.deployment
         self.damage(graph)
         return graph

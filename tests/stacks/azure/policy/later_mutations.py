@@ -1,13 +1,13 @@
-"""Mistakes that were invented when the rules for ``mutations`` were done, to see what rules over relations are worth.
+"""Mistakes added after the rules for ``mutations``, which evaluate rules over relations.
 
-The rules as they stood caught those that are ``blind``; the other rules named here were written for the rest. Whoever
-wrote the rules wrote these too, and looked for what the rules leave out: no rate of detection follows.
+The existing rules detected those that are ``blind``; the other rules were written for the rest. The rules' author wrote
+these too, and looked for gaps, so they give no detection rate.
 """
 
 import copy
 
 from tests.stacks.azure.policy.graphs import CLUSTER, WORKLOADS, Emitted, Mutation, flag, limits, variable
-from tests.stacks.azure.policy.mutations import CELL, flags, pool, replaced, without
+from tests.stacks.azure.policy.mutations import CELL, flags, pool, replace_argument, without_resource
 
 
 def small_lmcache(graph: Emitted) -> None:
@@ -35,11 +35,11 @@ def same_side_channel(graph: Emitted) -> None:
     variable(graph.container(CELL, "decode"), "VLLM_NIXL_SIDE_CHANNEL_PORT", "5600")
 
 
-def probe_of_nobody(graph: Emitted) -> None:
-    graph.container("voxtral")["readinessProbe"]["httpGet"]["port"] = 8001
+def probe_of_missing_port(graph: Emitted) -> None:
+    graph.container("voxtral")["startupProbe"]["httpGet"]["port"] = 8001
 
 
-def service_of_nobody(graph: Emitted) -> None:
+def service_without_pods(graph: Emitted) -> None:
     graph.props("Service", "router")["spec"]["ports"][0]["targetPort"] = 9999
 
 
@@ -95,7 +95,7 @@ def basic_registry(graph: Emitted) -> None:
     graph.props("Registry", "registry")["sku"]["name"] = "Basic"
 
 
-def no_way_out(graph: Emitted) -> None:
+def no_egress(graph: Emitted) -> None:
     del graph.props("Subnet", "nodes")["natGateway"]
 
 
@@ -109,12 +109,12 @@ def front_without_probe(graph: Emitted) -> None:
     del graph.container(CELL, "front")["readinessProbe"]
 
 
-def off_the_disks(graph: Emitted) -> None:
+def cache_outside_local_disks(graph: Emitted) -> None:
     server = graph.container(CELL, "lmcache")
     server["volumeMounts"] = [mount for mount in server["volumeMounts"] if mount["name"] != "nvme"]
 
 
-def gpus_untold(graph: Emitted) -> None:
+def missing_gpu_setting(graph: Emitted) -> None:
     engine = graph.container(CELL, "decode")
     engine["env"] = [entry for entry in engine["env"] if entry["name"] != "CUDA_VISIBLE_DEVICES"]
 
@@ -142,7 +142,7 @@ def no_weights(graph: Emitted) -> None:
     engine["volumeMounts"] = [mount for mount in engine["volumeMounts"] if mount["name"] != "models"]
 
 
-FIRST = (
+WORKLOAD_MUTATIONS = (
     Mutation("LMCache pool larger than its container", WORKLOADS, small_lmcache,
              ("caches-fit-containers",), blind=True),
     Mutation("both engines on the same GPUs", WORKLOADS, same_gpus, ("engine-has-its-gpus",), blind=True),
@@ -152,11 +152,11 @@ FIRST = (
     Mutation("both LMCache servers on one port", WORKLOADS, same_lmcache_port, ("ports-are-apart",)),
     Mutation("engine that names chunks by other hashes", WORKLOADS, seedless, ("engines-have-their-cache",)),
     Mutation("one NIXL side channel for two", WORKLOADS, same_side_channel, ("ports-are-apart",)),
-    Mutation("both engines on one LMCache server", WORKLOADS, replaced(CELL, "decode", "6556", "6555"),
+    Mutation("both engines on one LMCache server", WORKLOADS, replace_argument(CELL, "decode", "6556", "6555"),
              ("engines-have-their-cache",)),
-    Mutation("probe of a port that nobody has", WORKLOADS, probe_of_nobody, ("ports-have-listeners",)),
-    Mutation("service to a port that nobody has", WORKLOADS, service_of_nobody, ("ports-have-listeners",)),
-    Mutation("no service account", WORKLOADS, without("ServiceAccount", "voxtral"),
+    Mutation("probe of a port without a listener", WORKLOADS, probe_of_missing_port, ("ports-have-listeners",)),
+    Mutation("service to a port without a listener", WORKLOADS, service_without_pods, ("ports-have-listeners",)),
+    Mutation("no service account", WORKLOADS, without_resource("ServiceAccount", "voxtral"),
              ("references-resolve",), blind=True),
     Mutation("too little GPU memory for the weights", WORKLOADS,
              flags("voxtral", "engine", gpu_memory_utilization="0.3"), ("load-fits-gpus",), blind=True),
@@ -165,7 +165,7 @@ FIRST = (
     Mutation("quota below what the replicas take", WORKLOADS, small_quota, ("quotas-hold-replicas",)),
     Mutation("identity trusts another account", CLUSTER, wrong_subject, ("trust-is-narrow",)),
     Mutation("subnet outside its network", CLUSTER, subnet_elsewhere, ("ranges-nest",)),
-    Mutation("router may not reach engines", WORKLOADS, without("NetworkPolicy", "voice-engine-from-router"),
+    Mutation("router may not reach engines", WORKLOADS, without_resource("NetworkPolicy", "voice-engine-from-router"),
              ("contract-flows-are-allowed",)),
     Mutation("pool newer than its cluster", CLUSTER, newer_pool, ("pools-follow-their-cluster",)),
     Mutation("model cache smaller than the models", WORKLOADS, small_cache, ("model-cache-holds-models",)),
@@ -175,33 +175,40 @@ FIRST = (
     Mutation("GPU request below its limit", WORKLOADS, unequal_gpus, ("gpus-are-whole",)),
     Mutation("AcrPull for another identity", CLUSTER, other_identity_pulls, ("kubelet-pulls-images",), blind=True),
     Mutation("registry without private endpoints", CLUSTER, basic_registry, ("private-endpoint-has-its-tier",)),
-    Mutation("nodes without a way out", CLUSTER, no_way_out, ("nodes-have-a-way-out",)),
+    Mutation("nodes without a way out", CLUSTER, no_egress, ("nodes-have-a-way-out",)),
 )  # fmt: skip
-"""After the rules for ``mutations``."""
+"""Mistakes added after the rules for ``mutations``."""
 
-SECOND = (
+CLUSTER_MUTATIONS = (
     Mutation("two ScaledObjects of one workload", WORKLOADS, scaled_twice, ("scaling-has-a-target",)),
     Mutation("front of a cell without readiness", WORKLOADS, front_without_probe, ("replicated-pods-say-when-ready",)),
     Mutation("disk pool larger than its volume", WORKLOADS,
-             replaced(CELL, "lmcache", '"max_capacity_gb":1000', '"max_capacity_gb":3000'),
+             replace_argument(CELL, "lmcache", '"max_capacity_gb":1000', '"max_capacity_gb":3000'),
              ("disk-pools-fit-volumes",)),
-    Mutation("disk pool on the container's own disk", WORKLOADS, off_the_disks, ("disk-pools-fit-volumes",)),
-    Mutation("decode that is not told its GPUs", WORKLOADS, gpus_untold, ("engine-has-its-gpus",)),
+    Mutation("disk pool on the container's own disk", WORKLOADS, cache_outside_local_disks, ("disk-pools-fit-volumes",
+             )),
+    Mutation("decode that is not told its GPUs", WORKLOADS, missing_gpu_setting, ("engine-has-its-gpus",)),
     Mutation("decode of another revision", WORKLOADS, flags(CELL, "decode", revision="b" * 40),
              ("prefill-and-decode-share-a-pod",)),
     Mutation("model fetch with a GPU", WORKLOADS, fetch_with_gpu, ("gpu-pod-names-its-pool",), blind=True),
     Mutation("ten pods a node", CLUSTER, pool("cells", maxPods=10), ("pools-can-work",)),
     Mutation("OS disk smaller than an image", CLUSTER, pool("cells", osDiskSizeGB=30), ("pools-can-work",)),
     Mutation("control plane may not assign the kubelet's identity", CLUSTER,
-             without("RoleAssignment", "control-plane-assigns-kubelet"), ("control-plane-assigns-kubelet",)),
+             without_resource("RoleAssignment", "control-plane-assigns-kubelet"), ("control-plane-assigns-kubelet",)),
     Mutation("system pool of no nodes", CLUSTER, empty_system_pool, ("system-pool-has-node",)),
     Mutation("autoscaler that kills what drains", CLUSTER, hasty_autoscaler, ("autoscaler-waits-for-drain",)),
     Mutation("privileged namespace of services", WORKLOADS, privileged_namespace, ("namespaces-are-restricted",)),
-    Mutation("registry without its endpoint", CLUSTER, without("PrivateEndpoint", "registry"),
+    Mutation("registry without its endpoint", CLUSTER, without_resource("PrivateEndpoint", "registry"),
              ("closed-stores-have-endpoints",)),
     Mutation("engine without the weights' volume", WORKLOADS, no_weights, ("weights-are-mounted",)),
     Mutation("zone that Azure has not", CLUSTER, pool("cells", availabilityZones=["4"]), ("pool-zones-exist",)),
 )  # fmt: skip
-"""After the rules for ``FIRST`` too."""
+"""Mistakes added after the rules for ``WORKLOAD_MUTATIONS``."""
 
-MUTATIONS = (*FIRST, *SECOND)
+NAME_MUTATIONS = (
+    Mutation("decode under another name", WORKLOADS, flags(CELL, "decode", served_model_name="voxtral"),
+             ("prefill-and-decode-share-a-pod",)),
+)  # fmt: skip
+"""Mistakes that later rules detect."""
+
+MUTATIONS = (*WORKLOAD_MUTATIONS, *CLUSTER_MUTATIONS, *NAME_MUTATIONS)

@@ -1,4 +1,4 @@
-"""Mistakes that the rules were written for, each planted in what the real programs emit."""
+"""Mistakes for which the rules were written, each applied to the output of the real programs."""
 
 import copy
 
@@ -9,7 +9,7 @@ WHISPER = "openai/whisper-large-v3"
 LMCACHE = '{"kv_connector":"LMCacheMPConnector","kv_role":"kv_both"}'
 POOL_LABEL = "voice-serve/pool"
 H100_POLICY = "azure.pools.1.topology_policy"
-SHARED = "shared-memory"
+SHARED_MEMORY_VOLUME = "shared-memory"
 """Volume that is mounted at /dev/shm."""
 
 
@@ -30,7 +30,7 @@ def flags(name: str, container: str, **values: str | None) -> Damage:
 
 
 def nothing(_: Emitted) -> None:
-    """The mistake is in the deployment file."""
+    """Leave the output unchanged, since the mistake is in the deployment file."""
 
 
 def cpus(graph: Emitted) -> None:
@@ -58,12 +58,12 @@ def two_large_pools(graph: Emitted) -> None:
 
 def no_shared_memory(graph: Emitted) -> None:
     engine = graph.container("voxtral")
-    engine["volumeMounts"] = [mount for mount in engine["volumeMounts"] if mount["name"] != SHARED]
+    engine["volumeMounts"] = [mount for mount in engine["volumeMounts"] if mount["name"] != SHARED_MEMORY_VOLUME]
 
 
 def small_shared_memory(graph: Emitted) -> None:
     for volume in graph.pod(CELL)["volumes"]:
-        if volume["name"] == SHARED:
+        if volume["name"] == SHARED_MEMORY_VOLUME:
             volume["emptyDir"]["sizeLimit"] = "64Mi"
 
 
@@ -76,8 +76,8 @@ def one_gpu_in_cells(graph: Emitted) -> None:
     graph.pod("qwen-a100")["tolerations"] = graph.pod(CELL)["tolerations"]
 
 
-def replaced(name: str, container: str, old: str, new: str) -> Damage:
-    """Put something else into a container's command."""
+def replace_argument(name: str, container: str, old: str, new: str) -> Damage:
+    """Replace text in a container's command."""
 
     def damage(graph: Emitted) -> None:
         found = graph.container(name, container)
@@ -88,8 +88,8 @@ def replaced(name: str, container: str, old: str, new: str) -> Damage:
     return damage
 
 
-def decode_of_its_own(graph: Emitted) -> None:
-    """Make two Deployments of two GPUs each."""
+def separate_decode_deployment(graph: Emitted) -> None:
+    """Create two Deployments of two GPUs each."""
     whole = copy.deepcopy(graph.props("Deployment", CELL))
     for props, gone in ((graph.props("Deployment", CELL), "decode"), (whole, "prefill")):
         pod = props["spec"]["template"]["spec"]
@@ -135,15 +135,15 @@ def image(address: str) -> Damage:
     return lambda graph: graph.container("voxtral").update(image=address)
 
 
-def without(kind: str, name: str) -> Damage:
+def without_resource(kind: str, name: str) -> Damage:
     return lambda graph: graph.drop(kind, name)
 
 
-def of_cluster(**props: object) -> Damage:
+def change_cluster(**props: object) -> Damage:
     return lambda graph: graph.props("ManagedCluster", "cluster").update(props)
 
 
-def untagged(graph: Emitted) -> None:
+def without_tags(graph: Emitted) -> None:
     del graph.props("AgentPool", "cells")["tags"]
     del graph.props("Registry", "registry")["tags"]
 
@@ -164,7 +164,7 @@ def scales_nothing(graph: Emitted) -> None:
     graph.props("ScaledObject", "speech-scaling")["spec"]["scaleTargetRef"]["name"] = "speach"
 
 
-def token_of_nobody(graph: Emitted) -> None:
+def token_without_reader(graph: Emitted) -> None:
     graph.drop("SecretProviderClass", "hub-secrets")
 
 
@@ -177,15 +177,15 @@ def request_above_limit(graph: Emitted) -> None:
     graph.container("voxtral")["resources"]["requests"]["memory"] = "900Gi"
 
 
-def everybody_may_call(graph: Emitted) -> None:
+def unrestricted_callers(graph: Emitted) -> None:
     graph.props("NetworkPolicy", "voice-router-from-client")["spec"]["ingress"][0]["from"] = []
 
 
-def token_in_the_open(graph: Emitted) -> None:
+def plain_text_token(graph: Emitted) -> None:
     variable(graph.container("voxtral"), "HF_TOKEN", "hf_abc")
 
 
-def owner_of_everything(graph: Emitted) -> None:
+def subscription_owner(graph: Emitted) -> None:
     props = graph.props("RoleAssignment", "keda-reads-metrics")
     props["scope"] = "/subscriptions/00000000-0000-0000-0000-000000000001"
 
@@ -220,7 +220,7 @@ def engines_of_few_cpus(graph: Emitted) -> None:
         limits(graph.container(CELL, name), cpu="34")
 
 
-def one_gpu_beside_pairs(graph: Emitted) -> None:
+def single_gpu_service_on_paired_pool(graph: Emitted) -> None:
     graph.pod("qwen-a100")["nodeSelector"][POOL_LABEL] = "h100"
 
 
@@ -228,13 +228,13 @@ def speech_on_vllm(graph: Emitted) -> None:
     graph.container("speech")["command"].remove("--omni")
 
 
-def callers_nobody_asked_for(graph: Emitted) -> None:
+def unrequested_callers(graph: Emitted) -> None:
     rule = {"direction": "Inbound", "access": "Allow", "sourceAddressPrefix": "Internet", "protocol": "Udp",
             "destinationPortRange": "5004"}  # fmt: skip
     graph.props("NetworkSecurityGroup", "nodes")["securityRules"].append(rule)
 
 
-def edge_in_the_clear(graph: Emitted) -> None:
+def edge_without_tls(graph: Emitted) -> None:
     graph.add(
         "azure-native:network:ApplicationGateway", "edge", {"httpListeners": [{"name": "api", "protocol": "Http"}]}
     )
@@ -259,7 +259,7 @@ MUTATIONS = (
     Mutation("restricted with 20 CPUs", WORKLOADS, cpus, ("numa-admits-pods",), ("20 CPUs on 1",),
              {H100_POLICY: "restricted"}),
     Mutation("TP=3 on two GPUs", WORKLOADS, flags("voxtral", "engine", tensor_parallel_size="3"),
-             ("engine-has-its-gpus",), ("asks for 2 GPU(s) and spreads over 3",)),
+             ("engine-has-its-gpus",), ("requests 2 GPU(s), but its tensor parallelism is 3",)),
     Mutation("TP=3 on three GPUs", WORKLOADS, three_gpus_of_a_cell, ("engine-on-one-nvlink-domain",),
              ("TP 3", "at most 2 of its 4")),
     Mutation("TP=4 across pairs", WORKLOADS, four_gpus_across_pairs, ("engine-on-one-nvlink-domain",),
@@ -275,13 +275,15 @@ MUTATIONS = (
     Mutation("missing toleration", WORKLOADS, no_toleration, ("taints-are-tolerated",), ("voice-serve/pool=cells",)),
     Mutation("one-GPU pod in the cell pool", WORKLOADS, one_gpu_in_cells, ("cell-pool-is-exclusive",),
              ("qwen-a100 takes 1 GPU(s)",)),
-    Mutation("missing AcrPull", CLUSTER, without("RoleAssignment", "kubelet-pulls-images"), ("kubelet-pulls-images",),
+    Mutation("missing AcrPull", CLUSTER, without_resource("RoleAssignment", "kubelet-pulls-images"),
+             ("kubelet-pulls-images",),
              ("AcrPull",)),
-    Mutation("kv_both on NIXL", WORKLOADS, replaced(CELL, "decode", '"kv_consumer"', '"kv_both"'),
+    Mutation("kv_both on NIXL", WORKLOADS, replace_argument(CELL, "decode", '"kv_consumer"', '"kv_both"'),
              ("nixl-has-two-sides",), ("kv_both",)),
     Mutation("FP8 KV cache on an A100", WORKLOADS, flags("qwen-a100", "engine", kv_cache_dtype="fp8"),
              ("kv-type-supported",), ("8.9", "A100-80 has 8.0")),
-    Mutation("prefill and decode in separate pods", WORKLOADS, decode_of_its_own, ("prefill-and-decode-share-a-pod",),
+    Mutation("prefill and decode in separate pods", WORKLOADS, separate_decode_deployment,
+             ("prefill-and-decode-share-a-pod",),
              ("has no RDMA", "TCP")),
     Mutation("Whisper with LMCache", WORKLOADS, whisper_with_lmcache, ("kv-transfer-supported",), ("cross-attention",)),
     Mutation("vLLM and vLLM-Omni in one image", WORKLOADS, one_image, ("engines-have-their-image",), ("asr-vllm",)),
@@ -296,20 +298,20 @@ MUTATIONS = (
     Mutation("image by tag", WORKLOADS, image("voice.azurecr.io/asr-vllm:latest"), ("images-are-pinned",), ("latest",)),
     Mutation("image of another registry", WORKLOADS, image(f"other.azurecr.io/asr-vllm@sha256:{'a' * 64}"),
              ("images-are-pinned",), ("other.azurecr.io",)),
-    Mutation("no disruption budget", WORKLOADS, without("PodDisruptionBudget", "voxtral"),
+    Mutation("no disruption budget", WORKLOADS, without_resource("PodDisruptionBudget", "voxtral"),
              ("replicated-pods-have-budgets",), ("voxtral",)),
     Mutation("no readiness probe", WORKLOADS, no_probe, ("engines-have-probes",), ("readinessProbe",)),
-    Mutation("killed while it drains", WORKLOADS, short_grace, ("grace-exceeds-drain",), ("15 + 585 s", "600 s")),
+    Mutation("killed while it drains", WORKLOADS, short_grace, ("grace-exceeds-drain",), ("38 + 585 s", "600 s")),
     Mutation("ScaledObject without a target", WORKLOADS, scales_nothing, ("scaling-has-a-target",), ("voice/speach",)),
-    Mutation("no default refusal", WORKLOADS, without("NetworkPolicy", "voice-refuse-everything"),
+    Mutation("no default refusal", WORKLOADS, without_resource("NetworkPolicy", "voice-refuse-everything"),
              ("namespaces-refuse-by-default",), ('"voice"',)),
     Mutation("RDMA on a size without", WORKLOADS, ucx, ("rdma-is-there",), ("rc", "Standard_NC96ads_A100_v4")),
     Mutation("reservation of a size without", CLUSTER, pool("h100", capacityReservationGroupID="/subscriptions/s/c"),
              ("purchase-supported",), ("Standard_NC80adis_H100_v5 has no on-demand",)),
-    Mutation("size that the region has not", CLUSTER, of_cluster(location="westindia"), ("vm-size-in-location",),
+    Mutation("size that the region has not", CLUSTER, change_cluster(location="westindia"), ("vm-size-in-location",),
              ("westus2",)),
     Mutation("GPU pool without a taint", CLUSTER, pool("a100", nodeTaints=[]), ("gpu-pool-is-tainted",), ("a100",)),
-    Mutation("local accounts", CLUSTER, of_cluster(disableLocalAccounts=False), ("sign-in-is-entra",),
+    Mutation("local accounts", CLUSTER, change_cluster(disableLocalAccounts=False), ("sign-in-is-entra",),
              ("local accounts",)),
     Mutation("disks in the clear", CLUSTER, pool("cells", enableEncryptionAtHost=False), ("data-is-closed",),
              ("cells",)),
@@ -317,49 +319,51 @@ MUTATIONS = (
              lambda graph: graph.props("Registry", "registry").update(publicNetworkAccess="Enabled"),
              ("data-is-closed",), ("Enabled",)),
     Mutation("open to the internet", CLUSTER, open_network, ("network-is-closed",), ("Internet", "22")),
-    Mutation("way in for callers where there are none", CLUSTER, callers_nobody_asked_for, ("network-is-closed",),
+    Mutation("way in for callers where there are none", CLUSTER, unrequested_callers, ("network-is-closed",),
              ("5004",)),
-    Mutation("edge without a firewall, in the clear", CLUSTER, edge_in_the_clear, ("edge-is-guarded",),
-             ("no web firewall", "without TLS")),
+    Mutation("edge without a firewall, in the clear", CLUSTER, edge_without_tls, ("edge-is-guarded",),
+             ("no web application firewall", "without TLS")),
     Mutation("state store that takes keys", CLUSTER, state_with_keys, ("state-store-knows-its-users",),
              ("access keys",)),
     Mutation("request above its limit", WORKLOADS, request_above_limit, ("requests-below-limits",), ("900Gi",)),
-    Mutation("network policy for everybody", WORKLOADS, everybody_may_call, ("policies-name-their-peers",),
-             ("anybody",)),
-    Mutation("secret in the environment", WORKLOADS, token_in_the_open, ("no-secrets-in-environment",), ("HF_TOKEN",)),
-    Mutation("role on the whole subscription", CLUSTER, owner_of_everything, ("roles-are-narrow",), ("subscription",)),
+    Mutation("network policy for everybody", WORKLOADS, unrestricted_callers, ("policies-name-their-peers",),
+             ("any source",)),
+    Mutation("secret in the environment", WORKLOADS, plain_text_token, ("no-secrets-in-environment",), ("HF_TOKEN",)),
+    Mutation("role on the whole subscription", CLUSTER, subscription_owner, ("roles-are-narrow",), ("subscription",)),
     Mutation("GPU pod without a pool", WORKLOADS, no_pool, ("gpu-pod-names-its-pool",), ("selects no pool",)),
     Mutation("model that nobody knows", WORKLOADS, unknown_model, ("model-is-known",), ("Qwen9-900B",)),
     Mutation("CPUs that are aligned and not pinned", CLUSTER,
              pool("cells", kubeletConfig={"cpuManagerPolicy": "none", "topologyManagerPolicy": "restricted"}),
-             ("kubelet-policies-align",), ("not pinned",)),
+             ("kubelet-policies-align",), ("static CPU manager",)),
     Mutation("GPUs cut with MIG", CLUSTER, pool("a100", gpuInstanceProfile="MIG1g"), ("pool-fits-its-size",), ("MIG",)),
     Mutation("GPUs in the system pool", CLUSTER, system_pool_with_gpus, ("pools-have-their-gpus",), ("1 GPU(s)",)),
     Mutation("API server for everybody", CLUSTER,
-             of_cluster(apiServerAccessProfile={"enablePrivateCluster": False, "authorizedIPRanges": ["0.0.0.0/0"]}),
+             change_cluster(apiServerAccessProfile={"enablePrivateCluster": False,
+                            "authorizedIPRanges": ["0.0.0.0/0"]}),
              ("api-server-is-closed",), ("0.0.0.0/0",)),
     Mutation("heads that do not divide", WORKLOADS, flags("voxtral", "engine", tensor_parallel_size="3"),
              ("engine-splits-model",), ("TP 3",)),
     Mutation("more CPUs than the node has", WORKLOADS, lambda graph: limits(graph.container("voxtral"), cpu="90"),
              ("node-cpus-hold-pods",), ("90 CPUs", "of 80")),
     Mutation("more NVMe than the node has", WORKLOADS, large_disks, ("nvme-holds-kv",), ("4000.0 GiB", "3576")),
-    # 36 CPUs fit no two NUMA nodes but the engine's own; 34 also fit what prefill has left and half of decode's.
+    # 36 CPUs only fit the two NUMA nodes of the engine; 34 would also fit nodes of both engines.
     Mutation("engine pinned elsewhere than it is bound", WORKLOADS, engines_of_few_cpus,
              ("cell-engines-beside-their-gpus",), ("34 and 34 CPUs",)),
     Mutation("cell on one NVLink domain", WORKLOADS, nothing, ("cell-has-two-domains",), ("two NVLink pairs",),
              {"azure.pools.0.vm_size": "Standard_ND96isr_H200_v5"}),
-    Mutation("one-GPU pod in the pool of pairs", WORKLOADS, one_gpu_beside_pairs, ("pods-get-linked-gpus",),
+    Mutation("one-GPU pod in the pool of pairs", WORKLOADS, single_gpu_service_on_paired_pool, ("pods-get-linked-gpus",
+             ),
              ("qwen-a100 takes 1 GPU(s)",)),
     Mutation("speech on vLLM", WORKLOADS, speech_on_vllm, ("engine-serves-model",), ("voxtral-4b-tts",)),
     Mutation("context beyond the model's", WORKLOADS, flags("qwen-a100", "engine", max_model_len="99999"),
              ("context-fits-model",), ("99999",)),
     Mutation("storage account with shared keys", CLUSTER, shared_keys, ("data-is-closed",), ("allowSharedKeyAccess",)),
-    Mutation("token that nobody brings", WORKLOADS, token_of_nobody, ("references-resolve",),
+    Mutation("token that no pod presents", WORKLOADS, token_without_reader, ("references-resolve",),
              ("SecretProviderClass hub-secrets",)),
-    Mutation("private API server that nobody reaches", CLUSTER, without("BastionHost", "bastion"),
-             ("somebody-gets-in",), ("nobody reaches",)),
+    Mutation("private API server that is not reachable", CLUSTER, without_resource("BastionHost", "bastion"),
+             ("cluster-reachable-by-operators",), ("cannot be reached",)),
     Mutation("jump host with a public address", CLUSTER, public_machine, ("machines-are-inside",), ("public address",)),
-    Mutation("no tags", CLUSTER, untagged, ("resources-are-tagged",), ("registry has no tag deployment",)),
+    Mutation("no tags", CLUSTER, without_tags, ("resources-are-tagged",), ("registry has no tag deployment",)),
     Mutation("vLLM on a node image whose driver is too old", WORKLOADS, nothing, ("driver-runs-engine",),
              ("GRID 570.211.01", "R580"), {"azure.pools.3.vm_size": "Standard_NV36ads_A10_v5"}),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Property names that policies read, held against the SDKs' own schemas."""
+"""Comparison of the property names in policies with the SDKs' schemas."""
 
 import ast
 from collections import defaultdict
@@ -7,47 +7,47 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox.azure.schema import Field, Shape, args_shape, resource_shape
-from stacks.azure.policy import pack
-from stacks.azure.policy.rules import Resource, Rule, Stack
-from stacks.azure.policy.values import Value
+from voice_sandbox.azure.schema import Field, Shape, args_shape, resource_shape
+from voice_stacks.azure.policy import pack
+from voice_stacks.azure.policy.rules import Resource, Rule, Stack
+from voice_stacks.azure.policy.values import Value
 
 
 @dataclass
-class Reads:
-    """What rules read.
+class RecordedReads:
+    """Properties read by rules.
 
     Attributes:
-        known: Whether any resource type has a property of this place, by rule and place.
-        names: Every name that was asked for.
+        known: Whether any resource type has a property at this path, by rule and path.
+        names: Every requested name.
     """
 
     known: dict[tuple[str, str], bool] = field(default_factory=lambda: defaultdict(bool))
     names: set[str] = field(default_factory=set)
 
     @property
-    def misspelt(self) -> set[tuple[str, str]]:
-        """Rules, each with a place where no resource type that it read has a property."""
+    def misspelled(self) -> set[tuple[str, str]]:
+        """Return rules with paths at which no resource type has a property."""
         return {read for read, known in self.known.items() if not known}
 
 
 @dataclass(frozen=True)
-class Watched(Value):
-    """A value that knows its schema and notes what is read beneath it.
+class RecordedValue(Value):
+    """A value with its schema that records reads of its properties.
 
     Attributes:
-        shape: Of an object; ``None`` where no schema says what it holds.
+        shape: Schema of an object; ``None`` if unknown.
         of: Field of a list or map, whose items have the shape of ``module``'s class.
     """
 
-    reads: Reads = field(default_factory=Reads, compare=False)
+    reads: RecordedReads = field(default_factory=RecordedReads, compare=False)
     rule: str = ""
     path: str = ""
     shape: Shape | None = None
     of: Field | None = None
     module: str = ""
 
-    def __getitem__(self, key: str) -> "Watched":
+    def __getitem__(self, key: str) -> "RecordedValue":
         raw = self.raw if self.unknown else self.raw.get(key) if isinstance(self.raw, Mapping) else None
         path = f"{self.path}.{key}".lstrip(".")
         self.reads.names.add(key)
@@ -56,22 +56,22 @@ class Watched(Value):
             found = self.shape.inputs.get(key)
             items = found is not None and (found.is_list or found.is_map)
             inner = args_shape(self.shape.module, found.args) if found and found.args and not items else None
-            return Watched(raw, self.reads, self.rule, path, inner, found if items else None, self.shape.module)
+            return RecordedValue(raw, self.reads, self.rule, path, inner, found if items else None, self.shape.module)
         return self._item(raw, path)
 
-    def __iter__(self) -> Iterator["Watched"]:
+    def __iter__(self) -> Iterator["RecordedValue"]:
         return (self._item(value.raw, f"{self.path}[]") for value in super().__iter__())
 
     def items(self) -> Iterator[tuple[str, Value]]:
         return ((key, self[key]) for key, _ in super().items())
 
-    def _item(self, raw: object, path: str) -> "Watched":
+    def _item(self, raw: object, path: str) -> "RecordedValue":
         inner = args_shape(self.module, self.of.args) if self.of and self.of.args else None
-        return Watched(raw, self.reads, self.rule, path, inner)
+        return RecordedValue(raw, self.reads, self.rule, path, inner)
 
 
 class _Needs(dict[str, tuple[str, ...]]):
-    def __init__(self, needs: Mapping[str, tuple[str, ...]], value: Watched) -> None:
+    def __init__(self, needs: Mapping[str, tuple[str, ...]], value: RecordedValue) -> None:
         super().__init__(needs)
         self._value = value
 
@@ -80,17 +80,17 @@ class _Needs(dict[str, tuple[str, ...]]):
         return super().get(key, default)
 
 
-def watch(rule: Rule, stack: Stack, reads: Reads) -> None:
-    """Apply a rule and note what it reads."""
+def record_reads(rule: Rule, stack: Stack, reads: RecordedReads) -> None:
+    """Apply a rule and record its reads."""
     resources = []
     for each in stack.resources:
-        value = Watched(each.props.raw, reads, rule.name, shape=resource_shape(each.type))
+        value = RecordedValue(each.props.raw, reads, rule.name, shape=resource_shape(each.type))
         resources.append(Resource(each.urn, each.type, each.name, value, _Needs(each.needs, value)))
     list(rule.examine(Stack(tuple(resources), stack.deployment)))
 
 
-def written() -> set[str]:
-    """Return every literal that a policy's source takes something out of a value by."""
+def names_in_policies() -> set[str]:
+    """Return every property name in the sources of policies."""
     names: set[str] = set()
     for file in Path(pack.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

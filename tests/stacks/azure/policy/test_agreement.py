@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, event, example, given, seed, settings
 from hypothesis import strategies as st
 from pulumi_policy import EnforcementLevel
 
-from blueprint import catalog
-from blueprint.file.errors import DeploymentFileError
-from blueprint.file.model.azure import TopologyPolicy
-from stacks.azure.policy import pack
-from tests.blueprint.checks.azure_cases import CASES, CELLS, RESERVED, SPOT, public
+from tests.blueprint.checks.azure_cases import CASES, CELLS, RESERVATION, SPOT_PURCHASE, public
 from tests.blueprint.checks.cases import Case
-from tests.blueprint.documents import DEPLOYMENTS, Edits, edited
+from tests.blueprint.documents import DEPLOYMENTS, Edits, edit_document
 from tests.stacks.azure import recorded
-from tests.stacks.azure.policy.agreement import SHARED, answers
+from tests.stacks.azure.policy.agreement import SHARED_CHECKS, compare_programs
 from tests.stacks.azure.policy.graphs import DIGESTS
+from voice_blueprint import catalog
+from voice_blueprint.file.errors import DeploymentFileError
+from voice_blueprint.file.model.azure import TopologyPolicy
+from voice_stacks.azure.policy import pack
 
 POOLS, SERVICES = range(5), range(4)
 CELL, PAIR, SPEECH, QWEN = (f"azure.services.{index}" for index in SERVICES)
@@ -28,18 +28,18 @@ POLICIES = st.sampled_from([str(policy) for policy in TopologyPolicy])
 MODELS = st.sampled_from(sorted(catalog.models()))
 
 
-def _of_pools() -> list[st.SearchStrategy[Edits]]:
+def _pool_edits() -> list[st.SearchStrategy[Edits]]:
     pool = st.sampled_from([f"azure.pools.{index}" for index in POOLS])
     return [
         st.builds(lambda at, value: {f"{at}.vm_size": value}, pool, SIZES),
         st.builds(lambda at, value: {f"{at}.nodes": value}, pool, COUNTS),
-        st.builds(lambda at, value: {f"{at}.purchase": value}, pool, st.sampled_from([RESERVED, SPOT])),
+        st.builds(lambda at, value: {f"{at}.purchase": value}, pool, st.sampled_from([RESERVATION, SPOT_PURCHASE])),
         st.builds(lambda at, value: {f"{at}.topology_policy": value}, pool, POLICIES),
         st.builds(lambda at, value: {f"{at}.availability_zones": [value]}, pool, st.sampled_from(["1", "2", "4"])),
     ]
 
 
-def _of_services() -> list[st.SearchStrategy[Edits]]:
+def _service_edits() -> list[st.SearchStrategy[Edits]]:
     service = st.sampled_from([CELL, PAIR, SPEECH, QWEN])
     pool = st.sampled_from(["cells", "h100", "h200", "a100", "h100spot"])
     return [
@@ -59,7 +59,7 @@ def _of_services() -> list[st.SearchStrategy[Edits]]:
     ]  # fmt: skip
 
 
-def _of_the_whole() -> list[st.SearchStrategy[Edits]]:
+def _deployment_edits() -> list[st.SearchStrategy[Edits]]:
     agreement = {"model": "voxtral-4b-tts", "reference": "contract 2026-17 with the owner"}
     return [
         st.builds(lambda value: {"azure.location": value}, st.sampled_from(["westindia", "westus3", "eastus"])),
@@ -73,7 +73,7 @@ def _of_the_whole() -> list[st.SearchStrategy[Edits]]:
     ]  # fmt: skip
 
 
-EDITS = st.lists(st.one_of(*_of_pools(), *_of_services(), *_of_the_whole()), min_size=1, max_size=3).map(
+EDITS = st.lists(st.one_of(*_pool_edits(), *_service_edits(), *_deployment_edits()), min_size=1, max_size=3).map(
     lambda several: {key: value for edits in several for key, value in edits.items()}
 )
 
@@ -91,7 +91,7 @@ def test_plan_and_preview_agree(edits: Edits) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(10))
 def test_plan_and_preview_agree_on_many_files(part: int) -> None:
-    """Two hundred files in parts, which end within minutes and run beside each other; the seed makes them differ."""
+    """Two hundred files, split into parts that run in parallel with different seeds."""
 
     @seed(part)
     @settings(max_examples=20, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -105,21 +105,21 @@ def test_plan_and_preview_agree_on_many_files(part: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}-{case.at}")
 def test_plan_and_preview_agree_on_every_check(case: Case) -> None:
-    found = answers(edited(case.trips, case.base))
-    assert found.preview is None or found.preview == found.plan & SHARED
+    found = compare_programs(edit_document(case.trips, case.base))
+    assert found.preview is None or found.preview == found.plan & SHARED_CHECKS
 
 
 def _agree(edits: Edits) -> None:
     try:
-        found = answers(recorded.edited({**DIGESTS, **edits}))
+        found = compare_programs(recorded.edit_deployment({**DIGESTS, **edits}))
     except DeploymentFileError:
         event("no deployment file")
         return
     event("refused for good" if found.preview is None else "accepted")
-    assert found.preview is None or found.preview == found.plan & SHARED
+    assert found.preview is None or found.preview == found.plan & SHARED_CHECKS
 
 
-def test_accepted_findings_advise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_accepted_findings_are_advisory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "accepting.yaml"
     ids = ("licence-allows-use", "load-fits-gpus", "ranges-nest")
     document = yaml.safe_load((DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8"))
@@ -127,5 +127,5 @@ def test_accepted_findings_advise(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     file.write_text(yaml.safe_dump(document))
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": str(file)}))
     advising = {policy.name for policy in pack.policies() if policy.enforcement_level is EnforcementLevel.ADVISORY}
-    # The second cannot be accepted, and the third is nothing that a file could say.
+    # The second cannot be accepted, and the third cannot be expressed in a file.
     assert advising == {"licence-allows-use"}

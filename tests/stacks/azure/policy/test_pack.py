@@ -1,4 +1,4 @@
-"""The pack as it ships: a process that Pulumi, or the local engine, talks to."""
+"""The shipped policy pack, a process to which Pulumi or the local engine connects."""
 
 import dataclasses
 import json
@@ -9,13 +9,13 @@ import pulumi
 import pytest
 import yaml
 
-from blueprint.file.errors import DeploymentFileError
-from sandbox.azure.graph import Graph
-from sandbox.azure.policy import PolicyPack
-from sandbox.azure.recorder import Mode
-from stacks.azure.policy import pack
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.stacks.azure.policy.graphs import recorded_graph
+from voice_blueprint.file.errors import DeploymentFileError
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.policy import PolicyPack
+from voice_sandbox.azure.recorder import Mode
+from voice_stacks.azure.policy import pack
 
 FOLDER = Path(pack.__file__).parent
 
@@ -30,7 +30,7 @@ def test_every_rule_is_a_policy(running: PolicyPack) -> None:
     assert running.policies() == [rule.name for rule in pack.RULES]
 
 
-def test_cluster_passes(running: PolicyPack) -> None:
+def test_the_cluster_program_passes(running: PolicyPack) -> None:
     assert [found.message for found in running.check(recorded_graph("cluster", Mode.PREVIEW)) if found.mandatory] == []
 
 
@@ -54,7 +54,7 @@ def test_workloads_pass_with_the_configuration_that_pulumi_passes() -> None:
     assert [violation.message for violation in found if violation.mandatory] == []
 
 
-def test_manifest_of_the_pack() -> None:
+def test_the_pack_has_a_valid_manifest() -> None:
     manifest = yaml.safe_load((FOLDER / "PulumiPolicy.yaml").read_text(encoding="utf-8"))
     assert manifest["runtime"]["name"] == "python"
     assert (FOLDER / manifest["runtime"]["options"]["virtualenv"]).resolve().name == ".venv"
@@ -62,7 +62,7 @@ def test_manifest_of_the_pack() -> None:
 
 def test_deployment_comes_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pack.configured_deployment() is None
-    file = "../../../deployments/production-azure.yaml"
+    file = "../../../../tests/deployments/production-azure.yaml"
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": file}))
     deployment = pack.configured_deployment()
     assert deployment

@@ -1,13 +1,13 @@
-"""The parts that rules stand on: quantities, values that may be unknown, engines' flags."""
+"""Helpers of the rules: quantities, unknown values, and flags of engines."""
 
 from decimal import Decimal
 
 import pytest
 
-from stacks.azure.policy.engines import engines
-from stacks.azure.policy.quantities import QuantityError, gib, quantity
-from stacks.azure.policy.rules import Resource, Stack
-from stacks.azure.policy.values import UNKNOWNS, Value
+from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.quantities import QuantityError, gib, quantity
+from voice_stacks.azure.policy.rules import Resource, Stack
+from voice_stacks.azure.policy.values import UNKNOWNS, Value
 
 UNKNOWN = min(UNKNOWNS)
 
@@ -20,25 +20,25 @@ UNKNOWN = min(UNKNOWNS)
         ("1E3", "1000"), ("1E", "1e18"), ("2Ei", "2305843009213693952"),
     ],
 )  # fmt: skip
-def test_quantities(text: str, value: str) -> None:
+def test_quantities_are_parsed(text: str, value: str) -> None:
     assert quantity(text) == Decimal(value)
 
 
 @pytest.mark.parametrize(
     "text", ["", "400Gb", "400GB", "4 Gi", "Gi", "1K", "1gi", "1Gib", "0x10", "1_000", "1e", "½", "1Gi\n"]
 )
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         quantity(text)
     assert gib(text) == 0
 
 
-def test_refusal_says_what_was_meant() -> None:
+def test_refusal_suggests_the_intended_name() -> None:
     with pytest.raises(QuantityError, match="write 400Gi"):
         quantity("400Gb")
 
 
-def test_beneath_the_unknown_everything_is_unknown() -> None:
+def test_values_inside_an_unknown_are_unknown() -> None:
     value = Value({"known": {"a": [1, 2.0, True]}, "later": UNKNOWN})
     assert value.at("later", "deep", "down").unknown
     assert not value["later"]
@@ -50,7 +50,7 @@ def test_beneath_the_unknown_everything_is_unknown() -> None:
     assert list(value["later"]) == []
 
 
-def engine_of(*argv: str, **environment: str) -> Resource:
+def engine_for(*argv: str, **environment: str) -> Resource:
     container = {
         "name": "engine",
         "command": list(argv),
@@ -60,7 +60,7 @@ def engine_of(*argv: str, **environment: str) -> Resource:
 
 
 def test_engine_is_read_from_its_arguments() -> None:
-    resource = engine_of(
+    resource = engine_for(
         "numactl", "--cpunodebind=0,1", "--", "/usr/bin/vllm", "serve", "Qwen/Qwen3-8B", "--tensor-parallel-size=2",
         "--enable-prefix-caching", "--kv-cache-dtype", "fp8", CUDA_VISIBLE_DEVICES="2,3,0,1",
     )  # fmt: skip
@@ -75,5 +75,5 @@ def test_engine_is_read_from_its_arguments() -> None:
     assert not engine.is_omni
 
 
-def test_other_programs_are_no_engines() -> None:
-    assert list(engines(Stack((engine_of("vllm", "bench", "serve"), engine_of("sleep", "infinity"))))) == []
+def test_other_programs_are_not_engines() -> None:
+    assert list(engines(Stack((engine_for("vllm", "bench", "serve"), engine_for("sleep", "infinity"))))) == []

@@ -1,43 +1,59 @@
-"""A property that a policy reads, or a planted mistake sets, is one that the SDK emits."""
+"""Properties that a policy reads or a mutation sets exist in the SDK."""
 
 import pytest
 
-from sandbox.azure.inputs import problems
-from stacks.azure.policy.pack import RULES
-from stacks.azure.policy.rules import Found, Resource, Rule, Stack
-from stacks.azure.policy.values import Value
 from tests.blueprint.documents import load_text
 from tests.stacks.azure import recorded
-from tests.stacks.azure.policy import later_mutations, mutations
+from tests.stacks.azure.policy import (
+    granted_mutations,
+    invented_mutations,
+    later_mutations,
+    mutations,
+    reviewed_mutations,
+)
 from tests.stacks.azure.policy.graphs import (
     CLUSTER,
     DIGESTS,
     WORKLOADS,
     Mutation,
     deployment,
-    emitted,
-    travelled,
+    emit,
+    policy_resources,
     workloads,
 )
-from tests.stacks.azure.policy.spelling import Reads, watch, written
+from tests.stacks.azure.policy.spelling import RecordedReads, names_in_policies, record_reads
+from voice_sandbox.azure.inputs import problems
+from voice_stacks.azure.policy.pack import RULES
+from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.values import Value
 
 MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
+OTHER_MUTATIONS = (
+    *reviewed_mutations.REVIEWED_MUTATIONS,
+    *reviewed_mutations.DRAIN_MUTATIONS,
+    *invented_mutations.INVENTED_MUTATIONS,
+    *granted_mutations.PERMISSION_MUTATIONS,
+    *granted_mutations.ROUTE_MUTATIONS,
+    *granted_mutations.REFERENCE_MUTATIONS,
+)
 LAUNCH_OPTIONS = {
     "base_path", "connectors", "kv_connector", "kv_connector_extra_config", "kv_role", "lmcache.mp.port",
     "max_capacity_gb",
 }  # fmt: skip
-"""Read from engines' JSON options, which the published engines' own tables are held against."""
-STAGE_FILE = {"devices", "gpu_memory_utilization", "stages"}
-"""Of vLLM-Omni's own file, in a config map: the mistake is planted in the one that the program emits."""
-NO_PROPERTIES = {"vllm", "vllm-for-omni", "registry", "Value"}
-"""Names of engines, a group of a regular expression, and a type."""
+"""Keys of the engines' JSON options, which other tests compare with the published tables."""
+STAGE_FILE = {"devices", "gpu_memory_utilization", "max_num_seqs", "stage_id", "stages"}
+"""Keys of vLLM-Omni's configuration file in a config map."""
+DASHBOARD_FILE = {"expr", "panels", "targets", "title"}
+"""Keys of Grafana's dashboard JSON."""
+NO_PROPERTIES = {"vllm", "vllm-for-omni", "registry", "Value", "OpenSockets", "SlotsTaken"}
+"""Literals that are not properties: names of engines, a regular expression group, a type, and metrics."""
 
 
 def unknown_inputs(mutation: Mutation) -> list[str]:
-    clean = {resource.urn: resource.props.raw for resource in emitted(mutation.project).resources}
+    clean = {resource.urn: resource.props.raw for resource in emit(mutation.project).resources}
     return [
         f"{resource.name}: {problem}"
-        for resource in mutation.planted().resources
+        for resource in mutation.mutated_graph().resources
         if isinstance(resource.props.raw, dict) and clean.get(resource.urn) != resource.props.raw
         for problem in problems(resource.type, resource.props.raw)
         if problem.startswith("unknown input")
@@ -45,11 +61,11 @@ def unknown_inputs(mutation: Mutation) -> list[str]:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_mistake_is_one_that_the_sdk_could_emit(mutation: Mutation) -> None:
+def test_mutated_resources_have_properties_of_the_sdk(mutation: Mutation) -> None:
     assert unknown_inputs(mutation) == []
 
 
-def test_misspelt_property_of_a_mistake_is_named() -> None:
+def test_misspelled_property_of_a_mutation_is_reported() -> None:
     damage = mutations.pool("h100", capacityReservationGroupId="/subscriptions/s/c")
     assert unknown_inputs(Mutation("misspelt", CLUSTER, damage, ())) == [
         "h100: unknown input capacityReservationGroupId; did you mean capacityReservationGroupID?"
@@ -57,41 +73,42 @@ def test_misspelt_property_of_a_mistake_is_named() -> None:
 
 
 @pytest.fixture(scope="module")
-def reads(tmp_path_factory: pytest.TempPathFactory) -> Reads:
-    """What all rules read of what the programs emit, and each rule of the mistakes that were planted for it."""
-    found = Reads()
+def reads(tmp_path_factory: pytest.TempPathFactory) -> RecordedReads:
+    """Return the reads of all rules on the programs' output, and of each rule on the mistakes planted for it."""
+    found = RecordedReads()
     rules = {rule.name: rule for rule in RULES}
     for project in (CLUSTER, WORKLOADS):
-        stack = Stack(tuple(emitted(project).resources), deployment())
+        stack = Stack(tuple(emit(project).resources), deployment())
         for rule in RULES:
-            watch(rule, stack, found)
-    callers = recorded.edited(DIGESTS, "production-azure")
+            record_reads(rule, stack, found)
+    callers = recorded.edit_deployment(DIGESTS, "production-azure")
     cluster = recorded.record(CLUSTER, callers)
     with_callers = load_text(callers, tmp_path_factory.mktemp("callers"))
     for graph in (cluster, workloads(callers, cluster)):
         for rule in RULES:
-            watch(rule, Stack(tuple(travelled(graph)), with_callers), found)
-    for mutation in MUTATIONS:
-        watch(rules[mutation.rules[0]], Stack(tuple(mutation.planted().resources), deployment()), found)
+            record_reads(rule, Stack(tuple(policy_resources(graph)), with_callers), found)
+    for mutation in (*MUTATIONS, *OTHER_MUTATIONS):
+        planted = mutation.mutated_graph()
+        record_reads(rules[mutation.rules[0]], Stack(tuple(planted.resources), deployment(file=planted.file)), found)
     return found
 
 
-def test_policies_read_properties_that_exist(reads: Reads) -> None:
-    assert reads.misspelt == set()
+def test_policies_read_properties_that_exist(reads: RecordedReads) -> None:
+    assert reads.misspelled == set()
 
 
-def test_every_name_in_a_policy_was_read(reads: Reads) -> None:
-    assert written() - reads.names - LAUNCH_OPTIONS - STAGE_FILE == NO_PROPERTIES
+def test_every_property_name_in_a_policy_is_checked(reads: RecordedReads) -> None:
+    assert names_in_policies() - reads.names - LAUNCH_OPTIONS - STAGE_FILE - DASHBOARD_FILE == NO_PROPERTIES
 
 
 @pytest.mark.parametrize(
     "path", ["capacityReservationGroupId", "kubeletConfig.topologyManagerpolicy"], ids=lambda path: path
 )
-def test_misspelt_property_of_a_policy_is_named(path: str) -> None:
+def test_misspelled_property_of_a_policy_is_reported(path: str) -> None:
     def examine(stack: Stack) -> list[Found]:
         return [Found(r.urn, "") for r in stack.of(":AgentPool") if r.props.at(*path.split("."))]
 
-    found = Reads()
+    found = RecordedReads()
     rule = Rule("misspelt", "", "", "", lambda stack: iter(examine(stack)))
-    watch(rule, Stack((Resource("urn", "azure-native:containerservice:AgentPool", "p", Value({})),)), found)
-    assert found.misspelt == {("misspelt", path)}
+    record_reads(rule, Stack((Resource("urn", "azure-native:containerservice:AgentPool", "p", Value({})),)), found)
+    assert found.misspelled == {("misspelt", path)}

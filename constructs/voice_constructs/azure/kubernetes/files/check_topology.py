@@ -1,14 +1,15 @@
-"""Compare a node's real GPUs and NVLinks with what its VM size should have; refuse to start engines on a broken one.
+"""Compare a node's GPUs and NVLinks with those of its VM size, and refuse to start engines if they differ.
 
-Runs as a cell's init container, on the standard library alone. ``TOPOLOGY_EXPECTED`` holds the expectation as JSON;
-the exit code is 0, or 1 with one reason on stderr, which Kubernetes shows as the container's termination message.
+It runs as an init container of a cell and only uses the standard library. ``TOPOLOGY_EXPECTED`` contains the expected
+topology as JSON. The exit code is 0, or 1 with one reason on stderr, which Kubernetes shows as the container's
+termination message.
 
-NVLink can be missing on a healthy-looking VM: of 50 starts of a two-GPU size, 29 came up without it
-(https://github.com/Azure/azhpc-images/issues/443). Tensor parallelism then works, at a fraction of the speed.
+NVLink can be missing on an otherwise healthy VM: of 50 starts of a two-GPU size, 29 came up without it
+(https://github.com/Azure/azhpc-images/issues/443). Tensor parallelism still works, but at a fraction of the speed.
 
-Where one GPU hands KV cache to another, the two have to reach each other's memory as well (``topo -p2p``): without that
-CUDA has no IPC between them, and UCX goes through host memory without a word. One report of NC96ads with driver 570
-shows it missing between its two pairs (https://github.com/NVIDIA/cuQuantum/issues/191).
+GPUs that transfer KV cache must also have access to each other's memory (``topo -p2p``): without it, CUDA has no IPC
+between them, and UCX silently uses host memory. One report of NC96ads with driver 570 shows it missing between its two
+pairs (https://github.com/NVIDIA/cuQuantum/issues/191).
 """
 
 import json
@@ -28,21 +29,22 @@ _NVLINK = re.compile(r"NV(\d+)$")
 
 
 class UnusableNodeError(Exception):
-    """The node is not what its VM size promises; the message says how and what to do."""
+    """The node does not match its VM size. The message contains the difference and a remedy."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a VM size should show.
+    """Expected topology of a VM size.
 
     Attributes:
-        vm_size: Its name.
-        gpus: How many GPUs it has.
-        nvlink_groups: GPUs that NVLink joins with each other.
-        numa_nodes: NUMA node of each GPU, in their order; empty where it is not known.
-        peers: Pairs of GPUs that hand KV cache over.
-        transports: What UCX is told to choose among, for the log.
-        refuse_without_peers: Whether the pod does not start where a pair has no access; else it is said in the log.
+        vm_size: Name of the size.
+        gpus: Number of GPUs.
+        nvlink_groups: Groups of GPUs that NVLink connects.
+        numa_nodes: NUMA node of each GPU in order; empty if unknown.
+        peers: Pairs of GPUs that transfer KV cache.
+        transports: Transports that UCX may use, for the log.
+        refuse_without_peers: Whether the pod does not start if a pair has no access; otherwise, the log contains a
+            warning.
     """
 
     vm_size: str
@@ -55,7 +57,7 @@ class Expectation:
 
     @classmethod
     def from_json(cls, text: str) -> "Expectation":
-        """Read the value of ``TOPOLOGY_EXPECTED``."""
+        """Parse the value of ``TOPOLOGY_EXPECTED``."""
         raw = json.loads(text)
         groups = tuple(tuple(group) for group in raw["nvlink_groups"])
         peers = tuple((one, other) for one, other in raw["peers"])
@@ -63,18 +65,18 @@ class Expectation:
         return cls(raw["vm_size"], raw["gpus"], groups, numa_nodes, peers, raw["transports"], refuse)
 
     def linked_pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield each pair of GPUs that NVLink should join."""
+        """Yield each pair of GPUs that NVLink should connect."""
         for group in self.nvlink_groups:
             yield from ((one, other) for one in group for other in group if one < other)
 
 
 @dataclass(frozen=True)
 class Topology:
-    """What ``nvidia-smi topo -m`` shows.
+    """Topology as reported by ``nvidia-smi topo -m``.
 
     Attributes:
-        links: How GPUs are joined, by their numbers: ``NV12`` is twelve NVLinks, ``SYS`` is PCIe across NUMA nodes.
-        numa_nodes: NUMA node of each GPU that the driver knows one of.
+        links: Connection of each pair of GPUs: ``NV12`` is twelve NVLinks, ``SYS`` is PCIe across NUMA nodes.
+        numa_nodes: NUMA node of each GPU, if the driver knows it.
     """
 
     links: Mapping[tuple[int, int], str]
@@ -85,16 +87,16 @@ class Topology:
         return len({one for one, _ in self.links})
 
     def has_nvlink(self, pair: tuple[int, int]) -> bool:
-        """Whether active NVLinks join two GPUs."""
-        found = _NVLINK.match(self.links.get(pair, ""))
-        return found is not None and int(found[1]) > 0
+        """Return True if active NVLinks connect two GPUs."""
+        match = _NVLINK.match(self.links.get(pair, ""))
+        return match is not None and int(match[1]) > 0
 
 
 def parse(matrix: str) -> Topology:
-    """Read the output of ``nvidia-smi topo -m``.
+    """Parse the output of ``nvidia-smi topo -m``.
 
     Raises:
-        UnusableNodeError: It holds no matrix of GPUs.
+        UnusableNodeError: It contains no matrix of GPUs.
     """
     lines = _ANSI.sub("", matrix).splitlines()
     header = next((line for line in lines if "GPU0" in line), None)
@@ -102,7 +104,7 @@ def parse(matrix: str) -> Topology:
         raise UnusableNodeError(f"`nvidia-smi topo -m` shows no GPU: {' '.join(matrix.split())[:200]!r}")
     # Columns are separated by tabs; the driver pads some with blanks, and one of the last ones with a second tab.
     titles = [title.strip() for title in header.split("\t")]
-    columns = {int(found[1]): index for index, title in enumerate(titles) if (found := _GPU.match(title))}
+    columns = {int(match[1]): index for index, title in enumerate(titles) if (match := _GPU.match(title))}
     numa_column = next((index for index, title in enumerate(titles) if title == "NUMA Affinity"), None)
     links: dict[tuple[int, int], str] = {}
     numa_nodes: dict[int, int] = {}
@@ -118,12 +120,12 @@ def parse(matrix: str) -> Topology:
 
 
 def check(expected: Expectation, topology: Topology, listing: str) -> None:
-    """Compare.
+    """Compare the expected topology with the actual one.
 
     Args:
-        expected: What the VM size should have.
-        topology: What is there.
-        listing: Output of ``nvidia-smi -L``, which names MIG instances.
+        expected: Topology of the VM size.
+        topology: Actual topology.
+        listing: Output of ``nvidia-smi -L``, which lists MIG instances.
 
     Raises:
         UnusableNodeError: Something is missing or different.
@@ -137,48 +139,48 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         )
     missing = [pair for pair in expected.linked_pairs() if not topology.has_nvlink(pair)]
     if missing:
-        found = ", ".join(f"GPU {one} to GPU {other} is {topology.links[one, other]}" for one, other in missing)
+        result = ", ".join(f"GPU {one} to GPU {other} is {topology.links[one, other]}" for one, other in missing)
         raise UnusableNodeError(
-            f"NVLink is not active where {expected.vm_size} has it: {found}. {_advice(expected, topology)}"
+            f"NVLink is not active where {expected.vm_size} has it: {result}. {_advice(expected, topology)}"
         )
     known = dict(enumerate(expected.numa_nodes))
     moved = {gpu: node for gpu, node in topology.numa_nodes.items() if known.get(gpu, node) != node}
     if moved:
-        found = ", ".join(f"GPU {gpu} is on {node}, not {known[gpu]}" for gpu, node in moved.items())
-        raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {found}. Correct the row {expected.vm_size}")
+        result = ", ".join(f"GPU {gpu} is on {node}, not {known[gpu]}" for gpu, node in moved.items())
+        raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {result}. Correct the row {expected.vm_size}")
 
 
 def peer_access(matrix: str) -> dict[tuple[int, int], str]:
-    """Read the output of ``nvidia-smi topo -p2p``: ``OK``, or why not, such as ``NS`` for not supported, by pair.
+    """Parse the output of ``nvidia-smi topo -p2p``: for each pair ``OK``, or a reason such as ``NS`` for not supported.
 
     Raises:
-        UnusableNodeError: It holds no matrix of GPUs.
+        UnusableNodeError: It contains no matrix of GPUs.
     """
     lines = _ANSI.sub("", matrix).splitlines()
     header = next((line.split() for line in lines if line.split()[:1] == ["GPU0"]), None)
     if header is None:
         raise UnusableNodeError(f"`nvidia-smi topo -p2p` shows no GPU: {' '.join(matrix.split())[:200]!r}")
-    columns = [int(found[1]) for title in header if (found := _GPU.match(title))]
+    columns = [int(match[1]) for title in header if (match := _GPU.match(title))]
     access: dict[tuple[int, int], str] = {}
     for cells in (line.split() for line in lines):
-        # A row has an answer for each GPU; the header has as many names.
+        # A row has as many values as the header has names.
         if cells and cells != header and (row := _GPU.match(cells[0])):
             access |= {(int(row[1]), other): cell for other, cell in zip(columns, cells[1:], strict=False)}
     return access
 
 
 def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
-    """Return what is wrong between GPUs that hand KV cache over; empty where all reach each other.
+    """Return a description of missing peer access between GPUs that transfer KV cache, or an empty text.
 
     Raises:
-        UnusableNodeError: Something is, and the pod is not to start then.
+        UnusableNodeError: Peer access is missing, and the pod is configured not to start.
     """
     apart = [pair for pair in expected.peers if access.get(pair, "absent") != "OK"]
     if not apart:
         return ""
-    found = ", ".join(f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in apart)
+    result = ", ".join(f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in apart)
     text = (
-        f"GPUs that hand KV cache over do not reach each other's memory: {found}. Of {expected.transports} UCX is left "
+        f"GPUs that hand KV cache over have no peer access: {result}. Of {expected.transports} UCX is left "
         "with what goes through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
     )
     if expected.refuse_without_peers:
@@ -187,7 +189,7 @@ def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) ->
 
 
 def _advice(expected: Expectation, topology: Topology) -> str:
-    """Say whose fault it is: the VM's, where links are dead, or the catalogue's, where they join other pairs."""
+    """Return the remedy: replace the VM if links are down, or correct the catalogue if they connect other pairs."""
     linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
     if others := sorted(linked.difference(expected.linked_pairs())):
         return f"It joins {', '.join(f'{one} and {other}' for one, other in others)}: correct the catalogue's pairs"
@@ -221,7 +223,7 @@ def main() -> int:
     try:
         expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
         matrix = _nvidia_smi("topo", "-m")
-        sys.stdout.write(matrix)  # in the pod's log, for whoever asks later
+        sys.stdout.write(matrix)  # in the pod's log, for later analysis
         check(expected, parse(matrix), _nvidia_smi("-L"))
         # Prefill writes, decode reads.
         for mode in ("w", "r") if expected.peers else ():

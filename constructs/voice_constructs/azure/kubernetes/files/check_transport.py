@@ -1,16 +1,16 @@
-"""Start a cell's decode engine, and let callers in once UCX has said that KV cache goes from GPU to GPU.
+"""Start a cell's decode engine, and accept requests once UCX has reported a direct GPU-to-GPU transport.
 
-Runs as the engine's parent, on the standard library alone: the arguments are the engine's command, its signals and exit
-code are passed on. ``TRANSPORT_EXPECTED`` holds the expectation as JSON. As soon as both engines answer, one request is
-prefilled in one and decoded in the other. The file ``ready`` stands there once its KV cache has gone over. Where it
-went another way the engine is stopped, and the exit code is 1 with one reason on stderr, which Kubernetes shows as the
-container's termination message.
+It runs as the engine's parent process and only uses the standard library. The arguments are the engine's command;
+signals and the exit code are passed on. ``TRANSPORT_EXPECTED`` contains the configuration as JSON. As soon as both
+engines are ready, one request is prefilled in one and decoded in the other. The file ``ready`` is created after its KV
+cache has been transferred directly. If another transport was used, the engine is stopped, and the exit code is 1 with
+one reason on stderr, which Kubernetes shows as the container's termination message.
 
-That two GPUs reach each other's memory (``check_topology.py``) does not mean that UCX uses it: memory of another
-allocator has no IPC handle (https://github.com/ai-dynamo/nixl/issues/1754), nor has a GPU that a process does not see
-(https://github.com/vllm-project/vllm/pull/55906). UCX then emulates the read over TCP, a hundred times slower, and
-every answer stays right. It says so in one place: the table that ``UCX_PROTO_INFO=y`` has it write at the first
-transfer of each kind. What an endpoint is said to be able to do is no proof.
+Access to each other's memory (``check_topology.py``) does not guarantee that UCX uses it: memory of another allocator
+has no IPC handle (https://github.com/ai-dynamo/nixl/issues/1754), nor has a GPU that a process does not see
+(https://github.com/vllm-project/vllm/pull/55906). UCX then emulates the read over TCP, a hundred times slower, with the
+same results. Only one log shows this: the table that UCX writes at the first transfer of each kind with
+``UCX_PROTO_INFO=y``. The listed capabilities of an endpoint are not sufficient.
 """
 
 import json
@@ -28,10 +28,10 @@ from pathlib import Path
 
 EXPECTED_VARIABLE = "TRANSPORT_EXPECTED"
 POLL_S = 5
-"""Between two requests while engines start."""
+"""Time between two requests while engines start."""
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
-"""From the answer until the table, which was written before it, has come through the pipe."""
+"""Time for the table, which is written before the response, to arrive through the pipe."""
 WANTED = "cuda_ipc"
 
 _BETWEEN_GPUS = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
@@ -40,13 +40,13 @@ _COLUMNS = ("Range", "Description", "Config")
 
 @dataclass(frozen=True)
 class Expectation:
-    """What to ask, and what to do with the answer.
+    """Endpoints of the check, and the action on failure.
 
     Attributes:
-        url: Where the P/D router takes completions.
-        model: Name that the engines serve it under.
-        ready: File that says that callers may come.
-        refuse: Whether the engine is stopped where KV cache goes slowly; else it is said in the log.
+        url: Completions URL of the P/D router.
+        model: Served name of the model.
+        ready: File whose existence makes the container ready.
+        refuse: Whether the engine is stopped if the transfer is slow; otherwise, the log contains a warning.
     """
 
     url: str
@@ -57,7 +57,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Choice:
-    """What UCX chose for large transfers between two GPUs: its words for how, and over what."""
+    """The transport that UCX selected for large transfers between two GPUs."""
 
     operation: str
     protocol: str
@@ -72,10 +72,10 @@ class Choice:
 
 
 def choices(log: Iterable[str]) -> Iterator[Choice]:
-    """Read UCX's tables: yield for each kind of transfer between GPUs what carries the largest ones.
+    """Parse UCX's tables, and yield the transport of the largest transfers for each kind of transfer between GPUs.
 
-    A table has a title, of one row or two by UCX's version, and rows of range, description and configuration. Lines of
-    several processes may come in turns; each begins with time, host and process.
+    A table has a title of one or two rows, depending on UCX's version, and rows of range, description and
+    configuration. Lines of several processes may be interleaved; each starts with time, host and process.
     """
     operations: dict[str, str] = {}
     for line in log:
@@ -91,10 +91,10 @@ def choices(log: Iterable[str]) -> Iterator[Choice]:
 
 
 class Watch:
-    """What is known of a cell's KV cache, and what follows from it.
+    """State of a cell's KV cache transport, and the resulting action.
 
     Attributes:
-        refusal: Why the engine was stopped; empty where it was not.
+        refusal: Reason why the engine was stopped, or empty.
     """
 
     def __init__(self, expected: Expectation, engine: subprocess.Popen[str]) -> None:
@@ -105,15 +105,15 @@ class Watch:
         self._chosen = threading.Event()
 
     def follow(self, log: Iterable[str]) -> None:
-        """Judge what UCX chooses, until the engine ends."""
+        """Evaluate UCX's choices until the engine exits."""
         for choice in choices(log):
             self._chosen.set()
             self._judge("" if choice.is_fast else f"KV cache does not go from GPU to GPU over {WANTED}", choice)
 
     def hand_over(self) -> None:
-        """Have prefill compute a prompt and decode fetch it, as soon as both answer.
+        """Request a completion that prefill computes and decode continues, as soon as both are ready.
 
-        The prompt begins with the time, so that no cache has it.
+        The prompt starts with the time, so that no cache contains it.
         """
         prompt = f"{time.time_ns()} " + "one two three four five six seven eight nine ten " * 20
         body = json.dumps({"model": self._expected.model, "prompt": prompt, "max_tokens": 1}).encode()
@@ -123,7 +123,7 @@ class Watch:
         while True:
             try:
                 urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
-            except OSError as error:  # also of urllib; the engines' own probes judge how long they may take
+            except OSError as error:  # includes urllib's errors; the engines' own probes limit their start-up time
                 self._say(f"no answer yet: {error}")
                 time.sleep(POLL_S)
             else:
@@ -146,7 +146,7 @@ class Watch:
 
 
 def passed_on(log: Iterable[str]) -> Iterator[str]:
-    """Yield lines that also go to this process's own stderr."""
+    """Yield lines, and copy them to this process's own stderr."""
     for line in log:
         sys.stderr.write(line)
         yield line
@@ -154,7 +154,7 @@ def passed_on(log: Iterable[str]) -> Iterator[str]:
 
 def main() -> int:
     expected = Expectation(**json.loads(os.environ[EXPECTED_VARIABLE]))
-    Path(expected.ready).unlink(missing_ok=True)  # of this container's earlier life
+    Path(expected.ready).unlink(missing_ok=True)  # from an earlier run of this container
     engine = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace")  # noqa: S603
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: engine.send_signal(received))

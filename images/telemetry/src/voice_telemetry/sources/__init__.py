@@ -1,4 +1,4 @@
-"""Where values come from: one module each."""
+"""Sources of values, one module each."""
 
 from typing import Protocol
 
@@ -6,20 +6,20 @@ from voice_telemetry.sample import Sample
 
 
 class SourceError(Exception):
-    """A source that cannot be read now; the message says why."""
+    """A source that cannot be read. The message contains the reason."""
 
 
 class Source(Protocol):
-    """Something that is read once a second."""
+    """A source that is read once per second."""
 
     async def read(self) -> list[Sample]:
-        """Return what is true now.
+        """Return the current values.
 
         Raises:
-            SourceError: It cannot be read. Nothing is published then: missing values are for the alarms to judge.
+            SourceError: It cannot be read. Nothing is published then, and alarms evaluate the missing values.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Close its connections."""
         ...

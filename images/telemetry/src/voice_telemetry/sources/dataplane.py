@@ -1,4 +1,4 @@
-"""The VAD data plane, over its control socket."""
+"""The VAD data plane, read from its control socket."""
 
 import asyncio
 import json
@@ -8,18 +8,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason
+from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
 _ASK = json.dumps({"command": "counters"}).encode() + b"\n"
-_LONGEST_ANSWER = 1 << 20
+_MAX_ANSWER = 1 << 20
 SUSTAINED_OVER = 10
-"""Readings, one a second, of which the least tells what lasts."""
+"""Number of readings, one per second, whose minimum represents a sustained value."""
 
 
 class Vad(BaseModel):
-    """Frames that the VAD has judged since the program's start."""
+    """Number of frames that the VAD has classified since the program's start."""
 
     frames: int
     silent_frames: int
@@ -27,7 +27,7 @@ class Vad(BaseModel):
 
 
 class Counters(BaseModel):
-    """What the data plane answers, as far as it is published."""
+    """The published part of the data plane's response."""
 
     sessions: int
     max_sessions: int
@@ -42,12 +42,12 @@ class Counters(BaseModel):
 
     @property
     def allowances(self) -> dict[str, int]:
-        """ENA's counters, where DPDK has the interface and the kernel none."""
+        """ENA's counters, if DPDK owns the interface instead of the kernel."""
         return self.events.get("allowances", {})
 
 
 class DataPlane:
-    """Reads the counters and publishes what has been added since."""
+    """Reads the counters and publishes their increments."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -55,7 +55,7 @@ class DataPlane:
         self._rings: deque[float] = deque(maxlen=SUSTAINED_OVER)
 
     async def read(self) -> list[Sample]:
-        """Return ring occupancy, sessions and their share of the most, and what was dropped since the last time."""
+        """Return ring occupancy, sessions and their share of the maximum, and drops since the last reading."""
         now, before = Counters.model_validate(await self._ask()), self._before
         self._before = now
         self._rings.append(now.rx_ring_percent)
@@ -67,7 +67,7 @@ class DataPlane:
         ]
         if len(self._rings) == SUSTAINED_OVER:
             samples.append(Sample("RxRingSustained", min(self._rings)))
-        # The first time nothing is known of when the counters began; after a restart they begin again.
+        # At the first reading, the start of the counters is unknown; after a restart, they start again.
         if before is None or now.vad.frames < before.vad.frames:
             return samples
         samples += [
@@ -88,11 +88,11 @@ class DataPlane:
         return samples
 
     async def close(self) -> None:
-        """Nothing stays open between readings."""
+        """Do nothing, since nothing stays open between readings."""
 
     async def _ask(self) -> Any:  # noqa: ANN401  JSON
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=_LONGEST_ANSWER)
+            reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=_MAX_ANSWER)
         except OSError as error:
             raise SourceError(f"the data plane is not there: {self._socket}: {error.strerror}") from None
         try:

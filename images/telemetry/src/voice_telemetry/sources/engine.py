@@ -1,4 +1,4 @@
-"""The speech engine of the host: its queues over HTTP, its free slots from the host registry, its start from a file."""
+"""The host's speech engine: its queues over HTTP, its free slots from the host registry, its start from a file."""
 
 import asyncio
 from pathlib import Path
@@ -8,22 +8,22 @@ import httpx2
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from blueprint.contract.metrics import Loss, StartPhase
-from blueprint.contract.network import Tier
+from voice_blueprint.contract.metrics import Loss, StartPhase
+from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import Host
 from voice_runtime.replies import texts
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-FROM_ENGINE = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor")
-"""Metrics that the engine answers under their own names."""
+FROM_ENGINE = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "EngineStuck")
+"""Metrics that the engine reports under their own names."""
 
 _TIMEOUT_S = 0.5
 
 
 class Engine:
-    """Reads the engine and what the registry has of its host."""
+    """Reads the engine and the registry's record of its host."""
 
     def __init__(self, url: str, store: Redis, host: str, start_phases: Path) -> None:
         self._http = httpx2.AsyncClient(timeout=_TIMEOUT_S)
@@ -61,7 +61,7 @@ class Engine:
         return told
 
     def _losses(self, told: dict[str, Any]) -> list[Sample]:
-        """Return what was lost since the last time; an engine that was started again counts anew."""
+        """Return the losses since the last reading; a restarted engine counts from 0."""
         counters = told.get("counters", {})
         lost = {loss: _sum(counters.get(loss, 0)) for loss in Loss}
         before, self._lost = self._lost, lost
@@ -78,11 +78,11 @@ class Engine:
         if host is None:
             return []
         free = [Sample("FreeSlots", host.free_slots)]
-        # A host that does not say how many it has in all is neither full nor empty.
+        # A host that does not report its total slots is neither full nor empty.
         return [*free, Sample("SlotsTaken", 100 * (1 - host.free_slots / host.slots))] if host.slots else free
 
     def _start(self) -> list[Sample]:
-        """Return the phases of the start, when the host has written the last of them: the engine was ready then."""
+        """Return the phases of the start once the host has written the last one, when the engine was ready."""
         try:
             lines = self._start_phases.read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -95,5 +95,5 @@ class Engine:
 
 
 def _sum(counter: int | dict[str, int]) -> int:
-    """Return a count; of one that is told by reason, where there was no slot."""
+    """Return a count; for one by reason, that of missing slots."""
     return counter.get("full", 0) if isinstance(counter, dict) else counter

@@ -1,7 +1,7 @@
 """NVIDIA GPUs, through the driver's own library.
 
-Hopper counts what DCGM calls graphics-engine activity (``DCGM_FI_PROF_GR_ENGINE_ACTIVE``) in its GPU performance
-monitor (GPM), without DCGM's daemon. Older GPUs have the coarser share of time in which any kernel ran.
+On Hopper, DCGM's graphics-engine activity (``DCGM_FI_PROF_GR_ENGINE_ACTIVE``) is available in the GPU performance
+monitor (GPM), without DCGM's daemon. Older GPUs only have the coarser share of time with any running kernel.
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
 """
 
@@ -25,11 +25,11 @@ class Gpu:
         self._gpus: list[_Device] = []
 
     async def read(self) -> list[Sample]:
-        """Return the mean activity of the GPUs, and on hosts with several the traffic over their links."""
+        """Return the mean GPU activity and, on multi-GPU hosts, the NVLink traffic."""
         return await asyncio.to_thread(self._read)
 
     async def close(self) -> None:
-        """Let go of the library."""
+        """Close the library."""
         if self._gpus:
             self._nvml.nvmlShutdown()
 
@@ -59,7 +59,7 @@ class _Device:
         self._before: Any = None
 
     def read(self) -> tuple[float, float] | None:
-        """Return activity in percent and link traffic in bytes a second; ``None`` before there are two samples."""
+        """Return activity in percent and link traffic in bytes per second; ``None`` before there are two samples."""
         if not self._has_gpm:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu), 0.0
         now = self._nvml.nvmlGpmSampleAlloc()
@@ -85,7 +85,7 @@ class _Device:
         for i, metric in enumerate(wanted):
             asked.metrics[i].metricId = metric
         told = self._nvml.nvmlGpmMetricsGet(asked)
-        # A GPU without links answers "not supported" for them.
+        # A GPU without links responds with "not supported" for them.
         return [
             float(told.metrics[i].value) if told.metrics[i].nvmlReturn == self._nvml.NVML_SUCCESS else 0.0
             for i in range(len(wanted))

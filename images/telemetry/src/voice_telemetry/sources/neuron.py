@@ -1,4 +1,4 @@
-"""AWS Neuron: what neuron-monitor prints, one JSON document a second.
+"""AWS Neuron: output of neuron-monitor, one JSON document per second.
 
 Layout: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
@@ -8,6 +8,7 @@ import contextlib
 import json
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,51 +21,51 @@ CONFIGURATION = {
     "system_metrics": [{"type": "neuron_hw_counters"}],
 }
 _STALE_AFTER_S = 5.0
-_LONGEST_LINE = 4 << 20
+_MAX_LINE = 4 << 20
 
 
 class Core(BaseModel):
-    """One NeuronCore in use, percent."""
+    """Utilization of a NeuronCore, percent."""
 
     neuroncore_utilization: float
 
 
 class CoreCounters(BaseModel):
-    """The cores that a runtime uses, by number."""
+    """Cores of a runtime, by number."""
 
     neuroncores_in_use: dict[str, Core] = {}
 
 
 class Report(BaseModel):
-    """One runtime's report."""
+    """Report of a runtime."""
 
     neuroncore_counters: CoreCounters = CoreCounters()
 
 
 class Runtime(BaseModel):
-    """One process that uses the accelerator."""
+    """A process that uses the accelerator."""
 
     report: Report = Report()
 
 
 class Hardware(BaseModel):
-    """What the host has."""
+    """Hardware of the host."""
 
     neuron_device_count: int = 0
     neuroncore_per_device_count: int = 0
 
 
 class Document(BaseModel):
-    """What neuron-monitor prints each period, as far as it is published."""
+    """The published part of neuron-monitor's output per period."""
 
     neuron_runtime_data: list[Runtime] = []
     neuron_hardware_info: Hardware = Hardware()
 
     def utilization(self) -> float | None:
-        """Return the mean utilization of all cores of the host, percent; ``None`` where no runtime is seen.
+        """Return the mean utilization of all cores of the host, percent; ``None`` without a visible runtime.
 
-        A core that no runtime uses is idle. Without any runtime nothing is known: one that compiles, or that
-        neuron-monitor cannot see, is no reason to shrink the fleet.
+        A core without a runtime is idle. Without any runtime, the utilization is unknown: one that compiles, or that
+        neuron-monitor cannot see, must not shrink the fleet.
         """
         used = [
             core.neuroncore_utilization
@@ -77,17 +78,19 @@ class Document(BaseModel):
 
 
 class Neuron:
-    """Keeps neuron-monitor running and its newest document."""
+    """Keeps neuron-monitor running and stores its latest document."""
 
-    def __init__(self, program: Path, configuration: Path) -> None:
+    def __init__(self, program: Path) -> None:
         self._program = program
-        self._configuration = configuration
+        # A file of a fixed name in the temporary folder may belong to another user of the machine.
+        self._folder = TemporaryDirectory(prefix="voice-telemetry-")
+        self._configuration = Path(self._folder.name) / "neuron-monitor.json"
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._newest: tuple[float, Document] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the mean utilization of the host's cores, and what is left of it; nothing where no runtime is seen."""
+        """Return the mean utilization of the host's cores, and the remainder; empty without a visible runtime."""
         if self._reader is None or self._reader.done():
             await self._start()
         now = asyncio.get_running_loop().time()
@@ -99,7 +102,7 @@ class Neuron:
         return [Sample("NeuronUtilization", utilization), Sample("NeuronHeadroom", 100 - utilization)]
 
     async def close(self) -> None:
-        """End neuron-monitor."""
+        """Stop neuron-monitor."""
         if self._process and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -107,12 +110,13 @@ class Neuron:
         if self._reader:
             self._reader.cancel()
             await asyncio.wait([self._reader])
+        self._folder.cleanup()
 
     async def _start(self) -> None:
         await asyncio.to_thread(self._configuration.write_text, json.dumps(CONFIGURATION), encoding="utf-8")
         try:
             self._process = await asyncio.create_subprocess_exec(
-                str(self._program), "-c", str(self._configuration), stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
+                str(self._program), "-c", str(self._configuration), stdout=asyncio.subprocess.PIPE, limit=_MAX_LINE
             )
         except OSError as error:
             raise SourceError(f"neuron-monitor does not start: {self._program}: {error.strerror}") from None
@@ -123,7 +127,7 @@ class Neuron:
         if output is None:
             return
         while line := await output.readline():
-            # A line that is no document is skipped; without good ones the newest becomes stale, and that is told.
+            # An invalid line is skipped; without valid ones, the latest becomes stale, which is reported.
             with contextlib.suppress(ValidationError):
                 self._newest = (asyncio.get_running_loop().time(), Document.model_validate_json(line))
         await process.wait()

@@ -1,4 +1,7 @@
-"""What EC2 held back at the host's network interface: counters of the ENA driver, as `ethtool -S` prints them."""
+"""Packets that EC2 queued or dropped at the host's network interface.
+
+The ENA driver counts them, and `ethtool -S` prints the counters.
+"""
 
 import ctypes
 import fcntl
@@ -6,11 +9,11 @@ import socket
 import struct
 from pathlib import Path
 
-from blueprint.contract.metrics import Allowance
+from voice_blueprint.contract.metrics import Allowance
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-# linux/sockios.h, linux/ethtool.h. No privilege is needed to read.
+# linux/sockios.h, linux/ethtool.h. Reading requires no privileges.
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _SET_OF_STATS = 1
@@ -19,10 +22,10 @@ ROUTES = Path("/proc/net/route")
 
 
 def counters(interface: str) -> dict[str, int]:
-    """Return every counter of an interface's driver by its name.
+    """Return every counter of an interface's driver by name.
 
     Raises:
-        OSError: There is no such interface, or its driver counts nothing.
+        OSError: The interface does not exist, or its driver has no counters.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
 
@@ -41,12 +44,12 @@ def counters(interface: str) -> dict[str, int]:
 
 
 def default_interface() -> str:
-    """Return the interface that the default route leaves by: the host's first, also where DPDK has one of its own.
+    """Return the interface of the default route: the host's first, even if DPDK has one of its own.
 
     Raises:
-        SourceError: There is no such route.
+        SourceError: There is no default route.
     """
-    for line in ROUTES.read_text(encoding="ascii").splitlines()[1:]:
+    for line in ROUTES.read_text(encoding="ascii").splitlines():
         interface, destination, *_ = line.split()
         if destination == "00000000":
             return interface
@@ -54,13 +57,13 @@ def default_interface() -> str:
 
 
 class Nic:
-    """Publishes what has been added to ENA's allowance counters since the last reading."""
+    """Publishes the increments of ENA's allowance counters."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the packets that were queued or dropped, by allowance; nothing the first time."""
+        """Return the packets that were queued or dropped, by allowance; empty at the first reading."""
         interface = default_interface()
         try:
             now = counters(interface)
@@ -77,4 +80,4 @@ class Nic:
         ]
 
     async def close(self) -> None:
-        """Nothing stays open between readings."""
+        """Do nothing, since nothing stays open between readings."""

@@ -1,5 +1,5 @@
-/* What the network sees of a frame: how far its bands stand above the noise floor of the stream, now and lately, and a
- * few numbers about the level and the shape of the spectrum. Levels are log2 of an energy: 1 is 3 dB. */
+/* The inputs of the network for a frame: the level of each band above the noise floor of the stream, now and in recent
+ * frames, and a few features of the level and the shape of the spectrum. Levels are log2 of an energy: 1 is 3 dB. */
 #ifndef VOICE_VAD_FEATURES_H
 #define VOICE_VAD_FEATURES_H
 
@@ -8,11 +8,11 @@
 #include <stddef.h>
 
 enum {
-    BANDS = 20,        /* 19 of the spectrum, and one for all that lies above 4 kHz */
+    BANDS = 20,        /* 19 of the spectrum, and one for everything above 4 kHz */
     BANDS_PADDED = 24,
     SCALARS = 12,
     INPUTS = 3 * BANDS + SCALARS,
-    HIGH_LINES = 3 * BANDS + 6, /* the input that says how much lines stand out between 1 and 2.5 kHz */
+    HIGH_LINES = 3 * BANDS + 6, /* the input for the prominence of lines between 1 and 2.5 kHz */
     FRAME = 320,
     PAST = 196,        /* samples kept of the past; 194 are needed, and copies go 4 at a time */
     PAST_WORDS = PAST / 4,
@@ -22,24 +22,24 @@ enum {
 
 /* Floors fall to a quieter frame quickly and rise by 4.5 dB/s: they find the noise between two words. */
 static const float FLOOR_FALL = 0.3F, FLOOR_RISE = 0.03F, LONG_FLOOR_RISE = 0.006F;
-/* Of the bands, which are looked at every second frame only. */
+/* Of the bands, which are computed only for every second frame. */
 static const float BAND_FALL = 0.5F, BAND_RISE = 0.06F;
 static const float FAST = 0.6F, SLOW = 0.2F;
 static const float PEAK_FALL = 0.004F; /* 0.6 dB/s: the loudest voice of the last seconds */
-/* A frame so close to the floor, after others like it, is no speech, whatever its spectrum. */
+/* A frame this close to the floor, after similar ones, is not speech, whatever its spectrum. */
 static const float GATE_MARGIN = 0.2F;
 static const int GATE_FRAMES = 10;
 static const float SILENCE_LEVEL = 3; /* 2.8 LSB: below any line's own noise */
 
-/* What stays as it is says nothing: a hum whose level hardly sways is no speech where it is not loud, nor is a line of the
- * spectrum, or two, that holds all there is and stays in its place. */
+/* Constant sounds are not speech: a hum that is not loud and whose level hardly varies, and one or two lines of the
+ * spectrum that contain all energy and do not move. */
 static const float STEADY_LEVEL = 18.4F; /* -35 dBFS */
 static const float SWAY = 0.42F, SWAY_SHARE = 0.04F, MOST_SWAY = 2, LEAP = 3, LINE_ENDS = -0.25F;
-static const float LINE_SHARE = 32, KNOWN_LINE_SHARE = 4; /* 15 dB above the rest; 6 dB where it begins again */
+static const float LINE_SHARE = 32, KNOWN_LINE_SHARE = 4; /* 15 dB above the rest; 6 dB when it starts again */
 enum { LINE_TONE = 8, LINE_STEADY = 4, LINE_STAYS = 1, IS_LINE = 40, KNOWN_LINE = 64, MOST_LINE = 224, LINE_BINS = 3 };
 
-/* Music on hold: its low bands change less from one look to the next than a voice's, its lines stand out more, and it is
- * darker. The odds of that, fitted to five pieces against five voices; summed up while they last, and faster given back. */
+/* Music on hold: its low bands change less between analyzed frames than a voice's, its lines are more prominent, and it
+ * is darker. Log-odds fitted to five pieces and five voices; accumulated while they last, and reduced faster. */
 static const float MUSIC_BIAS = 2.7F, MUSIC_LOW = -0.3833F, MUSIC_MIDDLE = -0.4611F, MUSIC_LINES = 2.3514F, MUSIC_TILT = -0.5113F;
 static const float MUSIC_SHARE = 0.16F, MUSIC_MORE = 8, MUSIC_LESS = -56, MOST_CHANGE = 4;
 enum { IS_MUSIC = 112, MOST_MUSIC = 136, LOW_BAND = 1, MIDDLE_BAND = 6, HIGH_BAND = 12, LEVEL_STEPS = 6, MUSIC_STEPS = 8, GATED_MUSIC = 4 };
@@ -48,31 +48,31 @@ struct stream {
     _Alignas(64) float floor[BANDS], fast[BANDS], slow[BANDS];
     float level_floor, long_floor, peak, level_fast, motion, peaky_low, peaky_high;
     float odds, score;
-    float middle, sway, line_level; /* of the sound from 340 Hz on: lately, how far it strays from that, at the last line */
+    float middle, sway, line_level; /* of the sound from 340 Hz on: recent mean, deviation from it, at the last line */
     float music_odds;
     uint8_t age, quiet, speech, hangover, looked, line, line_at[2];
-    uint8_t music, last_level[HIGH_BAND - LOW_BAND]; /* of the bands below HIGH_BAND, at the last look */
+    uint8_t music, last_level[HIGH_BAND - LOW_BAND]; /* of the bands below HIGH_BAND, in the last analyzed frame */
     uint64_t past[PAST_WORDS];
 };
 enum { STATE_WORDS = offsetof(struct stream, past) / sizeof(uint64_t) };
 
-/* The stream at work, where every address is known. Of its past only what the frame's decision needs. */
+/* The current stream, at fixed addresses. Of its past, only the part that the frame's decision needs. */
 static union {
     uint64_t words[STATE_WORDS];
     struct stream stream;
 } now_;
 
-/* The frame with the past before it, for whole words and for samples. */
+/* The frame after its past, as words and as samples. */
 static union {
     uint64_t words[(PAST + FRAME) / 4];
-    int16_t samples[PAST + FRAME + 2 * LANES]; /* the last ones are read, and weigh nothing */
+    int16_t samples[PAST + FRAME + 2 * LANES]; /* the last ones are read with weight 0 */
 } audio_;
 static float inputs_[INPUTS];
 
 struct energies {
     float level;      /* of the frame, without its mean */
-    float difference; /* of the second difference: mostly what lies above 4 kHz */
-    float crest;      /* loudest quarter against the mean of the quarters, 0 to 2 */
+    float difference; /* of the second difference: mostly energy above 4 kHz */
+    float crest;      /* loudest quarter relative to the mean of the quarters, 0 to 2 */
 };
 
 static const uint8_t band_edge[BANDS] = {3, 5, 7, 9, 11, 13, 16, 19, 22, 26, 30, 35, 41, 48, 56, 65, 76, 89, 104, 122};
@@ -101,7 +101,7 @@ static inline void follow(float* floor, float level, float fall, float rise) {
 enum { PARTS = FRAME / (2 * LANES) };
 static float sums_[PARTS][LANES], squares_[PARTS][LANES], rough_[PARTS][LANES];
 
-/* The frame thrice: what overlaps in memory is not put together well. */
+/* The frame three times: compilers do not vectorize overlapping memory well. */
 static float sample_[FRAME], last_[FRAME + LANES], before_[FRAME + LANES]; /* the latter two from one and two samples before */
 
 STAGE convert(void) {
@@ -154,7 +154,7 @@ STAGE measure_blocks(void) {
     }
 }
 
-/* Eight sums side by side, in an order that is the same for every compiler. */
+/* Eight parallel sums, in the same order for every compiler. */
 static struct energies measure(void) {
     convert();
     measure_parts();
@@ -175,7 +175,7 @@ static struct energies measure(void) {
     };
 }
 
-/* How much the strongest bin of a range stands out: voiced speech has lines there, noise has not. */
+/* The prominence of the strongest bin of a range: voiced speech has lines there, noise does not. */
 static inline float peaky(float sum, float most, int bins) {
     return log2_fast((most > 1 ? most : 1) * (float)bins / (sum + 1)) * 0.5F - 1;
 }
@@ -249,7 +249,7 @@ static inline float band_levels(const struct energies* e) {
     return log2_fast(middle);
 }
 
-/* Whether the sound is as loud as it was for a second: noise. */
+/* Whether the level has been constant for a second: noise. */
 static int is_steady(const struct energies* e, float middle) {
     if (now_.stream.age == 0) {
         now_.stream.middle = middle;
@@ -300,7 +300,7 @@ static int strongest(void) {
     return k;
 }
 
-/* What lies around one bin, and not around another. */
+/* The energy around one bin, but not around another. */
 static inline float around(int at, int other) {
     float sum = 0;
     for (int k = at - LINE_BINS; k <= at + LINE_BINS; ++k) {
@@ -314,7 +314,7 @@ static inline int beside(int bin, int other) {
     return bin - other <= 1 && other - bin <= 1;
 }
 
-/* Whether one or two lines hold all of the spectrum, and have for a while: tones of a telephone. A voice moves. */
+/* Whether one or two lines have contained all energy for a while: telephone tones. A voice moves. */
 static int is_line(float middle) {
     want_bands();
     const int first = strongest();
@@ -337,7 +337,7 @@ static int is_line(float middle) {
     return ends || (pure && now_.stream.line >= IS_LINE);
 }
 
-/* How much the bands have changed since the last look, each by 12 dB at most. */
+/* The change of the bands since the last analyzed frame, at most 12 dB each. */
 static inline float change_of(int from, int to) {
     float sum = 0;
     NO_LOOP
@@ -374,7 +374,7 @@ static inline float haste(void) {
     return now_.stream.age < LEARNING_FRAMES ? (float)(LEARNING_FRAMES + 1 - now_.stream.age) : 1;
 }
 
-/* The levels that need no spectrum. True when they suffice: no speech. */
+/* The levels that need no spectrum. True if they are sufficient: no speech. */
 static int gate(const struct energies* e) {
     if (now_.stream.age == 0) {
         now_.stream.level_floor = now_.stream.long_floor = now_.stream.peak = now_.stream.level_fast = e->level;
@@ -431,7 +431,7 @@ static void fill_scalars(const struct energies* e) {
     out[11] = clamp(now_.stream.floor[0] - now_.stream.floor[BANDS / 2], -8, 8) * 0.125F; /* tilt of the noise */
 }
 
-/* The floor of each band, and how far the band stands above it. Four bands at a time, as BANDS wants it. */
+/* The floor of each band, and the band's level above it. Four bands at a time, which BANDS is a multiple of. */
 STAGE follow_bands(float rise) {
     NO_LOOP
     for (int b = 0; b < BANDS; b += 4) {

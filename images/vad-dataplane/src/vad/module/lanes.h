@@ -1,12 +1,12 @@
-/* Eight numbers side by side. WebAssembly as it is taken here has no such type: the compiler takes these apart into eight
- * values of one kind after the other, and the one that makes machine code of the module puts them together again. */
+/* A vector of eight numbers. The supported subset of WebAssembly has no such type: the first compiler splits them into
+ * eight scalars, and the compiler that generates machine code from the module combines them again. */
 #ifndef VOICE_VAD_LANES_H
 #define VOICE_VAD_LANES_H
 
 #include <stdint.h>
 
-/* In WebAssembly every round of a loop is counted against a limit: fewer, longer rounds are cheaper. Without a loop at all
- * addresses are known, and need no check either. */
+/* In the sandbox, every iteration of a loop counts towards a limit: fewer, longer iterations are cheaper. Without a
+ * loop, addresses are constant, and need no check either. */
 #ifdef __wasm__
 #define UNROLL _Pragma("clang loop unroll_count(4)")
 #define NO_LOOP _Pragma("clang loop unroll(full)")
@@ -15,10 +15,10 @@
 #define NO_LOOP
 #endif
 
-/* A function of its own in the module and in the machine code of it: what is handed on goes through memory. */
+/* A separate function in the module and in its machine code: values are passed through memory. */
 #define STAGE __attribute__((noinline)) static void
 
-/* What stands between two of these is put together as one: compilers look no further than some hundred values. */
+/* Code between two of these is vectorized together: compilers only search a few hundred values. */
 #define GROUP_ENDS __asm__ volatile("" ::: "memory")
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* functions that take them are inlined */

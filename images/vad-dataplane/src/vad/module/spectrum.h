@@ -1,11 +1,11 @@
-/* Power spectrum of 0 to 4 kHz: 512 samples become 256 at half the rate, and those go through an FFT. What lies above 4 kHz
- * is not there in narrow-band calls: one number is enough for it, and it is not made here.
+/* Power spectrum of 0 to 4 kHz: 512 samples are reduced to 256 at half the rate, the input of an FFT. Narrow-band calls
+ * contain nothing above 4 kHz: one number is sufficient for that range, and it is computed elsewhere.
  *
  * 256 = 32 x 8. With n = 8 a + b and k = c + 32 d the transform is
  *   X[c + 32 d] = sum over b of W8^(b d) W256^(b c) (sum over a of W32^(a c) y[8 a + b])        where WN = e^(-2 pi i/N)
- * The inner sums are the same for the 8 values of b, which lie side by side, the outer ones for 8 values of c at a time:
- * both run on whole lanes, with one transposition between them. The input is real, so c = 0 to 16 tell the rest, and 32
- * real rows are 16 complex ones that are taken apart at the end. */
+ * The inner sums are computed for the 8 adjacent values of b, the outer ones for 8 values of c at a time: both use
+ * whole lanes, with one transposition in between. The input is real, so c = 0 to 16 determine the rest, and 32 real
+ * rows are processed as 16 complex ones that are split at the end. */
 #ifndef VOICE_VAD_SPECTRUM_H
 #define VOICE_VAD_SPECTRUM_H
 
@@ -109,7 +109,7 @@ static inline void transform4(struct complex_lanes* a, struct complex_lanes* b, 
     *d = minus(ca, db);
 }
 
-/* A transform of 4 over rows that are `apart` rows apart, turned where there is something to turn by, into every fourth row. */
+/* A transform of 4 over rows at a distance of `apart`, with twiddle factors if given, into every fourth row. */
 static inline void transform4_rows(int row, int apart, float (*re)[LANES], float (*im)[LANES], int into,
                                    float (*to_re)[LANES], float (*to_im)[LANES], const float* turn_re,
                                    const float* turn_im) {
@@ -128,7 +128,7 @@ static inline void transform4_rows(int row, int apart, float (*re)[LANES], float
     GROUP_ENDS;
 }
 
-/* Two samples are a word: what a word says to its own value, and to the one before it. */
+/* A word contains two samples: its contribution to its own value, and to the previous one. */
 STAGE take_words(const int16_t* samples) {
     NO_LOOP
     for (int row = 0; row <= 2 * ROWS; ++row) {
@@ -173,7 +173,7 @@ static inline void put_row(int c, struct complex_lanes x) {
     store(outer_im[c], y.im);
 }
 
-/* The even rows went in as real parts and the odd ones as imaginary parts: takes the two apart, into outer_ and
+/* The even rows are the real parts and the odd ones the imaginary parts: splits the two into outer_ and
  * middle_row_. */
 STAGE split(void) {
     NO_LOOP

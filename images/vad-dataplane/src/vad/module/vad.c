@@ -1,6 +1,6 @@
-/* The VAD module: a gate on the energy, and where that does not decide, a small network on the spectrum against the
- * tracked noise floor; then hysteresis, hangover and pre-roll. No libm, no allocation, no imports; a stream's decisions
- * depend on its own frames alone. */
+/* The VAD module: an energy gate, and if that does not decide, a small network on the spectrum relative to the tracked
+ * noise floor; then hysteresis, hangover and pre-roll. No libm, no allocation, no imports; a stream's decisions depend
+ * only on its own frames. */
 #include "../abi.h"
 #include "network.h"
 
@@ -13,7 +13,7 @@
 enum { STREAMS = 8192 };
 
 #ifdef __wasm__
-/* The compiler calls it for large zeroes; there is no C library in here. */
+/* The compiler calls it to clear large objects; the module has no C library. */
 void* memset(void* into, int value, unsigned long count);
 void* memset(void* into, int value, unsigned long count) {
     uint8_t* bytes = into;
@@ -66,7 +66,7 @@ void vad_reset(uint32_t stream) {
     }
 }
 
-/* Downwards: with the last word's address all are checked. */
+/* Downwards: the check of the last word's address covers all of them. */
 static inline void copy_words(uint64_t* to, const uint64_t* from, int words) {
     NO_LOOP
     for (int i = words - 1; i >= 0; --i) {
@@ -74,21 +74,21 @@ static inline void copy_words(uint64_t* to, const uint64_t* from, int words) {
     }
 }
 
-/* The spectrum is looked at every second frame, which halves its cost: what is said lasts longer than 40 ms. So the one
- * after a look needs no more of the past than its last word. */
+/* The spectrum is computed for every second frame, which halves its cost: speech lasts longer than 40 ms. The frame
+ * after it needs only the last word of the past. */
 static int look(void) {
     now_.stream.looked = !now_.stream.looked;
     return now_.stream.looked;
 }
 
-/* The log-odds that this frame is speech. Moves the stream on by a frame. */
+/* The log-odds that this frame is speech. Advances the stream by a frame. */
 static float judge(struct stream* s, int* gated) {
     audio_.words[PAST_WORDS - 1] = s->past[PAST_WORDS - 1];
     const struct energies e = measure();
     *gated = gate(&e);
     if (*gated) {
         skip_spectrum();
-        now_.stream.looked = 0; /* and the first frame that is not quiet is looked at */
+        now_.stream.looked = 0; /* and the first frame that is not quiet is analyzed */
         now_.stream.odds = GATED_ODDS;
     } else if (look()) {
         copy_words(audio_.words, s->past, PAST_WORDS);
@@ -100,7 +100,7 @@ static float judge(struct stream* s, int* gated) {
             now_.stream.odds = GATED_ODDS;
         }
     }
-    /* Digital silence teaches nothing: a stream is as old as it has been heard. */
+    /* Digital silence contains no information: it does not count towards the age of a stream. */
     now_.stream.age = (uint8_t)(now_.stream.age + (!*gated && now_.stream.age < LEARNING_FRAMES));
     if (now_.stream.looked) {
         s->past[PAST_WORDS - 1] = audio_.words[FRAME / 4 + PAST_WORDS - 1];
@@ -110,7 +110,7 @@ static float judge(struct stream* s, int* gated) {
     return now_.stream.odds;
 }
 
-/* The network judges what was a frame ago, with what came since; pre-roll and hangover bridge that. */
+/* The network classifies the previous frame, using the current one too; pre-roll and hangover cover the delay. */
 static uint32_t decide(float odds) {
     struct stream* s = &now_.stream;
     s->score += SMOOTHING * (odds - s->score);
@@ -118,7 +118,7 @@ static uint32_t decide(float odds) {
     const int voiced = learning || s->score > (s->speech ? STAY_SCORE : START_SCORE);
     uint32_t decision = s->age < LEARNING_FRAMES ? VAD_LEARNING : 0;
     if (voiced && !s->speech) {
-        /* Who speaks when the music ends is known late. */
+        /* Speech at the end of music is detected late. */
         const uint32_t pre_roll = s->music > IS_MUSIC / 2 ? VAD_PRE_ROLL_MAX : PRE_ROLL;
         decision |= VAD_ONSET | pre_roll << VAD_PRE_ROLL_SHIFT;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a VAD module loadable: WebAssembly -> C -> shared object, with the checks of guard.h in it.
+# Compiles a VAD module to a loadable form: WebAssembly -> C -> shared object, with the checks of guard.h.
 #   build.sh MODULE.wasm MODULE.so CLANG [FLAGS]
 # Refuses modules with imports, without the exports of abi.h, with growing memory or with large stack frames.
 set -euo pipefail
@@ -10,16 +10,16 @@ shift 2
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 
-# Only what the first version of WebAssembly has: every further instruction is one more thing to check. (One bulk copy,
-# for one, would be one step however long it is.)
+# Only the first version of WebAssembly: every further instruction would need a check. (A bulk copy, for example, would
+# be one step whatever its length.)
 wasm-validate --disable-bulk-memory --disable-reference-types --disable-multi-value --disable-simd "$wasm"
 wasm2c --module-name=vad -o "$work/plain.c" "$wasm"
 
 pages=$(sed -nE 's/.*wasm_rt_allocate_memory\(&instance->w2c_memory, ([0-9]+), .*/\1/p' "$work/plain.c")
 [[ $pages =~ ^[0-9]+$ && $pages -le 1024 ]] || { echo "$wasm: needs one memory of at most 64 MiB" >&2; exit 1; }
 
-# Jumps back are the jumps to `loop` labels, which wasm2c calls w2c_L<n>; blocks are w2c_B<n>, and those jump forward.
-# Functions stay functions: a module's author has parted what the compiler cannot take in at once.
+# Backward jumps go to `loop` labels, which wasm2c names w2c_L<n>; blocks are w2c_B<n>, and jumps to them go forward.
+# Functions stay separate: a module's author has split what the compiler cannot process at once.
 sed -E -e 's/goto w2c_L/TAKE_STEP goto w2c_L/g' -e 's/^static .* w2c_[A-Za-z0-9_]+\(.*\);$/__attribute__((noinline)) &/' -e '0,/^DEFINE_LOAD\(/s//#include "guard.h"\n&/' \
   "$work/plain.c" >"$work/guarded.c"
 cp "$work/plain.h" "$work/module.h"
@@ -31,7 +31,7 @@ if [[ $jumps != "$guarded" || $functions == 0 ]] || ! grep -q '^#include "guard.
   exit 1
 fi
 
-# The compiler puts vectors together from stores that stand side by side; it is to look for them as far as functions are long.
+# The compiler builds vectors from adjacent stores; the limit lets it search whole functions.
 "$@" -std=gnu11 -O3 -mllvm -slp-max-store-lookup=100000 -mllvm -slp-schedule-budget=10000000 -fPIC -shared -fvisibility=hidden -fno-math-errno -ffp-contract=off \
   -Wframe-larger-than=16384 -Werror=frame-larger-than -Werror=implicit-function-declaration \
   -DSANDBOX_PAGES="$pages" -I"$here" -I"$here/.." -I"$work" -Wl,-z,defs \

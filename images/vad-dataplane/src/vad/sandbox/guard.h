@@ -1,4 +1,4 @@
-/* The checks, put into wasm2c's output by build.sh in place of wasm2c's own. `instance` is the module object, the first
+/* The checks with which build.sh replaces wasm2c's own in its output. `instance` is the module object, the first
  * parameter of every function of that output. */
 #undef FUNC_PROLOGUE
 #undef FUNC_EPILOGUE
@@ -7,7 +7,7 @@
 #undef DEFINE_LOAD
 #undef DEFINE_STORE
 
-/* A program that runs for ever goes round a loop or calls functions for ever: both take steps. */
+/* A program that does not terminate repeats a loop or calls functions forever: both use steps. */
 #define TAKE_STEP                                              \
     if (UNLIKELY(--instance->w2c_memory.steps_left == 0)) {    \
         TRAP(EXHAUSTION);                                      \

@@ -1,4 +1,4 @@
-/* The runtime behind wasm-rt.h, and the table that the host finds. */
+/* The implementation of wasm-rt.h, and the table that the host loads. */
 #include <stdarg.h>
 
 #include "abi.h"
@@ -20,9 +20,9 @@ bool wasm_rt_is_initialized(void) {
     return true;
 }
 
-/* The number of a type spells its parameters and results: equal types get equal numbers without a table of them. */
+/* The number of a type encodes its parameters and results: equal types get equal numbers without a table. */
 uint32_t wasm_rt_register_func_type(uint32_t params, uint32_t results, ...) {
-    enum { TYPES = 7, MOST = 9 }; /* what fits 32 bits beside the count of results */
+    enum { TYPES = 7, MOST = 9 }; /* fits into 32 bits together with the count of results */
     if (params + results > MOST) {
         wasm_rt_trap(WASM_RT_TRAP_CALL_INDIRECT);
     }

@@ -1,4 +1,4 @@
-/* What a loadable module (a shared object made by build.sh) hands to the host: one table under one name. */
+/* The interface of a loadable module (a shared object that build.sh creates): one table under one name. */
 #ifndef VOICE_VAD_MODULE_H
 #define VOICE_VAD_MODULE_H
 
@@ -8,9 +8,9 @@
 #define VAD_MODULE_SYMBOL "voice_vad_module"
 enum { VAD_MODULE_LAYOUT = 2 }; /* of this table; what the WebAssembly inside of it offers is VAD_ABI_VERSION */
 
-enum { VAD_TRAP_EXHAUSTION = 7 }; /* too many steps, or too many calls within calls; other reasons are faults */
+enum { VAD_TRAP_EXHAUSTION = 7 }; /* too many steps, or too deeply nested calls; other reasons are faults */
 
-/* Called by a module that goes out of its bounds; must not return. */
+/* Called by a module that exceeds its bounds; must not return. */
 typedef void (*vad_trap_handler)(int reason);
 
 struct vad_module {

@@ -1,5 +1,5 @@
-/* What wasm2c's output needs from a runtime, in place of wabt's: a sandbox without signal handlers, system calls and
- * locks, whose every limit is checked by code that can be read in guard.h.
+/* The runtime that wasm2c's output needs, as a replacement of wabt's: a sandbox without signal handlers, system calls
+ * and locks. guard.h contains the checks of all limits.
  *
  * The whole module is one flat object. Its memory is an array inside of it whose size is a constant, so the compiler
  * proves most accesses to be in bounds and drops their checks. */
@@ -24,7 +24,7 @@
 enum {
     SANDBOX_BYTES = SANDBOX_PAGES * 65536,
     SANDBOX_TABLE = 64, /* functions that can be called indirectly */
-    SANDBOX_DEPTH = 32, /* calls within calls; build.sh refuses functions with a stack frame above 16 KiB */
+    SANDBOX_DEPTH = 32, /* nested calls; build.sh rejects functions with a stack frame above 16 KiB */
 };
 
 typedef enum {

@@ -1,1 +1,1 @@
-"""Models by the hardware that they run on, behind one interface."""
+"""Model backends by hardware, with a common interface."""

@@ -1,4 +1,4 @@
-"""What a model has to do: prefill and decode, each by itself."""
+"""Interface of a model: prefill and decode as separate operations."""
 
 import importlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Array = NDArray[np.float32] | NDArray[np.float16]
 
 
 class Role(StrEnum):
-    """What a worker process does."""
+    """Role of a worker process."""
 
     ENCODER = "encoder"
     """Prefill: features to hidden states."""
@@ -27,11 +27,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Word:
-    """A word, with the space or punctuation around it.
+    """A word, including adjacent spaces and punctuation.
 
     Attributes:
-        start: Seconds from the window's begin.
-        end: Likewise.
+        start: Start in seconds of the window.
+        end: End in seconds of the window.
         confidence: Mean probability of its tokens.
     """
 
@@ -43,11 +43,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Text of one window.
+    """Text of a window.
 
     Attributes:
-        language: As it was asked for or found out; ISO 639-1.
-        words: Its words; none: the backend does not tell their times.
+        language: Requested or detected language; ISO 639-1.
+        words: Words; empty if the backend does not report their times.
     """
 
     text: str
@@ -56,12 +56,12 @@ class Decoded:
 
 
 class Backend(Protocol):
-    """A model on some hardware.
+    """A model on a kind of hardware.
 
     Attributes:
-        bins: Mel bins that it takes.
-        languages: That it understands, by ISO 639-1 where that has a code.
-        encodes_batches: Whether several windows at a time take less than one by one.
+        bins: Number of mel bins of its input.
+        languages: Supported languages, by ISO 639-1 if there is a code.
+        encodes_batches: Whether a batch of windows is faster than single ones.
     """
 
     bins: int
@@ -69,32 +69,35 @@ class Backend(Protocol):
     encodes_batches: bool
 
     def encode(self, features: NDArray[np.float32]) -> Array:
-        """Turn features of shape (batch, bins, rows) into hidden states of shape (batch, rows / 2, width)."""
+        """Convert features of shape (batch, bins, rows) to hidden states of shape (batch, rows / 2, width)."""
         ...
 
-    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:
-        """Turn hidden states into text, each in its language; ``None``: find out which.
+    def decode(
+        self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
+    ) -> list[Decoded]:
+        """Convert hidden states to text, each in its language; ``None`` to detect it.
 
         Args:
-            rows: Of each window's features, how many hold audio.
+            rows: Number of each window's rows that contain audio.
+            prompt: Words that are likely to occur in all of them.
         """
         ...
 
 
 class CannotLoadError(Exception):
-    """A model cannot be loaded; the message says what to do."""
+    """A model cannot be loaded. The message contains the remedy."""
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Backend:
     """Load the model for one role.
 
     Args:
-        number: Of the worker among those of its role, from 0.
+        number: Index of the worker among those of its role, from 0.
 
     Raises:
-        CannotLoadError: It is not there, or does not fit the hardware.
+        CannotLoadError: It does not exist, or does not fit the hardware.
     """
-    # Each image has the libraries of one backend only.
+    # Each image only contains the libraries of one backend.
     module = importlib.import_module(f"voice_whisper.backends.on_{settings.backend}")
     backend: Backend = module.load(settings, role, threads, number)
     return backend

@@ -18,47 +18,53 @@ from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 TOKENS_PER_S = 10
-"""Twice as fast as fast speech: what repeats itself ends there."""
+"""Twice the rate of fast speech, which limits repetitive output."""
 LENGTH_OF_TOKEN = 2
-"""CTranslate2's Whisper takes ``max_length`` for prompt and text together, and gives half of it to each."""
+"""CTranslate2's Whisper applies ``max_length`` to prompt and text together, half of it to each."""
+
+MAX_PROMPT_TOKENS = 90
+"""Maximum prompt tokens; of a longer prompt, the end is used. The smallest window leaves room for this many in addition
+to its text."""
 
 ROWS_PER_STATE = 2
 STATE_S = ROWS_PER_STATE / ROWS_PER_S
 BEGINS_WORD = "\u0120"
-"""How the tokenizer writes the space before a word."""
+"""The tokenizer's representation of the space before a word."""
 WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
-"""Languages that are written without spaces between words: every token may be one."""
+"""Languages without spaces between words: every token may be a word."""
 LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
 
 NO_SPEECH_PROBABILITY = 0.6
 UNLIKELY_LOG_PROBABILITY = -1.0
-"""Above the one and below the other there were no words: Whisper's own thresholds, as in faster-whisper."""
+"""Thresholds for silence: above the one and below the other, there are no words. They are Whisper's own, as in
+faster-whisper."""
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """Tokens that steer the decoder."""
+    """Tokens that control the decoder."""
 
     start: int
     transcribe: int
     no_timestamps: int
     first_special: int
+    before: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "_Marks":
-        names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>")
+        names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>", "<|startofprev|>")
         return cls(*(_token(tokenizer, name) for name in names))
 
 
 def _token(tokenizer: Tokenizer, name: str) -> int:
     found = tokenizer.token_to_id(name)
     if found is None:
-        raise CannotLoadError(f"tokenizer.json lacks {name}: it is no Whisper's")
+        raise CannotLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
     return found
 
 
 def _languages_of(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Return the languages that a model has tokens for: marks of two or three letters."""
+    """Return the languages with tokens in a model, which consist of two or three letters."""
     marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
 
@@ -68,7 +74,7 @@ def _begins_word(piece: str, language: str) -> bool:
 
 
 def max_length_of(hidden: Array) -> int:
-    """Return what CTranslate2 has to be told for as many tokens as a window may have."""
+    """Return CTranslate2's parameter for the maximum number of tokens of a window."""
     states: int = hidden.shape[1]
     return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * LENGTH_OF_TOKEN
 
@@ -81,22 +87,24 @@ class CTranslate2Backend:
         self._tokenizer = tokenizer
         self._marks = _Marks.of(tokenizer)
         self.bins: int = model.n_mels
-        # On a CPU one window keeps the cores busy, and several no longer fit its caches.
+        # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
         self.encodes_batches: bool = model.device == "cuda"
         self.languages = _languages_of(tokenizer) if model.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
-        """Turn features into hidden states, in the memory of the host."""
+        """Convert features to hidden states in host memory."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
         return np.asarray(self._model.encode(view, to_cpu=True))
 
-    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:
-        """Turn hidden states into text by greedy search, and find where its words are."""
+    def decode(
+        self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
+    ) -> list[Decoded]:
+        """Convert hidden states to text by greedy search, and align its words."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
-        spoken = self._languages(view, languages)
+        spoken, before = self._languages(view, languages), self._before(prompt)
         results = self._model.generate(
             view,
-            [self._prompt(language) for language in spoken],
+            [[*before, *self._prompt(language)] for language in spoken],
             beam_size=1,
             max_length=max_length_of(hidden),
             return_scores=True,
@@ -121,6 +129,13 @@ class CTranslate2Backend:
             return [self._marks.start, self._marks.no_timestamps]
         spoken = _token(self._tokenizer, f"<|{language}|>")
         return [self._marks.start, spoken, self._marks.transcribe, self._marks.no_timestamps]
+
+    def _before(self, prompt: str) -> list[int]:
+        """Return a prompt in Whisper's format: as the end of the preceding text."""
+        if not prompt:
+            return []
+        tokens = self._tokenizer.encode(f" {prompt}", add_special_tokens=False).ids[-MAX_PROMPT_TOKENS:]
+        return [self._marks.before, *tokens]
 
     def _tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
         if result.no_speech_prob > NO_SPEECH_PROBABILITY and result.scores[0] < UNLIKELY_LOG_PROBABILITY:
@@ -157,10 +172,10 @@ class CTranslate2Backend:
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role
-    """Load a model, on the worker's GPU where there are several; CTranslate2 loads encoder and decoder together.
+    """Load a model, on the worker's GPU if there are several; CTranslate2 loads encoder and decoder together.
 
     Raises:
-        CannotLoadError: The model is not there, or the device is not.
+        CannotLoadError: The model or the device does not exist.
     """
     folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)
     try:

@@ -1,10 +1,10 @@
 """Whisper on AWS Inferentia2 and Trainium1, with the Whisper of NxD Inference, in the image ``asr-neuron``.
 
-Not tested: no such hardware, and none of its packages, were at hand when this was written. Names are those of
-neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it builds.
+It is not tested, since neither such hardware nor its packages were available. Names are those of
+neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it is based.
 
-Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own half, or both
-where they are colocated, onto a NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
+Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own part, or both if
+they are colocated, onto a NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
 """
 
 import importlib
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
 from voice_whisper.backends.weights import folder_of
 from voice_whisper.settings import ModelSettings
-from voice_whisper.window import LONGEST_WINDOW_ROWS
+from voice_whisper.window import MAX_WINDOW_ROWS
 
 CORES_OF_A_WORKER = "1"
 
 
 class NeuronBackend:
-    """A compiled model, or one half of it."""
+    """A compiled model, or one part of it."""
 
     def __init__(self, application: Any) -> None:  # noqa: ANN401  a class of a package that is not here
         self._application = application
@@ -38,29 +38,35 @@ class NeuronBackend:
         self.languages: tuple[str, ...] = tuple(known) if application.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
-        """Turn features into hidden states of windows of 30 s, one by one."""
-        padding = ((0, 0), (0, 0), (0, LONGEST_WINDOW_ROWS - features.shape[2]))
+        """Convert features to hidden states of windows of 30 s, one by one."""
+        padding = ((0, 0), (0, 0), (0, MAX_WINDOW_ROWS - features.shape[2]))
         windows = self._torch.from_numpy(np.pad(features, padding))
         states = [self._application.encoder(window).numpy() for window in windows.split(1)]
         return np.concatenate(states).astype(np.float32)
 
-    def decode(self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int]) -> list[Decoded]:  # noqa: ARG002  it tells no times
-        """Turn hidden states into text by greedy search, one by one."""
-        return [self._decode(states, language) for states, language in zip(hidden, languages, strict=True)]
+    def decode(
+        self,
+        hidden: Array,
+        languages: Sequence[str | None],
+        rows: Sequence[int],  # noqa: ARG002  it tells no times
+        prompt: str = "",
+    ) -> list[Decoded]:
+        """Convert hidden states to text by greedy search, one by one."""
+        return [self._decode(states, language, prompt) for states, language in zip(hidden, languages, strict=True)]
 
-    def _decode(self, states: Array, language: str | None) -> Decoded:
-        options = self._options(language=language, without_timestamps=True, fp16=False)
+    def _decode(self, states: Array, language: str | None, prompt: str) -> Decoded:
+        options = self._options(language=language, prompt=prompt or None, without_timestamps=True, fp16=False)
         result = self._application.decode(self._torch.from_numpy(states), options)
         return Decoded(result.text.strip(), result.language)
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> NeuronBackend:  # noqa: ARG001  the host computes little, and the runtime finds a free core
-    """Load one half of a model, or both; the first worker that needs a half compiles it.
+    """Load one part of a model, or both; the first worker that needs a part compiles it.
 
     Raises:
-        CannotLoadError: The packages, the weights or a free NeuronCore are not there.
+        CannotLoadError: The packages, the weights or a free NeuronCore are missing.
     """
-    # A launcher names all cores of the host: each worker takes a free one.
+    # A launcher specifies all cores of the host; each worker uses a free one.
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
     os.environ["NEURON_RT_NUM_CORES"] = CORES_OF_A_WORKER
     folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)

@@ -1,4 +1,4 @@
-"""Where a model's weights come from."""
+"""Download of a model's weights."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from voice_whisper.backends.base import CannotLoadError
 
 
 def folder_of(model: str, revision: str, cache_dir: Path) -> Path:
-    """Return the folder of a model: itself, or what is downloaded of a repository, once, into the cache.
+    """Return the folder of a model: the given one, or the download of a repository in the cache.
 
     Args:
-        revision: Commit of the repository; empty for its newest.
+        revision: Commit of the repository; empty for the latest.
 
     Raises:
-        CannotLoadError: There is no such folder, and no such repository can be reached.
+        CannotLoadError: There is no such folder, and the repository is unreachable.
     """
     if Path(model).is_dir():
         return Path(model)

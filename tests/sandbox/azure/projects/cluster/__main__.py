@@ -1,4 +1,4 @@
-"""A group, an identity, a cluster with one more pool, a role: every form that has been tricky."""
+"""A resource group, an identity, a cluster with an additional pool, and a role: all forms with special handling."""
 
 import base64
 
@@ -43,6 +43,7 @@ cluster = containerservice.ManagedCluster(
         type=containerservice.ResourceIdentityType.USER_ASSIGNED,
         user_assigned_identities=[identity.id],
     ),
+    agent_pool_profiles=[{"name": "system", "mode": "System", "count": 2, "vm_size": "Standard_D8ds_v5"}],
     oidc_issuer_profile=containerservice.ManagedClusterOIDCIssuerProfileArgs(enabled=True),
     tags={"token": config.require_secret("token")},
 )
@@ -56,14 +57,14 @@ authorization.RoleAssignment(
 )
 
 
-def decoded(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
+def decode_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
     return base64.b64decode(credentials.kubeconfigs[0].value).decode()
 
 
 credentials = containerservice.list_managed_cluster_user_credentials_output(
     resource_group_name=group.name, resource_name=cluster.name
 )
-pulumi.export("kubeconfig", pulumi.Output.secret(credentials.apply(decoded)))
+pulumi.export("kubeconfig", pulumi.Output.secret(credentials.apply(decode_kubeconfig)))
 pulumi.export("issuer", cluster.oidc_issuer_profile.apply(lambda profile: profile and profile.issuer_url))
 pulumi.export("cluster", cluster.name)
 pulumi.export("pool", gpu.pool.name)

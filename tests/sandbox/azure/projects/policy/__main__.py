@@ -1,4 +1,4 @@
-"""One policy that refuses, one that advises, one over the whole stack."""
+"""A mandatory policy, an advisory policy, and a policy for the whole stack."""
 
 from pulumi_policy import (
     EnforcementLevel,
@@ -11,12 +11,12 @@ from pulumi_policy import (
 )
 
 
-def small_pools(args: ResourceValidationArgs, report: ReportViolation) -> None:
+def pools_are_small(args: ResourceValidationArgs, report: ReportViolation) -> None:
     if args.resource_type == "azure-native:containerservice:AgentPool" and args.props["count"] > 2:
         report(f"{args.props['count']} nodes > 2", None)
 
 
-def tagged(args: ResourceValidationArgs, report: ReportViolation) -> None:
+def groups_have_tags(args: ResourceValidationArgs, report: ReportViolation) -> None:
     if args.resource_type == "azure-native:resources:ResourceGroup" and "tags" not in args.props:
         report("no tags", None)
 
@@ -32,8 +32,8 @@ def has_identity(args: StackValidationArgs, report: ReportViolation) -> None:
 PolicyPack(
     "sample",
     [
-        ResourceValidationPolicy("small-pools", "Pools are small.", small_pools, EnforcementLevel.MANDATORY),
-        ResourceValidationPolicy("tagged", "Groups are tagged.", tagged, EnforcementLevel.ADVISORY),
+        ResourceValidationPolicy("small-pools", "Pools are small.", pools_are_small, EnforcementLevel.MANDATORY),
+        ResourceValidationPolicy("tagged", "Groups are tagged.", groups_have_tags, EnforcementLevel.ADVISORY),
         StackValidationPolicy("pool-in-cluster", "Pools are in clusters.", has_identity, EnforcementLevel.MANDATORY),
     ],
 )

@@ -1,4 +1,4 @@
-"""A namespace and what lies in it, in the cluster of another stack."""
+"""A namespace with objects in the cluster of another stack."""
 
 import pulumi
 import pulumi_kubernetes as k8s

@@ -1,0 +1,69 @@
+"""Goals of the data plane: ratios within one run, to the baseline commit or to plain RTP."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from bench.dataplane import streams
+from bench.dataplane.native import Measurement
+from bench.dataplane.streams import BASELINE, BATCH_STREAMS, Live
+from voice_ops.output import empty_table
+
+PLAIN, WISHED = 1.6, 2.0
+"""Ratio of streams per core with shipping to those of the baseline commit."""
+SUITES = {"SRTP": 0.75, "SRTP with AES-GCM": 0.8}
+"""Minimum streams per core of each suite, as a share of those of plain RTP in the same run."""
+AF_XDP = 1.3
+"""Ratio of streams without loss through a veth and AF_XDP to those of the baseline commit."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio with its minimum.
+
+    Attributes:
+        ratio: Measured value; NaN if it was not measured.
+    """
+
+    name: str
+    least: float
+    ratio: float
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio >= self.least
+
+    @property
+    def was_measured(self) -> bool:
+        return not math.isnan(self.ratio)
+
+
+def of_streams(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
+    """Return the goals that are measured from memory."""
+    (before, now), *_ = [pair for pair in baseline if pair[0].name == "with shipping"]
+    found = [
+        Goal(f"plain RTP, with shipping, times {BASELINE[:7]} (wish: {WISHED:g})", PLAIN, now.median / before.median)
+    ]
+    alone = [one for one in ceiling if one.name == "poller alone" and one.group.startswith(f"{BATCH_STREAMS} ")]
+    groups = {one.group.split(", ")[-1]: one.median for one in alone}
+    (plain,) = [median for name, median in groups.items() if name not in SUITES]
+    found += [Goal(f"{suite}, times plain RTP", least, groups[suite] / plain) for suite, least in SUITES.items()]
+    return found
+
+
+def of_af_xdp(before: Sequence[Live], now: Sequence[Live]) -> Goal:
+    """Return the goal that is measured through the kernel."""
+    least, most = streams.loss_free(before), streams.loss_free(now)
+    return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, most / least if least else math.nan)
+
+
+def table(goals: Iterable[Goal]) -> Table:
+    """Draw each goal with the measured value."""
+    drawn = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
+    for goal in goals:
+        measured = f"{goal.ratio:.2f}" if goal.was_measured else "-"
+        verdict = "yes" if goal.holds else "no" if goal.was_measured else "not measured"
+        drawn.add_row(goal.name, f"≥ {goal.least:g}", measured, verdict)
+    return drawn

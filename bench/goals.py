@@ -1,0 +1,49 @@
+"""The goals of a benchmark. If one is missed, the exit code is 1.
+
+`bench.vad` runs in an environment of its own, so this module only imports the standard library.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure and its limit.
+
+    Attributes:
+        value: The measured figure; NaN, for no measurement, misses every limit.
+        unit: Unit of both, with a space before it.
+        at_least: Whether the limit is the minimum; otherwise it is the maximum.
+    """
+
+    name: str
+    value: float
+    limit: float
+    unit: str = ""
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value is within the limit."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    def __str__(self) -> str:
+        verdict, bound = "holds" if self.holds else "MISSED", "at least" if self.at_least else "at most"
+        return f"{verdict:6}  {self.name}: {self.value:,.4g}{self.unit}, {bound} {self.limit:,.4g}{self.unit}"
+
+
+def judge(goals: Iterable[Goal]) -> None:
+    """Print each goal.
+
+    Raises:
+        ValueError: There is no goal.
+        SystemExit: With 1, if a goal is missed.
+    """
+    judged = list(goals)
+    if not judged:
+        raise ValueError("a bench without goals cannot fail: give one or more")
+    for goal in judged:
+        print(goal, flush=True)
+    if not all(goal.holds for goal in judged):
+        raise SystemExit(1)

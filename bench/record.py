@@ -1,0 +1,56 @@
+"""Runs a benchmark and writes its output to docs/measurements.md: ``python -m bench.record NAME``.
+
+The page has a marker for the output, with the command: ``<!-- bench: vad: make bench-vad -->``. The output is written
+below it with commit, machine and date, so that a figure can be traced to its measurement.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.output import stop
+from voice_ops.provenance import commit, machine
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs/measurements.md"
+
+_MARKER = re.compile(r"(<!-- bench: (?P<name>[a-z-]+): (?P<command>[^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path = DOCUMENT) -> None:
+    """Run a benchmark and write its output to the page.
+
+    Example: python -m bench.record simulate
+    """
+    text = document.read_text(encoding="utf-8")
+    found = {marker["name"]: marker for marker in _MARKER.finditer(text)}
+    if name not in found:
+        raise stop(f"{document.name} has no bench {name}; it has {', '.join(found) or 'none'}", REFUSED)
+    marker = found[name]
+    done = subprocess.run(  # noqa: S602  a command of our own page
+        marker["command"], shell=True, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise stop(f"{marker['command']} exited with {done.returncode}: {done.stderr[-500:]}", FAILED)
+    body = "\n".join(written(marker["command"], done.stdout))
+    document.write_text(text[: marker.start()] + f"{marker[1]}\n{body}\n\n{marker[4]}" + text[marker.end() :])
+
+
+def written(command: str, output: str) -> Iterator[str]:
+    """Yield the lines of a record: command, commit, machine, date, and output."""
+    yield f"*`{command}` · commit `{commit()}` · {datetime.now(UTC):%Y-%m-%d} · {machine()}*"
+    yield ""
+    yield "```"
+    yield from (line.rstrip() for line in _COLOUR.sub("", output).strip().splitlines())
+    yield "```"
+
+
+if __name__ == "__main__":
+    typer.run(record)

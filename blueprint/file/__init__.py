@@ -1,1 +1,0 @@
-"""A deployment file: its typed model, how it is read, and where each value stands in it."""

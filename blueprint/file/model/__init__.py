@@ -1,1 +1,0 @@
-"""The typed deployment: what a YAML file under ``deployments/`` says."""

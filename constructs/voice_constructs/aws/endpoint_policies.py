@@ -1,0 +1,56 @@
+"""Policies of the VPC endpoints: requests signed by this account, and downloads of AWS's own programs.
+
+An endpoint policy grants no permissions. It prevents an intruder with credentials of another account from sending data
+through an endpoint (https://github.com/aws-samples/data-perimeter-policy-examples).
+"""
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+
+INTERFACE_SERVICES = frozenset(
+    {"autoscaling", "ec2", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "logs", "monitoring", "secretsmanager"}
+    | {"sns", "sqs", "ssm", "sts"}
+)
+"""Services that support a policy and only receive signed requests
+(https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html)."""
+
+_PUBLIC_BUCKETS = (
+    "prod-{region}-starport-layer-bucket",  # layers of images in ECR, by presigned URLs
+    "al2023-repos-{region}-de612dc2",  # packages of Amazon Linux 2023
+    "amazon-ssm-{region}",  # the SSM agent's updates
+    "amazon-ssm-packages-{region}",
+)
+"""Buckets of AWS that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above)."""
+
+
+def own_requests() -> iam.PolicyStatement:
+    """Allow all requests of this account's principals."""
+    return iam.PolicyStatement(
+        sid="RequestsOfThisAccount",
+        principals=[iam.StarPrincipal()],
+        actions=["*"],
+        resources=["*"],
+        conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
+    )
+
+
+def own_buckets() -> iam.PolicyStatement:
+    """Allow actions of this account's principals on its own buckets."""
+    account = {"aws:PrincipalAccount": Aws.ACCOUNT_ID, "aws:ResourceAccount": Aws.ACCOUNT_ID}
+    return iam.PolicyStatement(
+        sid="BucketsOfThisAccount",
+        principals=[iam.StarPrincipal()],
+        actions=["s3:*"],
+        resources=["*"],
+        conditions={"StringEquals": account},
+    )
+
+
+def public_buckets(region: str) -> iam.PolicyStatement:
+    """Allow reading from the buckets of AWS that hosts need."""
+    return iam.PolicyStatement(
+        sid="BucketsOfAws",
+        principals=[iam.StarPrincipal()],
+        actions=["s3:GetObject"],
+        resources=[f"arn:{Aws.PARTITION}:s3:::{name.format(region=region)}/*" for name in _PUBLIC_BUCKETS],
+    )

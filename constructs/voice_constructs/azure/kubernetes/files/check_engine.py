@@ -1,0 +1,233 @@
+"""Check an inference engine: exit with 0 if it works, otherwise with 1 and the reason on one line.
+
+It is an exec probe of Kubernetes and only uses the standard library. The only argument is a ``Check`` as JSON. vLLM's
+``/health`` is not sufficient: it returns 200 while the engine core hangs, and while a shutdown rejects every new
+request.
+
+An engine works if its token counters have changed since the last probe: a busy engine is not judged by its queue, and
+gets no request. Otherwise, it has to respond to a request for one token. A request that waits in a queue, or is
+rejected because the queue is full (429 and 503), counts as a response if the counters change in the meantime. The state
+between two probes is stored in a file.
+
+The counters are not sufficient while requests fail: an engine that shuts down completes its current requests, and
+responds with HTTP 500 to all new ones. A status of 4xx concerns the probe's request, so it is not a failure of the
+engine.
+"""
+
+import http.client
+import io
+import json
+import os
+import sys
+import time
+import urllib.parse
+import wave
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STALE_S = 60
+"""Maximum age of a state; an older one may be that of another container."""
+METRICS_SHARE = 0.2
+"""Share of the time limit for one reading of the counters."""
+OK = 200
+BAD_REQUEST = 400
+SERVER_ERROR = 500
+BUSY = (429, 503)
+"""Statuses of a full queue: vLLM's ``QueueOverflowError`` is 503 (``vllm/v1/engine/async_llm.py``)."""
+RESPONSES = "http_requests_total"
+"""Counter of vLLM's HTTP server by status (prometheus-fastapi-instrumentator, which groups it as ``5xx``)."""
+FAILED = 'status="5xx"'
+SAMPLE_RATE = 16000
+BOUNDARY = "voice-serve-probe"
+WHY_CHARS = 160
+
+Sample = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Endpoints and requests of the check.
+
+    Attributes:
+        state: File with the counters of the previous probe; each probe has its own.
+        metrics: URLs of the metrics; a cell has two engines, and both have to work.
+        counters: Names of metrics that change whenever the engine works. Gauges may also decrease.
+        url: URL of the request.
+        body: The request as JSON, or as the fields of a form if ``silence_s`` is set.
+        silence_s: Duration of the silent WAV file that is sent with the form.
+        limit_s: Time limit of the check.
+    """
+
+    state: str
+    metrics: Sequence[str]
+    counters: Sequence[str]
+    url: str
+    body: Mapping[str, object] = field(default_factory=dict)
+    silence_s: float = 0
+    limit_s: float = 4.5
+
+    @classmethod
+    def from_json(cls, text: str) -> "Check":
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, with status 0 if there was none."""
+
+    status: int
+    text: str
+
+    @property
+    def is_success(self) -> bool:
+        return self.status == OK
+
+    @property
+    def is_request_counter(self) -> bool:
+        """Whether the status concerns the request and not the engine."""
+        return BAD_REQUEST <= self.status < SERVER_ERROR and self.status not in BUSY
+
+    def __str__(self) -> str:
+        words = " ".join(self.text.split())[:WHY_CHARS]
+        return f"HTTP {self.status} {words}".strip() if self.status else words
+
+
+def request(url: str, timeout_s: float, data: bytes | None = None, content_type: str = "") -> Answer:
+    """Send a request and return the response.
+
+    The timeout applies to each read; the responses that ``Probe.ask`` requests are not streamed.
+    """
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=max(timeout_s, 0.05))
+    try:
+        connection.request("POST" if data else "GET", parts.path, data, {"Content-Type": content_type} if data else {})
+        response = connection.getresponse()
+        return Answer(response.status, response.read().decode("utf-8", "replace"))
+    except TimeoutError:
+        return Answer(0, f"no answer within {timeout_s:.1f} s")
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(0, f"{type(error).__name__}: {error}")
+    finally:
+        connection.close()
+
+
+def read_counters(exposition: str, counters: Sequence[str]) -> dict[str, float]:
+    """Return the sum of each counter over its labels, and the number of failed requests, from Prometheus' text."""
+    sums: dict[str, float] = {}
+    for line in exposition.splitlines():
+        series, _, value = line.rpartition(" ")
+        name = series.partition("{")[0]
+        if name in counters or (name == RESPONSES and FAILED in series):
+            sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
+
+
+def has_progress(before: Sample, now: Sample) -> bool:
+    """Return True if an engine has made progress between two samples of its counters."""
+    names = (before.keys() & now.keys()) - {RESPONSES}
+    has_restarted = any(now[name] < before[name] for name in names if name.endswith("_total"))
+    return not has_restarted and any(now[name] != before[name] for name in names)
+
+
+def has_failures(before: Sample, now: Sample) -> bool:
+    """Return True if requests failed with 5xx between two samples."""
+    return now.get(RESPONSES, 0.0) > before.get(RESPONSES, 0.0)
+
+
+class Probe:
+    """A check of an engine."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._ends_at = time.monotonic() + check.limit_s
+
+    def judge(self) -> tuple[bool, str]:
+        """Return True if the engine works, and the reason."""
+        before, now = self._load(), self._sample()
+        self._save(now)
+        moved = self._moved(before, now)
+        failed = any(has_failures(before[url], now[url]) for url in before.keys() & now.keys())
+        if moved and not failed:
+            return True, "tokens flow"
+        answer = self._ask()
+        if answer.is_success:
+            return True, "answered one request"
+        if answer.is_request_counter:
+            return True, f"the engine answers, but not the probe's request: {answer}"
+        if answer.status in (0, *BUSY) and (moved or self._moves_since(now, wait=bool(answer.status))):
+            return True, f"tokens flow, and the queue is full: {answer}"
+        return False, f"no tokens, and no answer to a request for one: {answer}" if not answer.status else str(answer)
+
+    def _moved(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
+        return all(url in before and url in now and has_progress(before[url], now[url]) for url in self._check.metrics)
+
+    def _moves_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
+        """Return True if the counters have changed since a sample.
+
+        After a rejected request, there is time to wait for it.
+        """
+        pause_s = self._left() / 2
+        if wait and pause_s > 0:
+            time.sleep(pause_s)
+        return self._moved(now, self._sample())
+
+    def _sample(self) -> dict[str, Sample]:
+        samples: dict[str, Sample] = {}
+        for url in self._check.metrics:
+            answer = request(url, min(self._check.limit_s * METRICS_SHARE, self._left()))
+            if answer.is_success:
+                samples[url] = read_counters(answer.text, self._check.counters)
+        return samples
+
+    def _ask(self) -> Answer:
+        check = self._check
+        # The remaining time is reserved for a second reading of the counters.
+        timeout_s = self._left() - check.limit_s * METRICS_SHARE
+        if check.silence_s:
+            return request(check.url, timeout_s, form(check), f"multipart/form-data; boundary={BOUNDARY}")
+        return request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
+
+    def _left(self) -> float:
+        return self._ends_at - time.monotonic()
+
+    def _load(self) -> dict[str, Sample]:
+        try:
+            state = json.loads(Path(self._check.state).read_text(encoding="utf-8"))
+            # The monotonic clock is the node's, and equal in all containers.
+            samples: dict[str, Sample] = state["samples"] if 0 <= time.monotonic() - state["at"] < STALE_S else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+        return samples
+
+    def _save(self, samples: Mapping[str, Sample]) -> None:
+        state, file = {"at": time.monotonic(), "samples": samples}, Path(self._check.state)
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(state), encoding="utf-8")
+        new.replace(file)
+
+
+def form(check: Check) -> bytes:
+    """Return the fields as a form, with a WAV file of silence."""
+    sound = io.BytesIO()
+    with wave.open(sound, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE)
+        file.writeframes(bytes(2 * int(SAMPLE_RATE * check.silence_s)))
+    head = 'Content-Disposition: form-data; name="{}"'
+    parts = [f"{head.format(name)}\r\n\r\n{value}".encode() for name, value in check.body.items()]
+    parts.append(
+        f'{head.format("file")}; filename="silence.wav"\r\nContent-Type: audio/wav\r\n\r\n'.encode() + sound.getvalue()
+    )
+    return b"".join(b"--%s\r\n%s\r\n" % (BOUNDARY.encode(), part) for part in parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def main() -> int:
+    works, why = Probe(Check.from_json(sys.argv[1])).judge()
+    sys.stdout.write(f"{why}\n")
+    return 0 if works else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

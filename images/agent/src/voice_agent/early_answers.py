@@ -1,0 +1,78 @@
+"""The end of a caller's turn, and early preparation of its answer."""
+
+from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionFrame, Frame, TranscriptionFrame
+from pipecat.turns.types import ProcessFrameResult, UserTurnSpeculation
+from pipecat.turns.user_stop import NormalizedMatch, TurnAnalyzerUserTurnStopStrategy
+
+from voice_agent.hearing import Hearing
+from voice_agent.models import Turn, Vad
+
+
+class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
+    """Ends turns with Pipecat's strategy, and has their answers prepared at the first pause that sounds final.
+
+    The pause is transcribed, and the language model is prompted with the transcript. Pipecat's speculation gate holds
+    its output until the turn is over. The output is discarded if speech continues, or if the final transcript differs.
+
+    Args:
+        turn: The end-of-turn model.
+        vad: Reports the pauses.
+        hearing: Transcribes them.
+    """
+
+    def __init__(self, turn: Turn, vad: Vad, hearing: Hearing) -> None:
+        super().__init__(turn_analyzer=turn)
+        self._turn = turn
+        self._hearing = hearing
+        self._match = NormalizedMatch()
+        self._said: list[str] = []
+        """Transcripts of the turn."""
+        self._speculation: UserTurnSpeculation | None = None
+        vad.on_pause, vad.on_resume = self._consider, self._hearing.go_on
+
+    async def _consider(self) -> None:
+        """Start to transcribe the speech so far, if it sounds complete."""
+        # Audio continues in the meantime, so that the voice detector can detect further speech.
+        self.task_manager.create_task(self._expect_end(), f"{self}::_expect_end")
+
+    async def _expect_end(self) -> None:
+        if await self._turn.sounds_over():
+            await self._hearing.expect_end()
+
+    async def process_frame(self, frame: Frame) -> ProcessFrameResult:
+        """Prepare an answer, or note that it was withdrawn."""
+        if isinstance(frame, EagerTranscriptionFrame):
+            self._speculation = UserTurnSpeculation(text=" ".join([*self._said, frame.text]))
+            await self.trigger_user_turn_inference_triggered(speculation=self._speculation)
+        elif isinstance(frame, EagerEndOfTurnCancelFrame):
+            self._speculation = None
+        return await super().process_frame(frame)
+
+    async def trigger_user_turn_stopped(self, *, enable_user_speaking_frames: bool | None = None) -> None:
+        """End the turn with the prepared answer, if its transcript is still correct."""
+        speculation, self._speculation = self._speculation, None
+        if speculation and self._match.matches(speculation.text, " ".join(self._said)):
+            await self.trigger_user_turn_finalized(
+                enable_user_speaking_frames=enable_user_speaking_frames, confirms_speculation=True
+            )
+            return
+        if speculation:
+            await self.trigger_user_turn_speculation_cancelled()
+        await super().trigger_user_turn_stopped(enable_user_speaking_frames=enable_user_speaking_frames)
+
+    async def _handle_transcription(self, frame: TranscriptionFrame) -> None:
+        self._said.append(frame.text)
+        if frame.finalized and not (self._vad_user_speaking or self._vad_stopped):
+            self._turn_complete = True  # an interruption whose end was detected before it was classified as one
+        await super()._handle_transcription(frame)
+
+    async def _discard_pending_end_of_turn(self) -> None:
+        """Reset all signs of an end: at each boundary of a turn, and when speech continues."""
+        await super()._discard_pending_end_of_turn()
+        speculation, self._speculation = self._speculation, None
+        if speculation:
+            await self.trigger_user_turn_speculation_cancelled()
+
+    async def _reset(self) -> None:
+        await super()._reset()
+        self._said = []

@@ -1,0 +1,181 @@
+"""Decides whether a caller's sound during a pending or spoken answer interrupts it.
+
+An answer is paused at the first sound, so that the caller does not have to talk over it. It continues if the sound was
+a cough, a word of assent such as "mhm", or the agent's own voice from the caller's loudspeaker. Longer speech, or other
+words, interrupt.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from difflib import SequenceMatcher
+
+from pipecat.frames.frames import (
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    Frame,
+    InputAudioRawFrame,
+    TranscriptionFrame,
+    VADUserStartedSpeakingFrame,
+    VADUserStoppedSpeakingFrame,
+)
+from pipecat.turns.types import ProcessFrameResult
+from pipecat.turns.user_start import BaseUserTurnStartStrategy
+
+from voice_agent.hearing import NothingHeardFrame
+from voice_agent.playback import Playback
+
+INTERRUPTS_S = 1.0
+"""Duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an echo,
+which ends after the answer is paused and the round trip to the caller. The caller hears silence in the meantime."""
+ECHO_SHARE = 0.7
+"""Minimum share of words that match the answer for an echo, since audio from a loudspeaker is transcribed with
+errors."""
+DECIDED_WITHIN_S = 3.0
+"""Maximum time for which an answer is paused for a transcript."""
+ASSENT = frozenset({
+    *("ok", "okay", "yes", "yeah", "yep", "yup", "right", "sure", "exactly"),
+    *("ja", "jaja", "jo", "genau", "richtig", "oui", "ouais", "si", "claro", "vale", "sim", "certo"),
+})  # fmt: skip
+"""Words that a listener says without taking the turn: English, German, French, Spanish, Portuguese and Italian."""
+HUM = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u+hu+h*)+")
+"""Sounds of a listener, as engines write them, without punctuation: mhm, uh-huh, hmm, aha."""
+
+
+class Interruptions(BaseUserTurnStartStrategy):
+    """Starts a caller's turn: immediately in silence, and during an answer if it is an interruption.
+
+    Args:
+        playback: Pauses the answer.
+        is_owed: Returns True while an answer is pending or spoken, or the caller has the turn.
+        answer: Returns the current answer of the agent.
+        interrupted: Callback with the time from the onset of an interruption to silence, seconds.
+    """
+
+    def __init__(
+        self,
+        playback: Playback,
+        is_owed: Callable[[], bool],
+        answer: Callable[[], str],
+        interrupted: Callable[[float], None],
+    ) -> None:
+        super().__init__()
+        self._playback = playback
+        self._is_owed = is_owed
+        self._answer = answer
+        self._interrupted = interrupted
+        self._has_caller_turn = False
+        self._is_agent_speaking = False
+        self._is_caller_speaking = False
+        self._hears_itself = False
+        """Whether the agent's own voice is echoed, so that sound alone is not significant."""
+        self._spoken_s = 0.0
+        """Duration of speech since the answer was paused."""
+        self._silent_after_s: float | None = None
+        """Time from the onset to the pause; None while the answer is not paused."""
+        self._deciding: asyncio.Task[None] | None = None
+
+    async def handle_user_turn_started(self) -> None:
+        """Note that the caller has the turn."""
+        self._has_caller_turn = True
+
+    async def handle_user_turn_stopped(self) -> None:
+        """Allow an answer to follow."""
+        self._has_caller_turn = self._hears_itself = False
+        await self._continue()
+
+    async def process_frame(self, frame: Frame) -> ProcessFrameResult:
+        """Process transcripts, speech and answers."""
+        match frame:
+            case BotStartedSpeakingFrame():
+                self._is_agent_speaking = True
+            case BotStoppedSpeakingFrame():
+                self._is_agent_speaking = False
+            case VADUserStartedSpeakingFrame():
+                self._is_caller_speaking = True
+                return await self._consider(frame)
+            case VADUserStoppedSpeakingFrame():
+                self._is_caller_speaking = False
+            case InputAudioRawFrame() if self._is_held and self._is_caller_speaking:
+                self._spoken_s += len(frame.audio) / 2 / frame.sample_rate
+                if self._spoken_s >= INTERRUPTS_S:
+                    return await self._interrupt()
+            case TranscriptionFrame() if not self._has_caller_turn:  # it started while an answer was pending or spoken
+                return await self._judge(frame.text)
+            case NothingHeardFrame():
+                await self._continue()
+        return ProcessFrameResult.CONTINUE
+
+    @property
+    def _is_answering(self) -> bool:
+        return not self._has_caller_turn and self._is_owed()
+
+    @property
+    def _is_held(self) -> bool:
+        return self._silent_after_s is not None
+
+    async def _consider(self, frame: VADUserStartedSpeakingFrame) -> ProcessFrameResult:
+        if not self._is_answering:
+            await self.trigger_user_turn_started()
+            return ProcessFrameResult.STOP
+        if not self._hears_itself and not self._is_held:
+            self._playback.hold()
+            self._spoken_s, self._silent_after_s = 0.0, time.time() - frame.timestamp + frame.start_secs
+            self._deciding = self.task_manager.create_task(self._continue_in_time(), f"{self}::_continue_in_time")
+        return ProcessFrameResult.CONTINUE
+
+    async def _judge(self, text: str) -> ProcessFrameResult:
+        words = _words(text)
+        if is_assent(words):
+            await self._continue()
+        elif is_echo(words, _words(self._answer())):
+            self._hears_itself = True
+            await self._continue()
+        else:
+            return await self._interrupt()
+        await self.trigger_reset_aggregation()
+        return ProcessFrameResult.CONTINUE
+
+    async def _interrupt(self) -> ProcessFrameResult:
+        if self._is_agent_speaking and self._silent_after_s is not None:
+            self._interrupted(self._silent_after_s)
+        self._silent_after_s = None
+        # The paused audio stays paused, and is discarded shortly after.
+        await self.trigger_user_turn_started()
+        return ProcessFrameResult.STOP
+
+    async def _continue(self) -> None:
+        self._silent_after_s = None
+        self._playback.release()
+        deciding, self._deciding = self._deciding, None
+        if deciding and deciding is not asyncio.current_task():
+            await self.task_manager.cancel_task(deciding)
+
+    async def _continue_in_time(self) -> None:
+        await asyncio.sleep(DECIDED_WITHIN_S)
+        if self._is_held:
+            await self._continue()
+
+    async def cleanup(self) -> None:
+        """Cancel pending tasks."""
+        await super().cleanup()
+        await self._continue()
+
+
+def is_assent(words: list[str]) -> bool:
+    """Return True for a listener's words, and for an empty transcript."""
+    return all(word in ASSENT or HUM.fullmatch(word) for word in words)
+
+
+def is_echo(words: list[str], answer: list[str]) -> bool:
+    """Return True if most of the words occur in an answer, in order and adjacent."""
+    size = len(words) + 2
+    windows = (answer[begin : begin + size] for begin in range(len(answer)))
+    matches = (SequenceMatcher(None, window, words, autojunk=False).get_matching_blocks() for window in windows)
+    return any(sum(match.size for match in found) >= ECHO_SHARE * len(words) for found in matches)
+
+
+def _words(text: str) -> list[str]:
+    # "uh-huh" and "mm-hmm" are one word.
+    return ["".join(filter(str.isalnum, word)) for word in text.lower().split() if any(map(str.isalnum, word))]

@@ -1,0 +1,79 @@
+"""Converts callers' messages to frames of the pipeline, and rejects all others.
+
+Pipecat's serializers trust their client. They create any frame that it names, and raise arbitrary parser errors.
+"""
+
+from collections.abc import Callable
+
+from pipecat.frames.frames import Frame, InputAudioRawFrame
+from pipecat.frames.protobufs import frames_pb2
+from pipecat.processors.frame_processor import FrameProcessorSetup
+from pipecat.serializers.base_serializer import FrameSerializer
+from pipecat.serializers.protobuf import ProtobufFrameSerializer
+
+from voice_agent.hearing import RATE
+
+SAMPLE_BYTES = 2
+
+
+class MalformedError(Exception):
+    """A caller's invalid message, after which its socket is closed."""
+
+
+class ProtobufSerializer(ProtobufFrameSerializer):
+    """Pipecat's protobuf, limited to audio from callers.
+
+    Text, transcripts and interruptions are only created by the agent; those of callers are ignored.
+    """
+
+    async def deserialize(self, data: str | bytes) -> Frame | None:
+        """Return the audio of a message.
+
+        Raises:
+            MalformedError: The message is not audio that the pipeline can process.
+        """
+        if isinstance(data, str):
+            raise MalformedError("a message is binary, a frame of Pipecat's protobuf")
+        frame = frames_pb2.Frame.FromString(data)  # type: ignore[attr-defined]
+        if frame.WhichOneof("frame") != "audio":
+            return None
+        audio = frame.audio
+        if (audio.sample_rate, audio.num_channels) != (RATE, 1) or len(audio.audio) % SAMPLE_BYTES:
+            raise MalformedError(
+                f"audio has {audio.sample_rate} Hz, {audio.num_channels} channels, {len(audio.audio)} bytes; "
+                f"send PCM16 at {RATE} Hz with one channel"
+            )
+        return InputAudioRawFrame(audio.audio, RATE, 1)
+
+
+class Guarded(FrameSerializer):
+    """Wraps a protocol's serializer so that every parse error closes the socket as malformed.
+
+    Args:
+        on_malformed: Callback before Pipecat's transport disconnects because of an invalid message.
+    """
+
+    def __init__(self, protocol: FrameSerializer, on_malformed: Callable[[], None]) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._on_malformed = on_malformed
+
+    async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
+        """Pass the pipeline's rates on."""
+        await self._protocol.setup(setup)
+
+    async def serialize(self, frame: Frame) -> str | bytes | None:
+        """Pass a frame to the protocol."""
+        return await self._protocol.serialize(frame)
+
+    async def deserialize(self, data: str | bytes) -> Frame | None:
+        """Return the frame for a message.
+
+        Raises:
+            MalformedError: The message is invalid.
+        """
+        try:
+            return await self._protocol.deserialize(data)
+        except Exception as error:
+            self._on_malformed()
+            raise MalformedError(f"a message cannot be read: {type(error).__name__}") from error

@@ -1,0 +1,57 @@
+"""Signatures of requests to an operator's tools, according to Standard Webhooks.
+
+Libraries of many languages can verify them.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md, section "Signature scheme":
+HMAC-SHA256 over id, time and body, separated by dots. The body of ``GET`` is empty.
+"""
+
+import base64
+import binascii
+import hmac
+import secrets
+import time
+
+PREFIX = "whsec_"
+"""Prefix of a base64 secret in that specification."""
+MIN_KEY_BYTES = 24
+"""The specification's minimum; its maximum is 64."""
+
+
+def key_bytes(secret: str) -> bytes:
+    """Return the key of a secret: base64 after ``whsec_``, otherwise its bytes.
+
+    Raises:
+        ValueError: It is not valid base64, or too short.
+    """
+    try:
+        encoded = secret.removeprefix(PREFIX)
+        key = base64.b64decode(encoded, validate=True) if encoded != secret else secret.encode()
+    except binascii.Error:
+        raise ValueError(f"has no base64 after {PREFIX}") from None
+    if len(key) < MIN_KEY_BYTES:
+        raise ValueError(f"has {len(key)} bytes, at least {MIN_KEY_BYTES} are needed")
+    return key
+
+
+def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
+    """Return the signature of a request.
+
+    Args:
+        message: Id of the request, by which a receiver detects duplicates.
+        timestamp: Seconds since 1970.
+    """
+    signed = f"{message}.{timestamp}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.digest(key_bytes(secret), signed, 'sha256')).decode()}"
+
+
+def signature_headers(secret: str, body: bytes) -> dict[str, str]:
+    """Return the headers that sign a request; without a secret, there are none."""
+    if not secret:
+        return {}
+    message, timestamp = f"msg_{secrets.token_hex(12)}", int(time.time())
+    return {
+        "webhook-id": message,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(secret, message, timestamp, body),
+    }

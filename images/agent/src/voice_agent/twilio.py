@@ -1,0 +1,155 @@
+"""Twilio's media streams: ``<Connect><Stream>``, with a ``<Parameter>`` named ``key`` if the gateway requires one.
+
+https://www.twilio.com/docs/voice/media-streams/websocket-messages. Twilio does not reconnect. TwiML can connect the
+call again after a ``<Connect>`` has ended, which resumes its conversation.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import json
+import secrets
+
+from pipecat.frames.frames import Frame
+from pipecat.serializers.twilio import TwilioFrameSerializer
+from pydantic import BaseModel, Field, ValidationError
+from starlette.websockets import WebSocketDisconnect
+
+from voice_agent.entrances import AGAIN, REFUSED, START_WITHIN_S, Entrance, Socket
+from voice_agent.messages import MalformedError
+from voice_agent.refusals import UNAVAILABLE, RefusedError
+from voice_agent.settings import AgentSettings
+
+SIGNATURE_HEADER = "X-Twilio-Signature"
+MESSAGES_BEFORE_START = 4
+"""Twilio sends one, ``connected``."""
+SID = r"^[A-Za-z0-9_-]{1,64}$"
+
+
+class _Start(BaseModel):
+    """Twilio's description of a call."""
+
+    streamSid: str = Field(pattern=SID)  # noqa: N815  Twilio's spelling
+    callSid: str = Field(pattern=SID)  # noqa: N815
+    accountSid: str = ""  # noqa: N815
+    customParameters: dict[str, str] = {}  # noqa: N815
+
+
+class _Event(BaseModel):
+    """A message; only the first ones are parsed here."""
+
+    event: str
+    start: _Start | None = None
+
+
+class _Media(BaseModel):
+    payload: str = ""
+
+
+class _Message(BaseModel):
+    """The fields of a message that Pipecat's serializer uses."""
+
+    event: str
+    media: _Media = _Media()
+    dtmf: dict[str, str] = {}
+
+
+class TwilioSerializer(TwilioFrameSerializer):
+    """Pipecat's serializer for validated messages."""
+
+    async def deserialize(self, data: str | bytes) -> Frame | None:
+        """Return the frame of a message.
+
+        Raises:
+            MalformedError: The message has another format.
+        """
+        try:
+            _Message.model_validate_json(data)
+        except ValidationError as error:
+            raise MalformedError(f"not a message of Twilio's media streams: {error.error_count()} errors") from None
+        return await super().deserialize(data)
+
+
+def signature(auth_token: str, url: str) -> str:
+    """Return Twilio's signature of a WebSocket request.
+
+    HMAC-SHA1 over the URL as written in TwiML: https://www.twilio.com/docs/usage/security#validating-requests. The
+    algorithm is Twilio's choice, and HMAC-SHA1 is not broken.
+    """
+    return base64.b64encode(hmac.digest(auth_token.encode(), url.encode(), "sha1")).decode()
+
+
+class TwilioEntrance(Entrance):
+    """A telephone call through Twilio."""
+
+    def __init__(self, socket: Socket, settings: AgentSettings) -> None:
+        super().__init__(socket, settings)
+        self._call = ""
+        self._is_signed = False
+
+    async def begin(self) -> None:
+        self._check_signature()
+        await self.socket.accept()
+        try:
+            async with asyncio.timeout(START_WITHIN_S):
+                start = await self._start()
+        except (TimeoutError, WebSocketDisconnect, KeyError, ValidationError):
+            raise RefusedError(400, "bad request", "no start message, as Twilio's media streams begin") from None
+        account = self._settings.twilio_account
+        if account and start.accountSid != account:
+            raise RefusedError(403, "foreign account", "the call belongs to another account of Twilio")
+        self.serializer = TwilioSerializer(
+            start.streamSid, start.callSid, params=TwilioFrameSerializer.InputParams(auto_hang_up=False)
+        )
+        self._call = start.callSid
+        self.conversation = f"call-{start.callSid}"
+        key = start.customParameters.get("key", "")
+        self.key = f"Bearer {key}" if key else self.key
+
+    async def _start(self) -> _Start:
+        for _ in range(MESSAGES_BEFORE_START):
+            # Starlette raises KeyError for a binary message.
+            message = _Event.model_validate_json(await self.socket.receive_text())
+            if message.event == "start" and message.start:
+                return message.start
+        raise KeyError("start")
+
+    def belongs_to(self, caller: str) -> str:
+        """Return the conversation of a call, which differs between callers, since a call's id is in logs and webhooks.
+
+        If callers are not distinguished, and Twilio's signature is not verified, anyone could use the call's id, so a
+        new conversation is started.
+        """
+        if not caller and not self._is_signed:
+            return secrets.token_hex(16)
+        named = json.dumps([caller, self._call]).encode()
+        key = self._settings.token_key.get_secret_value().encode()
+        return f"call-{hmac.new(key, named, 'sha256').hexdigest()[:32]}"
+
+    def _check_signature(self) -> None:
+        """Return without an error if Twilio signed the request, or if Twilio's token is not configured.
+
+        Raises:
+            RefusedError: The request is not signed with the token.
+        """
+        token = self._settings.twilio_token.get_secret_value()
+        if not token:
+            return
+        url = f"wss://{self.socket.headers.get('Host', '')}{self.socket.url.path}"
+        signed = self.socket.headers.get(SIGNATURE_HEADER, "")
+        # With a trailing slash as in TwiML, which routes here do not have.
+        if not any(hmac.compare_digest(signed.encode(), signature(token, each).encode()) for each in (url, f"{url}/")):
+            raise RefusedError(403, "not signed", f"{SIGNATURE_HEADER} is not the one of this account for {url}")
+        self._is_signed = True
+
+    async def accept(self, conversation: str, token: str) -> None:
+        """Do nothing, since it had to be accepted before the caller could be identified."""
+
+    async def refuse(self, refusal: RefusedError) -> None:
+        if not self.is_open:
+            await super().refuse(refusal)
+            return
+        self.socket.ending = AGAIN if refusal.status == UNAVAILABLE else REFUSED
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await self.socket.close()

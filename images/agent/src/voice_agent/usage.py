@@ -1,0 +1,50 @@
+"""Usage of the engines per conversation, for billing.
+
+It is logged once at the end of a conversation, as a line whose ``message`` is ``usage``, and added to the caller's
+usage of the UTC day. Audio is counted by the gateway.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from redis.asyncio import Redis
+
+from voice_runtime import state
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Usage:
+    """Counters of a conversation.
+
+    Attributes:
+        prompt_tokens: Tokens sent to the language model, including cached ones.
+        answer_tokens: Generated tokens.
+        spoken_characters: Synthesized characters.
+    """
+
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    spoken_characters: int = 0
+
+    def tell(self, caller: str, conversation: str) -> None:
+        """Log the usage of a connection, without that of earlier connections of the conversation."""
+        log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
+
+    async def count(self, store: Redis, caller: str) -> None:
+        """Add the usage to that of the caller's day.
+
+        Raises:
+            RedisError: The store does not respond.
+        """
+        day = datetime.now(UTC).date().isoformat()
+        key, callers = state.agent_usage(caller, day), state.agent_day_callers(day)
+        async with store.pipeline(transaction=True) as pipe:
+            for name, number in asdict(self).items():
+                pipe.hincrby(key, name, number)
+            pipe.sadd(callers, caller)
+            for each in (key, callers):
+                pipe.expire(each, state.USAGE_KEPT_S)
+            await pipe.execute()

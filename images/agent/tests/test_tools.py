@@ -1,0 +1,69 @@
+"""Tools receive authenticated requests with the caller; the model calls the listed ones."""
+
+import base64
+
+import httpx2
+import pytest
+from pydantic import ValidationError
+
+from images.agent.tests.conftest import settings_of
+from images.agent.tests.engines import Engines
+from voice_agent import signing
+from voice_agent.refusals import RefusedError
+from voice_agent.settings import AgentSettings
+from voice_agent.tools import Speaker, Tools
+from voice_agent.trace import Traces
+
+KEY = b"only-for-tests-only-for-tests-32"
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+SPEAKER = Speaker("c", "anna")
+
+
+def tools_of(engines: Engines, client: httpx2.AsyncClient, **more: str) -> Tools:
+    settings: AgentSettings = settings_of(engines, 1, tools_url=f"{engines.url}/tools", **more)
+    return Tools(settings, client, Traces("", 0, "test").begin(), SPEAKER)
+
+
+def test_signatures_follow_standard_webhooks() -> None:
+    """The example of the specification's own libraries: python/tests/test_webhooks.py of standard-webhooks."""
+    secret, message, timestamp = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330
+    signed = signing.sign(secret, message, timestamp, b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_a_key_has_24_bytes() -> None:
+    assert signing.key_bytes(f"whsec_{base64.b64encode(bytes([0xCF] * 24)).decode()}") == bytes([0xCF] * 24)
+    for secret in ("k" * 24, f"whsec_{base64.b64encode(b'k' * 24).decode()}"):
+        assert signing.key_bytes(secret) == b"k" * 24
+    for secret in ("k" * 23, f"whsec_{base64.b64encode(b'k' * 23).decode()}"):
+        with pytest.raises(ValueError, match="has 23 bytes, at least 24"):
+            signing.key_bytes(secret)
+
+
+@pytest.mark.parametrize("key", ["short", "whsec_no base64", "whsec_AAAA"])
+def test_an_unusable_signing_key_is_rejected_at_startup(engines: Engines, key: str) -> None:
+    with pytest.raises(ValidationError, match="tools_key"):
+        settings_of(engines, 1, tools_key=key)
+
+
+async def test_tools_refuse_unsigned_requests(engines: Engines) -> None:
+    engines.tools_key = KEY
+    async with httpx2.AsyncClient() as client:
+        for key in ("", "x" * 32):
+            with pytest.raises(RefusedError, match="tools"):
+                await tools_of(engines, client, tools_key=key).read()
+        for key in (SECRET, KEY.decode()):
+            tools = tools_of(engines, client, tools_key=key)
+            await tools.read()
+            assert await tools._run("weather", {"city": "Bonn"}) == {"sky": "clear"}
+    called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": "c", "caller": "anna"}
+    assert engines.calls == [called, called]
+
+
+async def test_a_tool_that_is_not_listed_is_not_called(engines: Engines) -> None:
+    async with httpx2.AsyncClient() as client:
+        tools = tools_of(engines, client)
+        await tools.read()
+        for name in ("transfer_money", "", "weather ", "Weather"):
+            assert "error" in await tools._run(name, {})
+    assert engines.calls == []

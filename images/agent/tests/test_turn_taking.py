@@ -1,0 +1,238 @@
+"""Answers prepared before the end of a turn, and sounds that do not interrupt them."""
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from redis.asyncio import Redis
+
+from images.agent.tests.conftest import RATE, Caller, Place, silence, speech, until
+from images.agent.tests.engines import Engines
+from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
+from voice_agent.interruptions import _words, is_assent, is_echo
+from voice_agent.models import Models, Turn
+
+PAUSE_S = 0.15
+"""Longer than a pause that starts work, and shorter than one that ends a turn."""
+WORD_S = 0.3
+PLAYED_S = 0.4
+Samples = np.ndarray[Any, np.dtype[np.int16]]
+
+
+@pytest.fixture
+def sounds_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each pause, and the end of speech, sound like the end of a turn, regardless of the sample."""
+    monkeypatch.setattr(Turn, "_predict_endpoint", lambda *_: {"prediction": 1, "probability": 1.0})
+
+
+@pytest.mark.usefixtures("sounds_over")
+async def test_an_answer_is_prepared_in_a_pause_and_spoken_once_the_turn_is_over(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    engines.finals, engines.answers = [(900, "What is this?")], ["It is a test."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await until(lambda: len(engines.updates) == 1)
+        await caller.send(speech(1.0))
+        await caller.send(silence(PAUSE_S))
+        await until(lambda: len(engines.asked) == 1)
+        assert caller.heard_s == 0
+        assert await said(store, conversation) == []
+        await caller.send(silence(ENDED_S))
+        await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        while len(found := await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+    assert found == [("user", "What is this?"), ("assistant", "It is a test.")]
+    [asked] = engines.asked
+    assert asked["messages"][-1]["content"] == "What is this?"
+
+
+@pytest.mark.usefixtures("sounds_over")
+async def test_a_premature_answer_is_neither_spoken_nor_remembered(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    engines.finals = [(900, "What is this"), (2100, "that I hear?")]
+    engines.answers = ["Which one do you mean?", "It is a test."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await until(lambda: len(engines.updates) == 1)
+        await caller.send(speech(1.0))
+        await caller.send(silence(PAUSE_S))
+        await until(lambda: len(engines.asked) == 1)
+        await caller.send(speech(1.0))
+        await caller.send(silence(ENDED_S))
+        while len(found := await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+    assert found == [("user", "What is this that I hear?"), ("assistant", "It is a test.")]
+    assert [each["input"] for each in engines.spoken] == ["It is a test."]
+    assert engines.asked[-1]["messages"][-1]["content"] == "What is this that I hear?"
+
+
+async def test_an_unfinished_sounding_pause_starts_no_answer(
+    place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "_predict_endpoint", lambda *_: {"prediction": 0, "probability": 0.0})
+    engines.finals, engines.answers = [(900, "What I want to know")], ["Yes?"]
+    async with place.call() as caller:
+        await until(lambda: len(engines.updates) == 1)
+        await caller.send(speech(1.0))
+        await caller.send(silence(PAUSE_S))
+        await caller.send(silence(0.3))
+        await until(lambda: len(engines.commits) == 1)  # that of the end of speech
+        assert engines.asked == []
+
+
+async def into_the_answer(caller: Caller, sound: Samples) -> None:
+    """Ask a question, and make a sound during the answer."""
+    await speak(caller)
+    await caller.until(lambda each: each.heard_s > 0)
+    assert caller.interruptions == 1, "that was the turn's own beginning"
+    await caller.send(silence(0.2))
+    await caller.send(sound)
+
+
+def cough() -> Samples:
+    """Two bursts of noise with a sharp onset, most of it between 0.5 and 3 kHz, 60 and 200 ms long."""
+    noise = np.random.default_rng(0).normal(size=round(0.5 * RATE))
+    spectrum, frequencies = np.fft.rfft(noise), np.fft.rfftfreq(noise.size, 1 / RATE)
+    shaped = np.fft.irfft(spectrum * np.exp(-(((frequencies - 1500) / 900) ** 2)), noise.size)
+    t = np.arange(noise.size) / RATE
+    envelope = np.exp(-t / 0.02) + np.where(t > 0.15, np.exp(-(t - 0.15) / 0.07), 0)
+    burst = shaped * envelope
+    return np.asarray(20_000 * burst / np.abs(burst).max(), np.int16)
+
+
+@pytest.mark.parametrize(
+    ("sound", "transcript"),
+    [
+        pytest.param(cough(), "", id="a cough"),
+        pytest.param(speech(WORD_S), "", id="a sound without words"),
+        pytest.param(speech(WORD_S), "Mm-hmm.", id="mhm"),
+        pytest.param(speech(WORD_S), "Yeah, right.", id="assent"),
+        pytest.param(speech(WORD_S), "on and on goes", id="echo"),
+    ],
+)
+async def test_a_backchannel_does_not_interrupt_the_answer(
+    place: Place, engines: Engines, sound: Samples, transcript: str
+) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
+    async with place.call() as caller:
+        await into_the_answer(caller, sound)
+        engines.finals.append((0, transcript))
+        await caller.send(silence(ENDED_S))
+        heard_s = caller.heard_s
+        await caller.until(lambda each: each.heard_s > heard_s + PLAYED_S)
+        assert caller.interruptions == 1
+    assert len(engines.asked) == 1
+
+
+async def test_an_echo_of_the_agent_pauses_an_answer_at_most_once(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
+    async with place.call() as caller:
+        await into_the_answer(caller, speech(WORD_S))
+        engines.finals.append((0, "goes on and on"))
+        await caller.send(silence(ENDED_S))
+        heard_s = caller.heard_s
+        await caller.until(lambda each: each.heard_s > heard_s)
+        engines.may_tell.clear()
+        await caller.send(speech(2.0))  # without a transcript
+        heard_s = caller.heard_s
+        await caller.until(lambda each: each.heard_s > heard_s + PLAYED_S)
+        assert caller.interruptions == 1
+        engines.finals.append((0, "No, that is enough."))
+        engines.may_tell.set()
+        await caller.send(silence(ENDED_S))
+        await caller.until(lambda each: each.interruptions == 2)
+
+
+async def test_a_sound_pauses_an_answer_and_a_word_interrupts_it(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "I stop."], 60.0
+    async with place.call() as caller:
+        await into_the_answer(caller, speech(WORD_S))
+        heard_s, since = caller.heard_s, time.monotonic()
+        while time.monotonic() - since < PLAYED_S:
+            await asyncio.sleep(0.02)
+        assert caller.heard_s < heard_s + PLAYED_S / 2, "it goes on while the caller speaks"
+        engines.finals.append((0, "Stop."))
+        await caller.send(silence(0.5))
+        await caller.until(lambda each: each.interruptions == 2)
+        await until(lambda: len(engines.asked) == 2)
+        assert engines.asked[-1]["messages"][-1]["content"] == "Stop."
+
+
+async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
+    async with place.call() as caller:
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+        engines.may_tell.clear()
+        await caller.send(silence(0.2))
+        await caller.send(speech(1.5))
+        await caller.until(lambda each: each.interruptions == 2)
+
+
+@pytest.mark.parametrize("text", ["Mhm.", "Mm-hmm.", "Uh-huh.", "Hmm", "Aha!", "Yeah, okay.", "Genau.", "", "..."])
+def test_backchannel_words_are_assent(text: str) -> None:
+    assert is_assent(_words(text))
+
+
+@pytest.mark.parametrize("text", ["Stop.", "No.", "Hm, no.", "Who?", "Ma", "Yes, but"])
+def test_other_words_are_not_assent(text: str) -> None:
+    assert not is_assent(_words(text))
+
+
+@pytest.mark.parametrize(
+    ("heard", "echo"),
+    [
+        ("France is Paris", True),
+        ("as you", True),
+        ("Capital of Prance is Paris", True),
+        ("Paris is France", False),
+        ("you know what", False),
+        ("the Paris", False),
+        ("No, the capital is another one", False),
+    ],
+)
+def test_an_echo_is_recognized_even_if_some_words_are_misheard(heard: str, echo: bool) -> None:
+    assert is_echo(_words(heard), _words("The capital of France is Paris, as you know.")) is echo
+
+
+async def test_an_echo_transcribed_after_the_answer_is_ignored(place: Place, engines: Engines, store: Redis) -> None:
+    engines.finals, engines.spoken_s = [(1900, "What is this?")], 3.0
+    engines.answers = ["It is a test of the voice that comes back.", "Good."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await into_the_answer(caller, speech(WORD_S))
+        engines.finals.append((0, "a test"))
+        await caller.send(silence(ENDED_S))
+        engines.finals.append((0, "Test of the boys that comes back."))
+        engines.may_tell.clear()
+        await caller.send(speech(1.0))
+        while len(await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+        engines.may_tell.set()
+        await caller.send(silence(ENDED_S))
+        engines.finals.append((0, "I see, thanks a lot."))
+        await speak(caller)
+        while len(found := await said(store, conversation)) < 4:
+            await caller.send(silence(0.02))
+    assert found[2:] == [("user", "I see, thanks a lot."), ("assistant", "Good.")]
+
+
+async def test_models_report_a_pause_and_continued_speech() -> None:
+    vad, told = Models(1.2).vad(), []
+
+    async def pause() -> None:
+        told.append("pause")
+
+    async def resume() -> None:
+        told.append("resume")
+
+    vad.set_sample_rate(RATE)
+    vad.on_pause, vad.on_resume = pause, resume
+    for part in (speech(1.0), silence(PAUSE_S), speech(1.0), silence(1.0)):
+        for begin in range(0, part.size, 320):
+            await vad.analyze_audio(part[begin : begin + 320].tobytes())
+    assert told == ["pause", "resume", "pause"]

@@ -1,0 +1,189 @@
+"""Archive of transcripts: one object per session, in an S3 bucket or a container of Azure Blob Storage.
+
+An object is gzipped JSON lines: the session, followed by a line for each final. Its key is derived from the session's
+id, so reading and deleting it needs no lookup. Index entries of many sessions share an object, which query engines read
+(docs/archive.md).
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Self
+
+import obstore
+from obstore.exceptions import PermissionDeniedError
+from obstore.store import ObjectStore, from_url
+
+from voice_blueprint.contract.session_api import ARCHIVE_INDEX_PREFIX, ARCHIVE_PREFIX, USAGE_PREFIX
+from voice_gateway.subtitles import Format, Segment, opening, vtt
+from voice_runtime.sessions import Session
+from voice_runtime.transcripts import Transcript
+
+REQUEST_TIMEOUT = timedelta(seconds=10)
+"""Timeout of a request; the client retries a failed one for at most the same time."""
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The first line of an object, which is also the entry of the index.
+
+    Attributes:
+        id: Id of the session.
+        caller: Caller who opened it, and who may read and delete the transcript.
+        began_at: Time at which it was opened (ISO 8601, UTC).
+        ended_at: Time at which it ended.
+        language: First detected language, or the requested one.
+        duration_ms: End of the last final in the audio.
+        finals: Number of finals with words.
+        characters: Characters of all finals.
+        complete: Whether all speech has been transcribed.
+        lost_ms: Audio that never reached an engine.
+        key: Key of the object.
+    """
+
+    id: str
+    caller: str
+    began_at: str
+    ended_at: str
+    language: str | None
+    duration_ms: int
+    finals: int
+    characters: int
+    complete: bool
+    lost_ms: int
+    key: str
+
+    @classmethod
+    def of(cls, session: Session, finals: Sequence[Transcript], ended_at: float) -> Self:
+        languages = (final.language for final in finals if final.language)
+        return cls(
+            id=session.id,
+            caller=session.caller,
+            began_at=_time(session.archived_from),
+            ended_at=_time(ended_at),
+            language=next(languages, session.language),
+            duration_ms=max((final.end_ms for final in finals), default=0),
+            finals=len(finals),
+            characters=sum(len(final.text) for final in finals),
+            complete=session.all_transcribed and not session.lost_ms,
+            lost_ms=session.lost_ms,
+            key=key(session.id),
+        )
+
+
+@dataclass(frozen=True)
+class ArchivedTranscript:
+    """The content of an object.
+
+    Attributes:
+        lines: The finals, as the API returns them.
+    """
+
+    session: Archived
+    lines: tuple[dict[str, Any], ...]
+
+    def pack(self) -> bytes:
+        """Return the object's bytes, which are deterministic."""
+        rows = ({"kind": "session", **asdict(self.session)}, *self.lines)
+        return packed(json.dumps(row, ensure_ascii=False) for row in rows)
+
+    @classmethod
+    def of(cls, session: Archived, finals: Iterable[Transcript]) -> Self:
+        return cls(session, tuple(_line(session.id, final) for final in finals))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self:
+        """Parse an object."""
+        head, *lines = (json.loads(line) for line in gzip.decompress(data).decode().splitlines())
+        head.pop("kind")
+        return cls(Archived(**head), tuple(lines))
+
+    def vtt(self) -> str:
+        """Return the transcript as WebVTT."""
+        segments = (Segment(line["text"], line["start_ms"] / 1000, line["end_ms"] / 1000) for line in self.lines)
+        return opening(Format.VTT) + vtt(segments)
+
+
+class Archive:
+    """A bucket or container.
+
+    Args:
+        url: URL such as ``https://BUCKET.s3.REGION.amazonaws.com`` or
+            ``https://ACCOUNT.blob.core.windows.net/CONTAINER``. Credentials are those of the task's role, or of the
+            pod's workload identity.
+        endpoint: URL of another server with the same protocol, such as an emulator.
+    """
+
+    def __init__(self, url: str, endpoint: str = "") -> None:
+        self._store: ObjectStore = from_url(
+            url,
+            config={"endpoint": endpoint} if endpoint else {},
+            client_options={"timeout": REQUEST_TIMEOUT, "allow_http": endpoint.startswith("http://")},
+            retry_config={"max_retries": 2, "retry_timeout": REQUEST_TIMEOUT},
+        )
+
+    async def write(self, transcript: ArchivedTranscript) -> None:
+        """Write a session's transcript; writing it again replaces it."""
+        await self._put(transcript.session.key, transcript.pack())
+
+    async def write_index(self, entries: Sequence[str], now: datetime) -> None:
+        """Write one or more index entries. The first one determines the object's key, so a retry replaces it."""
+        first = json.loads(entries[0])["id"]
+        await self._put(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", packed(entries))
+
+    async def write_usage(self, day: date, table: str) -> None:
+        """Write the usage of a day as CSV; writing it again replaces it."""
+        await self._put(f"{USAGE_PREFIX}date={day.isoformat()}/callers.csv", table.encode())
+
+    async def read(self, session: str) -> ArchivedTranscript | None:
+        """Return the transcript of a session, or ``None``."""
+        try:
+            answer = await obstore.get_async(self._store, key(session))
+            return ArchivedTranscript.unpack(bytes(await answer.bytes_async()))
+        # S3 responds with 403 to a role without permission to list the bucket
+        except (FileNotFoundError, PermissionDeniedError):
+            return None
+
+    async def delete(self, session: str) -> None:
+        """Delete the transcript of a session; it is not an error if there is none."""
+        await obstore.delete_async(self._store, key(session))
+
+    async def _put(self, name: str, body: bytes) -> None:
+        await obstore.put_async(self._store, name, body, use_multipart=False)
+
+
+def key(session: str) -> str:
+    """Return the key of a session's transcript.
+
+    Ids start with random characters, so that S3 can partition by prefix.
+    """
+    return f"{ARCHIVE_PREFIX}{session}.jsonl.gz"
+
+
+def packed(lines: Iterable[str]) -> bytes:
+    """Return gzipped JSON lines."""
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+
+
+def _line(session: str, final: Transcript) -> dict[str, Any]:
+    words = [[word.text, word.start_ms, word.end_ms] for word in final.words]
+    return {
+        "kind": "final",
+        "id": session,
+        "start_ms": final.start_ms,
+        "end_ms": final.end_ms,
+        "text": final.text,
+        **({"language": final.language} if final.language else {}),
+        **({"words": words} if words else {}),
+    }
+
+
+def _time(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+
+
+def worded(finals: Iterable[Transcript]) -> Iterator[Transcript]:
+    """Yield finals with words; an utterance without words has an empty final."""
+    return (final for final in finals if final.text)

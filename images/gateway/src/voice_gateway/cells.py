@@ -1,0 +1,81 @@
+"""Cells of a deployment, and the one that a call belongs to.
+
+Rendezvous hashing ranks all cells for each call, and the first one that is alive and not full serves it. A cell that is
+lost or added moves the calls of its own rank alone, and gateways need no common state.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+import httpx2
+
+CHECKED_FOR_S = 5.0
+"""Time until a cell is checked again."""
+TIMEOUT_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Cells:
+    """The cells, without which every call belongs here.
+
+    Attributes:
+        own: Name of this cell.
+    """
+
+    def __init__(self, own_api: str, health: Mapping[str, str]) -> None:
+        """Create the cells of a deployment.
+
+        Args:
+            own_api: Session API of this cell.
+            health: By session API, the address that answers 200 while the cell takes callers.
+        """
+        self._api = {_name(api): api for api in health}
+        self._health = {_name(api): address for api, address in health.items()}
+        self.own = _name(own_api)
+        self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
+
+    def named(self, names: str) -> set[str]:
+        """Return the cells in a list of names, by commas. Unknown names are left out."""
+        return self._api.keys() & names.split(",")
+
+    def api(self, name: str) -> str:
+        """Return the session API of a cell."""
+        return self._api[name]
+
+    def ranked(self, call: str) -> list[str]:
+        """Return the names of all cells, the one that the call belongs to first."""
+        return sorted(self._api, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
+
+    async def pick(self, call: str, full: Collection[str]) -> str | None:
+        """Return the name of the cell that serves a call; ``None`` if each is lost or full."""
+        for name in self.ranked(call):
+            if name not in full and (name == self.own or await self._answers(name)):
+                return name
+        return None
+
+    async def _answers(self, name: str) -> bool:
+        now = time.monotonic()
+        checked_at, check = self._checks.get(name, (0.0, None))
+        if check is None or (check.done() and now - checked_at > CHECKED_FOR_S):
+            check = asyncio.create_task(self._check(name))
+            self._checks[name] = now, check
+        return await asyncio.shield(check)
+
+    async def _check(self, name: str) -> bool:
+        try:
+            async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+                alive = (await client.get(self._health[name])).status_code == httpx2.codes.OK
+        except httpx2.HTTPError:
+            alive = False
+        if not alive:
+            log.warning("a cell does not take callers", extra={"fields": {"cell": name}})
+        return alive
+
+
+def _name(api: str) -> str:
+    return urlsplit(api).netloc

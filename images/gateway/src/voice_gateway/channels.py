@@ -1,0 +1,75 @@
+"""Two speakers on one socket, each with a channel: the audio is split, and each channel is a session of its own."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from starlette.types import Message
+from starlette.websockets import WebSocket, WebSocketState
+
+from voice_gateway.audio import SAMPLE_BYTES, AudioFormat, Encoding
+
+NORMAL_CLOSURE = 1000
+WAITING = 16
+"""Maximum number of messages by which one channel may lag behind the other."""
+
+
+class Channels:
+    """Splits a socket. Messages of its channels are sent unchanged; it is closed after all of them.
+
+    Attributes:
+        sockets: One per channel, for the implementation of a single-channel socket.
+    """
+
+    def __init__(self, websocket: WebSocket, audio: AudioFormat) -> None:
+        self._websocket = websocket
+        self._width = SAMPLE_BYTES if audio.encoding is Encoding.PCM16 else 1
+        self._count = self._speaking = audio.channels
+        self._queues: dict[int, asyncio.Queue[Message]] = {
+            channel: asyncio.Queue(WAITING) for channel in range(self._count)
+        }
+        self._left = b""
+        self.sockets = [self._socket(channel) for channel in range(self._count)]
+
+    def say_farewell(self) -> bool:
+        """Note that a channel is complete, and return True if it is the last one."""
+        self._speaking -= 1
+        return self._speaking == 0
+
+    async def run(self) -> None:
+        """Split incoming messages until the client disconnects."""
+        while True:
+            message = await self._websocket.receive()
+            audio: bytes | None = message.get("bytes")
+            parts = self._split(audio) if audio else [audio] * self._count
+            for channel, queue in list(self._queues.items()):
+                if not audio:
+                    await queue.put(message)
+                elif parts[channel]:
+                    await queue.put({**message, "bytes": parts[channel]})
+            if message["type"] == "websocket.disconnect":
+                return
+
+    def _split(self, audio: bytes) -> Sequence[bytes | None]:
+        audio = self._left + audio
+        whole = len(audio) - len(audio) % (self._width * self._count)
+        self._left = audio[whole:]
+        samples = np.frombuffer(audio[:whole], f"V{self._width}").reshape(-1, self._count)
+        return [samples[:, channel].tobytes() for channel in range(self._count)]
+
+    def _socket(self, channel: int) -> WebSocket:
+        socket = WebSocket(self._websocket.scope, self._queues[channel].get, partial(self._send, channel))
+        socket.client_state = socket.application_state = WebSocketState.CONNECTED
+        return socket
+
+    async def _send(self, channel: int, message: Message) -> None:
+        if message["type"] != "websocket.close":
+            await self._websocket.send(message)
+            return
+        queue = self._queues.pop(channel)
+        while not queue.empty():  # the splitting task may wait for space in it
+            queue.get_nowait()
+        # An error that ends one channel ends the other as well.
+        if not self._queues or message["code"] != NORMAL_CLOSURE:
+            await self._websocket.close(message["code"], message["reason"])

@@ -1,0 +1,64 @@
+"""``POST /v1/realtime/client_secrets``: a key for one call, for browser clients of OpenAI's API.
+
+https://platform.openai.com/docs/api-reference/realtime-sessions/create-realtime-client-secret. A server sends its own
+key, and passes the response's ``value`` to a page, which connects with it.
+"""
+
+from pydantic import BaseModel, ValidationError
+from redis.exceptions import RedisError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from voice_gateway.bearer import caller_by_key
+from voice_gateway.gateway import Gateway
+from voice_gateway.realtime import Input, SessionUpdate, describe
+from voice_gateway.refusals import Refusal, answer_openai, store_unavailable
+from voice_gateway.session_routes import SessionRequest, body_of, open_session
+
+CONVERSATION = "gateways only support 'transcription'; for a conversation, connect to /v1/realtime of an agent"
+
+
+class SecretRequest(BaseModel):
+    """The request body; a secret is valid for as long as the deployment's tokens, regardless of ``expires_after``."""
+
+    session: SessionUpdate = SessionUpdate(type="transcription")
+
+
+async def create(request: Request) -> Response:
+    """Open a session, and respond with its token."""
+    try:
+        return await _create(request.app.state.gateway, request)
+    except (HTTPException, RedisError) as error:
+        return answer_openai(store_unavailable() if isinstance(error, RedisError) else error)
+
+
+async def _create(gateway: Gateway, request: Request) -> Response:
+    caller = await caller_by_key(gateway, request)
+    asked = _read(await body_of(request)).session.audio.input
+    turns, spoken = asked.turn_detection, asked.transcription
+    wanted = SessionRequest(
+        transport="websocket",
+        language=spoken.language if spoken else None,
+        end_of_turn_ms=turns.silence_duration_ms if turns else None,
+        prompt=spoken.hints if spoken else None,
+    )
+    session = await open_session(gateway, caller, wanted, realtime=asked.model_dump_json(exclude_unset=True))
+    await gateway.sessions.lapse(session, gateway.settings.token_ttl_s)  # until its caller connects
+    token, expires_at = gateway.tokens.make(session.id)
+    answer = {
+        "value": token,
+        "expires_at": int(expires_at.timestamp()),
+        "session": describe(session, Input.for_session(session)),
+    }
+    return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+
+
+def _read(body: bytes) -> SecretRequest:
+    try:
+        return SecretRequest.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "body"
+        told = CONVERSATION if place == "session.type" else problem["msg"]
+        raise Refusal(400, "bad request", f"{place}: {told}") from None

@@ -1,0 +1,138 @@
+"""Decodes untrusted containers in a separate process (``voice_gateway.decode``)."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import IO
+
+from voice_gateway.audio import AudioError
+
+READ_BYTES = 1 << 17
+SETTLED_S = 0.1
+"""Time without output after which a decoder has processed all of its input."""
+SETTLE_WITHIN_S = 1.0
+
+
+NO_CHANNEL = 2
+"""Exit code of a decoder; its module is not imported here, since it would import FFmpeg."""
+
+
+class NoChannelError(Exception):
+    """A file has fewer channels."""
+
+
+async def start(most_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
+    """Start a decoder.
+
+    Args:
+        most_s: Maximum duration of the audio, seconds.
+        stdin: The container.
+        channel: Channel to decode, from 0; ``None`` to mix all.
+    """
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "voice_gateway.decode", str(most_s), *([] if channel is None else [str(channel)])),
+        stdin=stdin,
+        stdout=PIPE,
+        stderr=PIPE,
+        limit=READ_BYTES,
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+async def samples_of(process: Process) -> AsyncGenerator[bytes]:
+    """Yield PCM16 as it is decoded, in whole samples.
+
+    Raises:
+        AudioError: The container cannot be decoded.
+        NoChannelError: It does not have the channel.
+    """
+    assert process.stdout  # noqa: S101  a pipe was asked for
+    assert process.stderr  # noqa: S101
+    half = b""
+    while read := await process.stdout.read(READ_BYTES):
+        samples = half + read
+        half = samples[len(samples) & ~1 :]
+        yield samples[: len(samples) & ~1]
+    why = (await process.stderr.read()).decode(errors="replace")
+    if await process.wait() == NO_CHANNEL:
+        raise NoChannelError(why)
+    if process.returncode:
+        raise AudioError(why if process.returncode == 1 else "its decoder gave up on it")
+
+
+async def stop(process: Process) -> None:
+    """Terminate a decoder in any state."""
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+class GrowingFile:
+    """A container that arrives in pieces and is decoded incrementally.
+
+    Args:
+        most_s: Maximum duration of the audio, seconds.
+        heard: Callback with decoded PCM16; the decoder waits until it returns.
+    """
+
+    def __init__(self, most_s: int, heard: Callable[[bytes], Awaitable[None]]) -> None:
+        self._most_s = most_s
+        self._heard = heard
+        self._process: Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._read_at = 0.0
+
+    async def add(self, piece: bytes) -> None:
+        """Decode a piece; wait while the decoder is busy.
+
+        Raises:
+            AudioError: The data so far is not a decodable container.
+        """
+        if self._process is None:
+            self._process = await start(self._most_s, PIPE)
+            self._reading = asyncio.create_task(self._read(self._process))
+        await self._check()
+        assert self._process.stdin  # noqa: S101  a pipe was asked for
+        with contextlib.suppress(ConnectionError):  # the next piece reports the reason
+            self._process.stdin.write(piece)
+            await self._process.stdin.drain()
+
+    async def settle(self) -> None:
+        """Wait until all data is decoded as far as possible."""
+        loop = asyncio.get_running_loop()
+        end, begin = loop.time() + SETTLE_WITHIN_S, loop.time()
+        while self._reading and not self._reading.done() and loop.time() < end:
+            if loop.time() - max(begin, self._read_at) >= SETTLED_S:
+                return
+            await asyncio.sleep(SETTLED_S / 4)
+
+    async def end(self) -> None:
+        """Decode the rest.
+
+        Raises:
+            AudioError: It is not a decodable container.
+        """
+        if self._process and self._reading:
+            assert self._process.stdin  # noqa: S101
+            self._process.stdin.close()
+            await self._reading
+
+    async def stop(self) -> None:
+        """Terminate the decoder."""
+        if self._reading:
+            self._reading.cancel()
+        if self._process:
+            await stop(self._process)
+
+    async def _check(self) -> None:
+        if self._reading and self._reading.done():
+            await self._reading
+            raise AudioError("the container has ended")
+
+    async def _read(self, process: Process) -> None:
+        async for samples in samples_of(process):
+            self._read_at = asyncio.get_running_loop().time()
+            await self._heard(samples)

@@ -1,0 +1,91 @@
+"""Requests to the public host names, as callers send them, through DNS, certificate, load balancer and a gateway.
+
+If one of them fails, no calls arrive, so metrics of calls would not show it.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from dataclasses import dataclass
+
+from voice_blueprint.contract.session_api import HEALTH_PATH, SESSION_PATH, TOKEN_HEADER
+from voice_runtime.metrics import Metrics
+
+EVERY_S = 60.0
+TIMEOUT_S = 10.0
+DAY_S = 86_400
+UNKNOWN = "front-door"
+"""Session and token of a request to the session API, which the gateway answers with 401. API Gateway forwards it
+without credentials, and answers a request that it does not forward with another status."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FrontDoor:
+    """The public host names of a deployment.
+
+    Attributes:
+        host: Host name for audio.
+        api_host: Host name of the session API; empty if the deployment has none of its own.
+        tls: TLS context with the trusted authorities.
+    """
+
+    host: str
+    metrics: Metrics
+    port: int = 443
+    tls: ssl.SSLContext | None = None
+    api_host: str = ""
+
+    async def run(self) -> None:
+        """Send a request to each name every minute and record the result."""
+        while True:
+            await self.check()
+            await asyncio.sleep(EVERY_S)
+
+    async def check(self) -> bool:
+        """Send a request to each name; return True if all succeeded."""
+        checks = [self._days(self.host, f"GET {HEALTH_PATH}", "", b"200")]
+        if self.api_host:
+            path, token = SESSION_PATH.format(id=UNKNOWN), f"{TOKEN_HEADER}: {UNKNOWN}\r\n"
+            checks.append(self._days(self.api_host, f"DELETE {path}", token, b"401"))
+        days = await asyncio.gather(*checks)
+        known = [each for each in days if each is not None]
+        answers = len(known) == len(days)
+        self.metrics.observe("FrontDoorAnswers", int(answers))
+        if known:
+            self.metrics.observe("CertificateDays", min(known))
+        return answers
+
+    async def _days(self, host: str, request: str, header: str, expected: bytes) -> float | None:
+        """Send a request; return the remaining days of the certificate, or None if it failed."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._request(host, request, header, expected)
+        except (OSError, TimeoutError, ValueError) as error:
+            fields = {"host": host, "reason": str(error) or type(error).__name__}
+            log.warning("the public name does not answer", extra={"fields": fields})
+            return None
+
+    async def _request(self, host: str, request: str, header: str, expected: bytes) -> float:
+        """Send a request; return the remaining days of the certificate.
+
+        Raises:
+            OSError: The connection failed, or the certificate is not trusted.
+            ValueError: The status is another one.
+        """
+        reader, writer = await asyncio.open_connection(
+            host, self.port, ssl=self.tls or ssl.create_default_context(), server_hostname=host
+        )
+        try:
+            # Rules of web firewalls refuse requests without a user agent.
+            head = f"{request} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: voice-gateway\r\nAccept: */*\r\n{header}"
+            writer.write(f"{head}Connection: close\r\n\r\n".encode())
+            status = (await reader.readline()).split()
+            if status[1:2] != [expected]:
+                raise ValueError(f"{request} answers {b' '.join(status[1:]).decode('latin-1') or 'nothing'}")
+            expires = ssl.cert_time_to_seconds(writer.get_extra_info("peercert")["notAfter"])
+        finally:
+            writer.transport.abort()
+        return (expires - time.time()) / DAY_S

@@ -1,0 +1,70 @@
+"""Numbers in digits, for clients that request them: "twenty three" becomes "23"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from text_to_num import find_numbers
+
+from voice_runtime.sessions import primary_language
+from voice_runtime.transcripts import TimedWord, Transcript
+
+LANGUAGES = frozenset({"de", "en", "es", "fr", "it", "nl", "pt"})
+"""Languages of the library in which words are separated by spaces."""
+PAUSE_MS = 500
+"""Minimum pause between two separate numbers."""
+PUNCTUATION = ".,;:!?\"'()"
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A word in the library's format."""
+
+    word: TimedWord
+
+    def text(self) -> str:
+        return self.word.text.strip(PUNCTUATION)
+
+    def nt_separated(self, previous: "_Token") -> bool:
+        ends_a_phrase = previous.word.text.rstrip(PUNCTUATION) != previous.word.text
+        return ends_a_phrase or self.word.start_ms - previous.word.end_ms >= PAUSE_MS
+
+    def not_a_number_part(self) -> bool:
+        return False
+
+
+def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
+    """Return words with the words of a number merged, in digits; those of unsupported languages are unchanged."""
+    found = list(words)
+    if language is None or (primary := primary_language(language)) not in LANGUAGES:
+        return found
+    for number in reversed(find_numbers([_Token(word) for word in found], primary)):
+        part = found[number.start : number.end]
+        before = part[0].text[: len(part[0].text) - len(part[0].text.lstrip(PUNCTUATION))]
+        behind = part[-1].text[len(part[-1].text.rstrip(PUNCTUATION)) :]
+        found[number.start : number.end] = [
+            TimedWord(
+                text=f"{before}{number.text}{behind}",
+                start_ms=part[0].start_ms,
+                end_ms=part[-1].end_ms,
+                confidence=min(word.confidence for word in part),
+            )
+        ]
+    return found
+
+
+def text_in_digits(text: str, language: str | None) -> str:
+    """Return a text with its numbers in digits."""
+    words = [TimedWord(text=word, start_ms=0, end_ms=0, confidence=0) for word in text.split()]
+    return " ".join(word.text for word in words_in_digits(words, language))
+
+
+def in_digits(said: Transcript, language: str | None) -> Transcript:
+    """Return a transcript with its numbers in digits.
+
+    Args:
+        language: Language of the session, if the engine has detected none.
+    """
+    language = said.language or language
+    words = words_in_digits(said.words, language)
+    text = " ".join(word.text for word in words) if words else text_in_digits(said.text, language)
+    return said.model_copy(update={"words": words, "text": text})

@@ -1,0 +1,86 @@
+"""A call of the gateway's own, as callers make it: through the public name, the data plane and the engine.
+
+Requests for health see that a gateway can be reached. This call fails too where audio is not transcribed.
+"""
+
+import asyncio
+import json
+import logging
+import wave
+from pathlib import Path
+
+from redis.exceptions import RedisError
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from voice_blueprint.contract.session_api import LISTEN_PATH
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal, no_capacity
+from voice_gateway.session_routes import SessionRequest, missing_tier, open_session
+
+EVERY_S = 60.0
+TIMEOUT_S = 20.0
+"""Longest that the call takes, of which its audio is 2 s."""
+CALLER = "synthetic"
+"""Its name in the usage of callers."""
+SPEECH = Path(__file__).with_name("speech.wav")
+FRAME_S = 0.02
+
+log = logging.getLogger(__name__)
+
+
+class SyntheticCaller:
+    """Calls the deployment that it is a part of."""
+
+    def __init__(self, gateway: Gateway, public_url: str) -> None:
+        """Create a caller.
+
+        Args:
+            gateway: Gateway that opens its sessions.
+            public_url: Address of the public listener, such as ``wss://media.voice.example.com``.
+        """
+        self._gateway, self._url = gateway, public_url
+        with wave.open(str(SPEECH)) as file:
+            self._rate, self._audio = file.getframerate(), file.readframes(file.getnframes())
+
+    async def run(self) -> None:
+        """Make a call every minute."""
+        while not self._gateway.draining.is_set():
+            await asyncio.sleep(EVERY_S)
+            await self.call()
+
+    async def call(self) -> bool:
+        """Make one call; return whether its speech was transcribed."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                text = await self._transcript()
+        except (OSError, TimeoutError, WebSocketException, Refusal, RedisError) as error:
+            text, reason = "", str(getattr(error, "detail", error)) or type(error).__name__
+        else:
+            reason = "its transcript is empty"
+        if not text:
+            log.warning("a synthetic call failed", extra={"fields": {"reason": reason}})
+        self._gateway.metrics.observe("SyntheticCallSucceeds", 1 if text else 0)
+        return bool(text)
+
+    async def _transcript(self) -> str:
+        gateway, request = self._gateway, SessionRequest(transport="websocket")
+        if missing := missing_tier(gateway, request):  # not counted with the refusals of callers
+            raise no_capacity(f"no {missing.upper()} host has room")
+        session = await open_session(gateway, CALLER, request)
+        token, _ = gateway.tokens.make(session.id)
+        try:
+            url = f"{self._url}{LISTEN_PATH}?encoding=linear16&sample_rate={self._rate}"
+            headers = {"Authorization": f"Bearer {token}"}
+            async with connect(url, additional_headers=headers, compression=None, proxy=None) as socket:
+                size = 2 * int(self._rate * FRAME_S)
+                for begin in range(0, len(self._audio), size):
+                    await socket.send(self._audio[begin : begin + size])
+                    await asyncio.sleep(FRAME_S)
+                await socket.send('{"type": "CloseStream"}')
+                results = [json.loads(message) async for message in socket]
+        finally:
+            await gateway.sessions.close(session)
+            await gateway.places.leave(session.ssrc)
+        said = [each for each in results if each["type"] == "Results"]
+        return " ".join(each["channel"]["alternatives"][0]["transcript"] for each in said).strip()

@@ -1,0 +1,61 @@
+"""Returns and deletes archived transcripts."""
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from voice_blueprint.contract.session_api import ARCHIVE_CONTENT_TYPE
+from voice_gateway.archive import Archive, ArchivedTranscript
+from voice_gateway.gateway import Gateway
+from voice_gateway.refusals import Refusal, retry_after
+from voice_gateway.tokens import NAME
+
+FORMATS = ("jsonl", "vtt")
+PRIVATE = {"Cache-Control": "no-store"}
+
+
+async def read(request: Request) -> Response:
+    """Return a transcript to the caller who opened its session, as JSON lines or as WebVTT."""
+    form = request.query_params.get("format", FORMATS[0])
+    if form not in FORMATS:
+        raise Refusal(400, "bad request", f"format: {form[:20]!r} is not one of {', '.join(FORMATS)}")
+    found = await _own(request)
+    if form == "vtt":
+        return PlainTextResponse(found.vtt(), media_type="text/vtt", headers=PRIVATE)
+    lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in found.lines)
+    return Response(lines, media_type=ARCHIVE_CONTENT_TYPE, headers=PRIVATE)
+
+
+async def delete(request: Request) -> Response:
+    """Delete a transcript of the caller. Its index entry, which contains none of its text, remains."""
+    found = await _own(request)
+    gateway: Gateway = request.app.state.gateway
+    await _archive(gateway).delete(found.session.id)
+    return Response(status_code=204)
+
+
+async def _own(request: Request) -> ArchivedTranscript:
+    """Return the transcript of a request.
+
+    Raises:
+        Refusal: It does not exist, or belongs to another caller; the response is the same.
+    """
+    gateway: Gateway = request.app.state.gateway
+    caller = await gateway.callers.name(request)
+    archive, name = _archive(gateway), request.path_params["id"]
+    if NAME.fullmatch(name):
+        found = await archive.read(name)
+        if found is not None and found.session.caller == caller:
+            return found
+        session = await gateway.sessions.read(gateway.tokens.ssrc_of(name))
+        if session is not None and session.id == name and session.caller == caller and session.archived_from:
+            detail = "the session is not over, its transcript is being written, or it has no words; try again"
+            raise Refusal(404, "not archived yet", detail, retry_after(5))
+    raise Refusal(404, "unknown transcript", "there is no such transcript, or it is kept no longer")
+
+
+def _archive(gateway: Gateway) -> Archive:
+    if gateway.archive is None:
+        raise Refusal(404, "no archive", "this deployment archives no transcripts")
+    return gateway.archive

@@ -1,0 +1,157 @@
+"""Usage per caller, for billing and for a daily limit.
+
+It is counted in the state store over all gateways, and logged once per session as a JSON object whose ``message`` is
+``usage``. Days are in UTC; ``usage_report.py`` writes them to the archive.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from voice_gateway.refusals import Refusal
+from voice_gateway.subtitles import Said
+from voice_runtime import state
+from voice_runtime.metrics import Metrics
+from voice_runtime.sessions import Session, SessionKind, Sessions
+
+SETTLED_WITHIN_S = 30.0
+"""Maximum wait for a session's last final, after which its usage is logged without it."""
+LOOK_EVERY_S = 0.5
+SECONDS_A_CHUNK = 0.1
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Used:
+    """Usage of a session or a file.
+
+    Attributes:
+        audio_s: Received audio, seconds.
+        speech_s: Audio that the VAD tier classified as speech, seconds.
+        characters: Characters of the final transcripts.
+    """
+
+    audio_s: float = 0.0
+    speech_s: float = 0.0
+    characters: int = 0
+
+
+class Usage:
+    """Counts the usage of callers."""
+
+    def __init__(self, store: Redis, metrics: Metrics, minutes_per_day: int) -> None:
+        """Count for one gateway.
+
+        Args:
+            minutes_per_day: Maximum audio per caller and day; 0 for no limit.
+        """
+        self._store = store
+        self._sessions = Sessions(store)
+        self._metrics = metrics
+        self._seconds_per_day = 60 * minutes_per_day
+        self._settling: set[asyncio.Task[None]] = set()
+
+    async def check(self, caller: str) -> None:
+        """Raise an error unless a caller may send audio today.
+
+        Raises:
+            Refusal: The caller has used up its minutes.
+        """
+        if not self._seconds_per_day:
+            return
+        used: Any = await self._store.hget(state.caller_usage(caller, _day()), "audio_s")
+        if float(used or 0) >= self._seconds_per_day:
+            headers = {"Retry-After": str(86_400 - int(time.time()) % 86_400)}
+            raise Refusal(429, "daily quota", self.exceeded, headers)
+
+    @property
+    def exceeded(self) -> str:
+        """Message for a caller that has used up its minutes."""
+        return f"the {self._seconds_per_day // 60} minutes that a caller has a day are used up; more at 00:00 UTC"
+
+    async def hear(self, session: Session, audio_s: float) -> bool:
+        """Count audio of a session, and return True if its caller may send more today."""
+        await self._sessions.hear(session, audio_s)
+        used = await self._add(session.caller, Used(audio_s=audio_s))
+        return not self._seconds_per_day or used < self._seconds_per_day
+
+    def settle(self, session: Session, within_s: float) -> None:
+        """Log the usage of a session once it has ended and is transcribed; nothing is logged if its caller reconnects.
+
+        Args:
+            within_s: Time after which it ends unless its caller reconnects.
+        """
+        task = asyncio.get_running_loop().create_task(self._settle(session, within_s + SETTLED_WITHIN_S))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def file_of(self, caller: str, channels: Sequence[Said]) -> None:
+        """Count a caller's file, as far as it was transcribed."""
+        used = Used(
+            audio_s=sum(said.duration_s for said in channels),
+            speech_s=sum(said.heard_s for said in channels),
+            characters=sum(len(said.text) for said in channels),
+        )
+        if used.audio_s:
+            with contextlib.suppress(RedisError):
+                await self._add(caller, used)
+            self._tell(caller, "", used)
+
+    async def _settle(self, session: Session, within_s: float) -> None:
+        until = time.monotonic() + within_s
+        record: Session | None = None
+        with contextlib.suppress(RedisError):
+            while time.monotonic() < until:
+                await asyncio.sleep(LOOK_EVERY_S)
+                record = await self._sessions.read(session.ssrc)
+                if record is None or (record.is_over and record.all_transcribed):
+                    break
+            if record is None or not record.is_over or not await self._sessions.settle(session):
+                return
+            used = Used(record.audio_s, record.chunks * SECONDS_A_CHUNK, record.characters)
+            if used == Used():
+                return
+            # A gateway's sockets have counted their audio on arrival.
+            counted = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
+            await self._add(session.caller, replace(used, audio_s=used.audio_s - counted))
+            self._tell(session.caller, session.id, used)
+
+    async def _add(self, caller: str, used: Used) -> float:
+        """Add to a caller's usage of the day, and return its seconds of audio."""
+        day = _day()
+        key, callers = state.caller_usage(caller, day), state.day_callers(day)
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hincrbyfloat(key, "audio_s", used.audio_s)
+            pipe.hincrbyfloat(key, "speech_s", used.speech_s)
+            pipe.hincrby(key, "characters", used.characters)
+            pipe.sadd(callers, caller)
+            for each in (key, callers):
+                pipe.expire(each, state.USAGE_KEPT_S)
+            total, *_ = await pipe.execute()
+        return float(total)
+
+    def _tell(self, caller: str, session: str, used: Used) -> None:
+        self._metrics.observe("AudioSeconds", used.audio_s)
+        self._metrics.observe("SpeechSeconds", used.speech_s)
+        self._metrics.observe("TranscribedCharacters", used.characters)
+        fields = {
+            "caller": caller,
+            "session": session,
+            "audio_s": round(used.audio_s, 2),
+            "speech_s": round(used.speech_s, 2),
+            "characters": used.characters,
+        }
+        log.info("usage", extra={"fields": fields})
+
+
+def _day() -> str:
+    return datetime.now(UTC).date().isoformat()

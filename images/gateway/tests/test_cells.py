@@ -1,0 +1,108 @@
+"""A call belongs to a cell by its hash; another one serves it while that one is lost or full."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.conftest import PATIENCE_S
+from images.gateway.tests.cell import SESSIONS, Cell, call_of, owner
+from voice_gateway.cells import Cells
+from voice_gateway.settings import GatewaySettings
+from voice_ops.call.session import Session
+
+APIS = [f"https://api.c{number}.voice.test" for number in range(1, 9)]
+
+
+def cells(apis: list[str]) -> Cells:
+    return Cells(apis[0], {api: f"{api}/healthz" for api in apis})
+
+
+def test_a_new_cell_moves_only_the_calls_that_it_receives() -> None:
+    calls = [str(number) for number in range(8_000)]
+    before = {call: cells(APIS[:-1]).ranked(call)[0] for call in calls}
+    after = {call: cells(APIS).ranked(call)[0] for call in calls}
+    assert all(900 < count < 1_100 for count in Counter(after.values()).values())
+    assert {after[call] for call in calls if after[call] != before[call]} == {"api.c8.voice.test"}
+
+
+def test_a_gateway_must_be_in_its_own_list() -> None:
+    with pytest.raises(ValueError, match="VOICE_CELLS does not contain this cell"):
+        GatewaySettings(**{**SETTINGS, "api_url": "https://api.c9.voice.test"})
+    assert GatewaySettings(**SETTINGS).cells == {"https://api.c1.voice.test": "https://media.c1.voice.test/healthz"}
+
+
+SETTINGS: dict[str, Any] = {
+    "deployment": "test", "fleet": "gateway", "http_port": 1, "media_port": 2, "rtp_port": 3, "token_key": "k" * 44,
+    "token_ttl_s": 1, "authorizer": "none", "media_host": "media.c1.voice.test", "idle_timeout_s": 1,
+    "drain_timeout_s": 1, "reconnect_grace_s": 1, "end_of_turn_ms": 1, "session_max_s": 1, "caller_sessions": 1,
+    "caller_creations_per_s": 1, "max_connections": 1, "allowed_origins": "", "api_url": "https://api.c1.voice.test",
+    "cells": "https://api.c1.voice.test=https://media.c1.voice.test/healthz",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def two(tmp_path: Path, rtp_port: int) -> AsyncIterator[list[Cell]]:
+    found = [Cell(tmp_path / name, rtp_port) for name in ("one", "two")]
+    addresses = ",".join(each.address for each in found)
+    with ExitStack() as running:
+        for each in found:
+            running.enter_context(each.running(VOICE_CELLS=addresses, VOICE_API_URL=each.gateway.url))
+        for each, other in (found, found[::-1]):
+            await each.serves_what_is_full_at(other)
+        yield found
+
+
+async def test_every_cell_routes_a_call_by_its_hash(two: list[Cell]) -> None:
+    landed = Counter[str]()
+    for call in map(str, range(20)):
+        for asked in two:
+            answer = await asked.post(call, follow=True)
+            assert answer.status_code == 201, answer.text
+            assert answer.json()["events"].startswith(f"{owner(two, call).gateway.url}/v1/sessions/")
+        landed[owner(two, call).gateway.url] += 1
+    assert len(landed) == 2
+
+
+async def test_a_full_cell_redirects_and_a_single_cell_rejects(two: list[Cell]) -> None:
+    one, other = two
+    call = call_of(two, one)
+    one.fill()
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await one.post(call)).status_code == 201:
+            await asyncio.sleep(0.1)
+    assert (answer.status_code, answer.headers["Location"]) == (
+        307, f"{other.gateway.url}{SESSIONS}?full={one.name}"
+    )  # fmt: skip
+    for asked in two:
+        answer = await asked.post(call, follow=True)
+        assert answer.json()["events"].startswith(other.gateway.url)
+    other.fill()
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await one.post(call, follow=True)).status_code == 201:
+            await asyncio.sleep(0.1)
+    assert (answer.status_code, answer.json()["error"]) == (503, "no capacity")
+
+
+async def test_calls_of_a_lost_cell_are_routed_elsewhere(two: list[Cell]) -> None:
+    one, other = two
+    call = call_of(two, other)
+    assert (await one.post(call)).headers["Location"] == f"{other.gateway.url}{SESSIONS}"
+    other.gateway.kill()
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await one.post(call)).status_code == 307:
+            await asyncio.sleep(0.1)
+    assert answer.status_code == 201
+    assert answer.json()["events"].startswith(one.gateway.url)
+
+
+async def test_voice_call_follows_redirects_to_the_cell(two: list[Cell]) -> None:
+    for each in two:
+        async with each.gateway.client() as client:
+            session = await Session.open(client, each.gateway.url, "websocket")
+            assert session.media.websocket
+            await session.close()

@@ -1,0 +1,77 @@
+"""The hosts that a gateway has seen: capacity, languages, and the VAD host of a session."""
+
+from dataclasses import replace
+
+import pytest
+from redis.asyncio import Redis
+
+from voice_blueprint.contract.network import Tier
+from voice_gateway.fleet import Fleet
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+
+ASR = Host("asr", HostKind.GPU, "10.0.0.1", 3, draining=False, slots=8, languages=("de", "en"))
+VAD = Host("vad", HostKind.VAD, "10.0.1.1", 3, draining=False)
+
+
+async def fleet(store: Redis, *hosts: Host) -> Fleet:
+    for host in hosts:
+        tier = Tier.VAD if host.kind is HostKind.VAD else Tier.ASR
+        await HostRegistry(store, tier).beat(host)
+    found = Fleet(store)
+    await found.look()
+    return found
+
+
+async def test_capacity_is_that_of_hosts_that_take_sessions(store: Redis) -> None:
+    found = await fleet(
+        store,
+        ASR,
+        replace(ASR, id="leaves", draining=True, free_slots=5),
+        replace(ASR, id="full", free_slots=0, slots=4),
+        replace(ASR, id="says nothing of its slots", free_slots=2, slots=0),
+    )
+    assert (found.free_slots, found.slots) == (5, 14)
+
+
+async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> None:
+    unseen = Fleet(store)
+    assert (unseen.store_answers, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
+    assert unseen.vad_host() is None
+    assert (await fleet(store)).store_answers
+
+
+@pytest.mark.parametrize(
+    ("others", "known"),
+    [((), {"de", "en"}), ((("en", "fr"),), {"en"}), (((),), None)],
+    ids=["one", "another", "unknown"],
+)
+async def test_languages_are_those_of_every_host(
+    store: Redis, others: tuple[tuple[str, ...], ...], known: set[str] | None
+) -> None:
+    hosts = [replace(ASR, id=str(number), languages=languages) for number, languages in enumerate(others)]
+    assert (await fleet(store, ASR, *hosts)).languages == known
+
+
+async def test_a_session_stays_at_its_vad_host_until_that_leaves(store: Redis) -> None:
+    full, leaves, free = replace(VAD, id="full", free_slots=0), replace(VAD, id="leaves", draining=True), VAD
+    found = await fleet(store, full, leaves, free)
+    for current, following in ((None, "vad"), (full, "full"), (leaves, "vad"), (replace(VAD, id="dead"), "vad")):
+        host = found.vad_host(current)
+        assert host
+        assert host.id == following
+    assert (await fleet(store, replace(VAD, draining=True))).vad_host() is None
+
+
+async def test_a_vad_host_that_leaves_is_used_while_there_is_no_other(store: Redis) -> None:
+    leaves = replace(VAD, draining=True)
+    found = await fleet(store, leaves, replace(VAD, id="full", free_slots=0))
+    host = found.vad_host(leaves)
+    assert host
+    assert host.id == "vad"
+    assert found.vad_host() is None
+
+
+async def test_new_sessions_go_to_the_vad_hosts_with_the_most_free_slots(store: Redis) -> None:
+    found = await fleet(store, replace(VAD, id="few", free_slots=1), VAD, replace(VAD, id="as many"))
+    picked = [found.vad_host() for _ in range(64)]
+    assert {host.id for host in picked if host} == {"vad", "as many"}

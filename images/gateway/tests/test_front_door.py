@@ -1,0 +1,86 @@
+"""A gateway's own request to the public host name: success, and each kind of failure."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
+from images.gateway.tests.running import GatewayProcess
+from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
+from voice_gateway.front_door import UNKNOWN, FrontDoor
+from voice_sandbox.loopback import free_port
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return localhost_certificate(tmp_path_factory.mktemp("front-door"))
+
+
+def observed(door: FrontDoor, lines: list[str]) -> dict[str, float]:
+    door.metrics.flush()
+    values = [json.loads(line) for line in lines]
+    return {name: each[name] for each in values for name in each.keys() & {"FrontDoorAnswers", "CertificateDays"}}
+
+
+async def test_a_successful_check_publishes_the_certificates_remaining_days(certificate: Path) -> None:
+    async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
+        found, lines = door(port, certificate)
+        assert await found.check()
+    values = observed(found, lines)
+    assert values["FrontDoorAnswers"] == 1
+    assert DAYS - 1 < values["CertificateDays"] <= DAYS
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 503 Service Unavailable\r\n\r\n", b"", b"nonsense\r\n"])
+async def test_an_unexpected_response_is_not_counted(certificate: Path, answer: bytes) -> None:
+    async with server(certificate, answer) as port:
+        found, lines = door(port, certificate)
+        assert not await found.check()
+    assert observed(found, lines) == {"FrontDoorAnswers": 0}
+
+
+async def test_an_untrusted_certificate_is_not_counted(certificate: Path) -> None:
+    async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
+        found, lines = door(port)
+        assert not await found.check()
+    assert observed(found, lines) == {"FrontDoorAnswers": 0}
+
+
+async def test_a_refused_connection_is_not_counted() -> None:
+    found, lines = door(free_port())
+    assert not await found.check()
+    assert observed(found, lines) == {"FrontDoorAnswers": 0}
+
+
+async def test_an_unresponsive_server_is_not_counted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voice_gateway.front_door.TIMEOUT_S", 0.2)
+    async with server(certificate, None) as port:
+        found, lines = door(port, certificate)
+        assert not await found.check()
+    assert observed(found, lines) == {"FrontDoorAnswers": 0}
+
+
+@pytest.mark.parametrize(
+    ("api_host", "answer", "answers"),
+    [
+        ("localhost", b"HTTP/1.1 401 Unauthorized\r\n\r\n", 1),
+        ("localhost", b"HTTP/1.1 403 Forbidden\r\n\r\n", 0),  # no route, no mapping of the name, or a web firewall
+        ("localhost", b"HTTP/1.1 504 Gateway Timeout\r\n\r\n", 0),
+        ("api.invalid", b"", 0),  # the name does not resolve
+        ("127.0.0.1", b"HTTP/1.1 401 Unauthorized\r\n\r\n", 0),  # the certificate is another name's
+    ],
+)
+async def test_the_session_api_s_name_has_to_answer_too(
+    certificate: Path, api_host: str, answer: bytes, answers: int
+) -> None:
+    async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n", answer) as port:
+        found, lines = door(port, certificate, api_host)
+        assert await found.check() == bool(answers)
+    assert observed(found, lines)["FrontDoorAnswers"] == answers
+
+
+async def test_the_gateway_answers_the_request_to_the_session_api_with_401(gateway: GatewayProcess) -> None:
+    async with gateway.client() as client:
+        answer = await client.delete(SESSION_PATH.format(id=UNKNOWN), headers={TOKEN_HEADER: UNKNOWN})
+    assert answer.status_code == 401

@@ -1,0 +1,63 @@
+"""Numbers in digits, with the times of the words that they replace."""
+
+import pytest
+
+from voice_gateway.numerals import in_digits, text_in_digits, words_in_digits
+from voice_runtime.transcripts import EventKind, TimedWord, Transcript
+
+
+def timed(text: str, pause_before: int = -1) -> list[TimedWord]:
+    """Return words of 200 ms in sequence, with a pause of a second before one of them."""
+    words, at = [], 0
+    for number, word in enumerate(text.split()):
+        at += 1000 if number == pause_before else 0
+        words.append(TimedWord(text=word, start_ms=at, end_ms=at + 200, confidence=0.9 - number / 100))
+        at += 200
+    return words
+
+
+@pytest.mark.parametrize(
+    ("language", "spoken", "written"),
+    [
+        ("en", "I have twenty three apples, and one hundred and five pears.", "I have 23 apples, and 105 pears."),
+        ("en-GB", "It is (forty two).", "It is (42)."),
+        ("en", "No one knows one of them.", "No one knows one of them."),
+        ("de", "Es sind zweiundvierzig Leute.", "Es sind 42 Leute."),
+        ("fr", "Il y a quatre-vingt-douze personnes.", "Il y a 92 personnes."),
+        ("es", "Son treinta y siete euros.", "Son 37 euros."),
+        ("ja", "twenty three", "twenty three"),
+        (None, "twenty three", "twenty three"),
+        ("en", "", ""),
+        ("en", "... !", "... !"),
+    ],
+)
+def test_numbers_are_written_in_digits(language: str | None, spoken: str, written: str) -> None:
+    assert text_in_digits(spoken, language) == written
+    assert " ".join(word.text for word in words_in_digits(timed(spoken), language)) == written
+
+
+def test_a_number_has_the_times_and_lowest_confidence_of_its_words() -> None:
+    before, number, behind = words_in_digits(timed("about three hundred twelve people"), "en")
+    assert (before.text, number.text, behind.text) == ("about", "312", "people")
+    assert (number.start_ms, number.end_ms) == (200, 800)
+    assert number.confidence == pytest.approx(0.87)
+
+
+def test_a_pause_or_a_comma_separates_numbers() -> None:
+    together = words_in_digits(timed("twenty five"), "en")
+    apart = words_in_digits(timed("twenty five", pause_before=1), "en")
+    comma = words_in_digits(timed("twenty, five"), "en")
+    assert [[word.text for word in words] for words in (together, apart, comma)] == [
+        ["25"], ["20", "5"], ["20,", "5"]
+    ]  # fmt: skip
+
+
+def test_words_of_a_transcript_still_match_its_text() -> None:
+    said = Transcript(
+        kind=EventKind.FINAL, utterance=1, text="twenty three apples", start_ms=0, end_ms=600,
+        words=timed("twenty three apples"),
+    )  # fmt: skip
+    found = in_digits(said, "en")
+    assert found.text == "23 apples" == " ".join(word.text for word in found.words)
+    assert in_digits(said.model_copy(update={"words": []}), "en-US").text == "23 apples"
+    assert in_digits(said.model_copy(update={"language": "ja"}), "en").text == said.text

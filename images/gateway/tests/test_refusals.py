@@ -1,0 +1,58 @@
+"""Refusals: status, time of the next try, and the words of OpenAI's clients."""
+
+import pytest
+
+from voice_gateway.refusals import (
+    Refusal,
+    busy,
+    draining,
+    for_openai,
+    no_capacity,
+    retry_after,
+    store_unavailable,
+    unknown_session,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (413, "invalid_request_error"),
+        (429, "rate_limit_error"),
+        (500, "server_error"),
+        (503, "server_error"),
+    ],
+)
+def test_errors_have_openais_type(status: int, kind: str) -> None:
+    told = for_openai(Refusal(status, "no capacity", "files: too many"))
+    assert told == {
+        "message": "files: too many",
+        "type": kind,
+        "param": "files" if status == 400 else None,
+        "code": "no_capacity",
+    }
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "retry_s"),
+    [
+        (no_capacity("full"), 503, "5"),
+        (draining(), 503, "1"),
+        (busy(), 503, "1"),
+        (store_unavailable(), 503, "2"),
+        (unknown_session(), 404, None),
+        (Refusal(429, "too many requests", "later", retry_after(7)), 429, "7"),
+    ],
+    ids=lambda each: each.error if isinstance(each, Refusal) else None,
+)
+def test_a_refusal_has_its_status_and_when_to_try_again(refusal: Refusal, status: int, retry_s: str | None) -> None:
+    answer = refusal.response()
+    assert (answer.status_code, answer.headers.get("Retry-After")) == (status, retry_s)
+
+
+def test_a_full_region_names_the_others() -> None:
+    refusal = no_capacity("full", ["https://a.test", "https://b.test"])
+    assert refusal.detail == "full, or at https://a.test or https://b.test"
+    assert refusal.elsewhere == ["https://a.test", "https://b.test"]

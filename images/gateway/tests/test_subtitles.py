@@ -1,0 +1,113 @@
+"""Formats of a file's transcript, and the ends of subtitles."""
+
+import json
+
+import numpy as np
+import pytest
+
+from voice_gateway.file_audio import Cut
+from voice_gateway.subtitles import MAX_CHARACTERS, Format, Said, closing, opening, piece
+from voice_runtime.file_pieces import PieceHeard
+from voice_runtime.transcripts import TimedWord
+
+RATE = 16_000
+
+
+def cut(start_s: float, seconds: float) -> Cut:
+    return Cut(start_s, np.zeros(int(seconds * RATE), np.int16))
+
+
+def heard(*words: tuple[str, int, int], language: str | None = None) -> PieceHeard:
+    timed = [TimedWord(text=text, start_ms=start, end_ms=end, confidence=0.9) for text, start, end in words]
+    return PieceHeard(text=" ".join(text for text, _, _ in words), words=timed, language=language)
+
+
+def file_of(form: Format, *, words: bool = False) -> str:
+    """Return a client's response for a file of two pieces, the second of which has no words."""
+    said = Said()
+    text = opening(form)
+    first = heard(("Hello", 0, 400), ("there.", 450, 900), ("Yes", 1000, 1299), language="en")
+    for each, what in ((cut(1.25, 2), first), (cut(3661.5, 2.0004), PieceHeard(text="Bye", language="fr"))):
+        added = said.add(each, what)
+        text += piece(form, said, added)
+    said.duration_s = 3663.50049
+    return text + closing(form, said, words=words)
+
+
+def test_text_has_a_line_for_each_segment() -> None:
+    assert file_of(Format.TEXT) == "Hello there.\nYes\nBye\n"
+
+
+def test_subrip_numbering_continues_across_segments() -> None:
+    assert file_of(Format.SRT) == (
+        "1\n00:00:01,250 --> 00:00:02,150\nHello there.\n\n"
+        "2\n00:00:02,250 --> 00:00:02,549\nYes\n\n"
+        "3\n01:01:01,500 --> 01:01:03,500\nBye\n\n"
+    )
+
+
+def test_webvtt_begins_with_its_header() -> None:
+    assert file_of(Format.VTT).startswith("WEBVTT\n\n00:00:01.250 --> 00:00:02.150\nHello there.\n\n00:00:02.250")
+
+
+def test_json_contains_the_text_and_whole_seconds() -> None:
+    text = file_of(Format.JSON)
+    assert text.startswith("\n\n"), "white space shows that work goes on"
+    assert json.loads(text) == {
+        "text": "Hello there. Yes Bye",
+        "usage": {"type": "duration", "seconds": 3664},
+    }
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None:
+    told = json.loads(file_of(Format.VERBOSE_JSON, words=words))
+    unknown = {"seek": 0, "tokens": [], "temperature": 0, "avg_logprob": 0, "compression_ratio": 1, "no_speech_prob": 0}
+    assert told.pop("words", None) == (
+        [
+            {"word": "Hello", "start": 1.25, "end": 1.65},
+            {"word": "there.", "start": 1.7, "end": 2.15},
+            {"word": "Yes", "start": 2.25, "end": 2.549},
+        ]
+        if words
+        else None
+    )
+    assert told == {
+        "task": "transcribe",
+        "language": "en",
+        "duration": 3663.5,
+        "text": "Hello there. Yes Bye",
+        "segments": [
+            {"id": 0, "text": "Hello there.", "start": 1.25, "end": 2.15, **unknown},
+            {"id": 1, "text": "Yes", "start": 2.25, "end": 2.549, **unknown},
+            {"id": 2, "text": "Bye", "start": 3661.5, "end": 3663.5, **unknown},
+        ],
+        "usage": {"type": "duration", "seconds": 3664},
+    }
+
+
+def test_silent_segment_adds_no_subtitle() -> None:
+    said = Said()
+    assert said.add(cut(0, 1), PieceHeard()) == []
+    assert json.loads(closing(Format.VERBOSE_JSON, said, words=False))["language"] == ""
+
+
+def segments(*words: tuple[str, int, int]) -> list[str]:
+    return [each.text for each in Said().add(cut(0, 60), heard(*words))]
+
+
+def test_a_subtitle_is_shown_for_at_most_seven_seconds() -> None:
+    assert segments(("a", 0, 500), ("b", 6500, 7000)) == ["a b"]
+    assert segments(("a", 0, 500), ("b", 6500, 7001)) == ["a", "b"]
+
+
+def test_a_subtitle_has_two_lines_at_most() -> None:
+    first = "a" * 41
+    for length, count in ((MAX_CHARACTERS - 42, 1), (MAX_CHARACTERS - 41, 2)):
+        assert len(segments((first, 0, 100), ("b" * length, 200, 300))) == count
+    assert segments((("c" * 100), 0, 100)) == ["c" * 100], "a longer word is one of its own"
+
+
+@pytest.mark.parametrize("end", [".", "?", "!", "\u3002", "\uff1f", "\uff01"])
+def test_a_sentence_ends_a_subtitle(end: str) -> None:
+    assert segments((f"a{end}", 0, 100), ("b", 200, 300)) == [f"a{end}", "b"]

@@ -1,0 +1,101 @@
+"""Capacity for unauthenticated clients, separate from that of callers, and shared fairly by source.
+
+A caller's resources are reserved after authentication. Until then, a client waits here, for a limited time and with a
+limited number of others, as with sshd's ``LoginGraceTime`` and ``MaxStartups``. A new client above that number is not
+refused: the source with the most clients loses its oldest one. A caller who authenticates immediately is therefore
+admitted, regardless of how many connections others have open.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Hashable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class FairSet(Generic[Item]):
+    """A set of limited size, in which each item has a source.
+
+    Args:
+        limit: Maximum number of items.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sources: dict[Item, str] = {}
+        # Items by source, in the order of arrival, which dictionaries keep.
+        self._items: defaultdict[str, dict[Item, None]] = defaultdict(dict)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __contains__(self, item: Item) -> bool:
+        return item in self._sources
+
+    def add(self, item: Item, source: str) -> Item | None:
+        """Add an item, and return the one that was removed for it: the oldest of the source with the most."""
+        removed = None
+        if len(self._sources) >= self._limit:
+            busiest = max(self._items, key=lambda each: len(self._items[each]))
+            removed = next(iter(self._items[busiest]))
+            self.discard(removed)
+        self._sources[item] = source
+        self._items[source][item] = None
+        return removed
+
+    def pop(self) -> Item | None:
+        """Remove and return the oldest item of the next source in turn; ``None`` if empty."""
+        if not self._items:
+            return None
+        source = next(iter(self._items))
+        items = self._items.pop(source)
+        item = next(iter(items))
+        del items[item], self._sources[item]
+        if items:
+            self._items[source] = items  # move this source behind the other sources
+        return item
+
+    def discard(self, item: Item) -> None:
+        """Remove an item if it is present."""
+        source = self._sources.pop(item, None)
+        if source is not None:
+            del self._items[source][item]
+            if not self._items[source]:
+                del self._items[source]
+
+
+class FairAdmission:
+    """The clients of a process that wait for their authentication.
+
+    Args:
+        limit: Maximum number of clients.
+        within_s: Timeout per client, seconds.
+    """
+
+    def __init__(self, limit: int, within_s: float) -> None:
+        self._within_s = within_s
+        self._waiting: FairSet[asyncio.Timeout] = FairSet(limit)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @contextlib.asynccontextmanager
+    async def admit(self, source: str) -> AsyncIterator[None]:
+        """Keep a client here for the duration of the context.
+
+        Args:
+            source: Address of the client, or another key that distinguishes clients.
+
+        Raises:
+            TimeoutError: The context took too long, or the client was removed for one of another source.
+        """
+        async with asyncio.timeout(self._within_s) as deadline:
+            removed = self._waiting.add(deadline, source)
+            if removed:
+                removed.reschedule(asyncio.get_running_loop().time())
+            try:
+                yield
+            finally:
+                self._waiting.discard(deadline)

@@ -1,0 +1,16 @@
+"""Common parts of OpenAI's realtime events for gateway and agent."""
+
+import json
+
+MAX_ID_CHARACTERS = 512
+"""Maximum length of a client's ``event_id``; a longer one is not repeated."""
+
+
+def event_id(text: str | bytes) -> str | None:
+    """Return the id of a client's event, for an ``error``; ``None`` without one."""
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    named = event.get("event_id") if isinstance(event, dict) else None
+    return named if isinstance(named, str) and len(named) <= MAX_ID_CHARACTERS else None

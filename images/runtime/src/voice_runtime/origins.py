@@ -1,0 +1,82 @@
+"""Protects programs without authentication from web pages.
+
+A browser sends requests of any page to any address, including the local machine, and opens WebSockets without a
+preflight (RFC 6455, section 10.2). With a name of the attacker's that resolves to 127.0.0.1, they are same-origin
+requests (DNS rebinding), which the Host header shows.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
+
+OPEN_PATHS = (HEALTH_PATH, LIVENESS_PATH)
+"""Their responses contain no secrets, and load balancers send arbitrary host names."""
+
+
+class Pages:
+    """Refuses requests of foreign pages that reach the program as a local one.
+
+    Args:
+        allowed: Origins of pages that may send requests anyway.
+        same_origin: Whether a foreign page must have the same host as the request, at any address.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str] = (), *, same_origin: bool = False) -> None:
+        self._app = app
+        self._allowed = allowed
+        self._same_origin = same_origin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._problem(scope) if scope["type"] in ("http", "websocket") else ""
+        if not problem:
+            await self._app(scope, receive, send)
+            return
+        answer = JSONResponse({"error": "foreign page", "detail": problem}, 403)
+        if scope["type"] == "http":
+            await answer(scope, receive, send)
+        else:
+            await WebSocket(scope, receive, send).send_denial_response(answer)
+
+    def _problem(self, scope: Scope) -> str:
+        if scope["path"] in OPEN_PATHS:
+            return ""
+        headers = Headers(scope=scope)
+        host, origin = _name(f"//{headers.get('Host', '')}"), headers.get("Origin")
+        arrived = (scope.get("server") or ("",))[0]
+        if is_local(arrived) and not is_local(host):
+            return f"Host {host!r} is not this machine; use localhost or {arrived}"
+        if origin is None or origin in self._allowed:
+            return ""
+        page = _name(origin)
+        if is_local(host) and not is_local(page):
+            return f"pages of {origin!r} may not use this machine's programs; allow the origin, or send none"
+        if self._same_origin and not is_local(host) and page != host:
+            return f"pages of {origin!r} may not use {host!r}; allow the origin, or send none"
+        return ""
+
+
+def _name(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_local(name: str) -> bool:
+    """Return True if a name or an address refers to the local machine.
+
+    See RFC 6761, section 6.3, and RFC 1122, section 3.2.1.3.
+    """
+    if name.rstrip(".").rpartition(".")[2] == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

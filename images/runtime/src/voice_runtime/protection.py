@@ -1,0 +1,120 @@
+"""Protection of ECS tasks with calls from scale-in and deployments.
+
+Fargate allows at most 120 s for stopping a task. ECS does not stop a protected task for up to 48 hours:
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from urllib.request import Request, urlopen
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from voice_blueprint.contract.network import Tier
+from voice_runtime import state
+
+LOOK_S = 10.0
+RENEW_S = 120.0
+"""A fleet of 200 tasks makes fewer than two calls per second; ECS allows five."""
+EXPIRES_MINUTES = 6
+"""Maximum protection of a process that hangs or has died."""
+REPLACED_FOR_S = 3600.0
+"""Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
+balancers continue to send it new calls, so it is never idle in a busy fleet; CloudFormation waits three hours at
+most."""
+TIMEOUT_S = 5.0
+AGENT_URI, METADATA_URI = "ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"
+"""Variables that ECS sets in each container."""
+
+log = logging.getLogger(__name__)
+
+
+class TaskProtection:
+    """Keeps the process's task protected while it has calls; without ECS, it does nothing.
+
+    Args:
+        store: The state store, in which the newest task stores its revision.
+        tier: Tier of the process.
+        busy: Returns whether the process has calls.
+    """
+
+    def __init__(
+        self, store: Redis, tier: Tier, busy: Callable[[], bool], environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._store, self._key, self._busy = store, state.REVISIONS[tier], busy
+        self._agent, self._metadata = environment.get(AGENT_URI, ""), environment.get(METADATA_URI, "")
+        self._protected_at: float | None = None
+        self._replaced_at: float | None = None
+
+    async def run(self) -> None:
+        """Update the protection periodically until cancelled."""
+        if not self._agent or not self._metadata:
+            return
+        revision = await self.announce()
+        while True:
+            await self.look(revision, time.monotonic())
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self, revision: str, now: float) -> None:
+        """Set, renew or remove the protection according to the current state."""
+        await self._compare(revision, now)
+        kept = self._replaced_at is None or now - self._replaced_at < REPLACED_FOR_S
+        wanted = self._busy() and kept
+        if wanted and (self._protected_at is None or now - self._protected_at >= RENEW_S):
+            if await self._call({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MINUTES}):
+                self._protected_at = now
+        elif not wanted and self._protected_at is not None and await self._call({"ProtectionEnabled": False}):
+            self._protected_at = None
+
+    async def announce(self) -> str:
+        """Store this task's revision, since a task that starts always belongs to the current deployment."""
+        while True:
+            with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):
+                found = await asyncio.to_thread(_fetch, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
+                revision = str(found.get("Revision", ""))
+                await self._store.set(self._key, revision, ex=state.REVISION_KEPT_S)
+                return revision
+            await asyncio.sleep(LOOK_S)
+
+    async def _compare(self, revision: str, now: float) -> None:
+        try:
+            kept = await self._store.get(self._key)
+            newest = kept.decode() if isinstance(kept, bytes) else revision
+            if newest == revision:
+                await self._store.set(self._key, revision, ex=state.REVISION_KEPT_S)
+        except RedisError:
+            return  # keep the previous state
+        if newest == revision:
+            self._replaced_at = None
+        elif self._replaced_at is None:
+            self._replaced_at = now
+
+    async def _call(self, body: dict[str, bool | int]) -> bool:
+        request = Request(  # noqa: S310  ECS's own
+            f"{self._agent}/task-protection/v1/state",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method="PUT",
+        )
+        try:
+            answer = await asyncio.to_thread(_fetch, request)
+        except (OSError, HTTPException, ValueError) as error:
+            log.warning("protection failed", extra={"fields": {"error": type(error).__name__}})
+            return False
+        if "protection" not in answer:
+            failed = answer.get("failure") or answer.get("error") or {}
+            log.warning("protection refused", extra={"fields": {"reason": str(failed)[:200]}})
+            return False
+        return True
+
+
+def _fetch(request: Request) -> dict[str, object]:
+    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310  ECS's own
+        return dict(json.load(answer))

@@ -1,0 +1,228 @@
+"""WebSockets that cannot monopolize the event loop, regardless of their client."""
+
+import asyncio
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
+from websockets.http11 import Request
+
+SLICE_BYTES = 4096
+"""Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+SHORTEST_REST_S = 0.001
+REST = 4
+"""All connections with a backlog together use at most a fifth of the loop's time."""
+LARGE_BYTES = 256 << 20
+"""Maximum total size of incomplete messages above the usual limit in a process."""
+READ_WITHIN_S = 20.0
+"""Maximum time without reads by a client with pending data, and for closing its connection."""
+UNREAD_BYTES = 64 * 1024
+"""Maximum size of unread responses to a client's pings, above which no more data is read from it."""
+
+
+class UnreadLimit(asyncio.Protocol):
+    """Base of uvicorn's protocols, which closes connections whose client does not read its data.
+
+    A closed transport keeps its connection until all written data has been read, and a sending application waits as
+    long. A client that reads nothing would block both indefinitely.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    _unread_timer: asyncio.TimerHandle | None = None
+    _unread_bytes = 0
+    _was_closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Limit the write buffer to 0, so that every byte that the kernel does not accept is reported."""
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=0)
+        if self.transport.get_write_buffer_size():  # from the previous protocol of the connection
+            self.pause_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.stop_unread_limit()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Start the timeout of the client."""
+        super().pause_writing()
+        self._limit_unread()
+
+    def resume_writing(self) -> None:
+        """Stop the timeout, since the client has read everything."""
+        self.stop_unread_limit()
+        super().resume_writing()
+
+    def end_unread(self) -> None:
+        """Close the connection, unless its client has read some data in the meantime."""
+        if self._was_closing or self.transport.get_write_buffer_size() >= self._unread_bytes:
+            self.transport.abort()
+        else:
+            self._limit_unread()
+
+    def _limit_unread(self) -> None:
+        self.stop_unread_limit()
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._was_closing = self.transport.is_closing()
+        # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
+        # end.
+        self._unread_timer = self.loop.call_later(READ_WITHIN_S, _end_unread, weakref.ref(self))
+
+    def stop_unread_limit(self) -> None:
+        """Stop the timeout, also when another protocol takes over the connection."""
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+
+def _end_unread(reference: weakref.ref[UnreadLimit]) -> None:
+    protocol = reference()
+    if protocol:
+        protocol.end_unread()
+
+
+class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
+    """Reads data in slices, and pauses after each one for a multiple of its processing time.
+
+    A megabyte of pings is 170,000 frames: processed at once, it would delay all other callers for seconds. Audio in
+    real time is never delayed, since the next frame arrives long after the pause.
+    """
+
+    resting: ClassVar[set[asyncio.Protocol]] = set()
+    """Connections of all protocols with a backlog."""
+    large: ClassVar[dict["PacedWebSocket", int]] = {}
+    """Received bytes of incomplete messages above the usual limit."""
+    max_bytes: ClassVar[Mapping[str, int]] = {}
+
+    @classmethod
+    def with_limits(cls, max_bytes: Mapping[str, int]) -> type["PacedWebSocket"]:
+        """Return the protocol of a server whose paths accept larger messages than ``ws_max_size``.
+
+        Args:
+            max_bytes: Limit of a message by path; for all other paths, it is ``ws_max_size``.
+        """
+        return type("PacedWebSocket", (cls,), {"max_bytes": max_bytes})
+
+    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  uvicorn's
+        super().__init__(*args, **more)
+        self._unread = bytearray()
+        self._rest_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Process a slice, or store it until the connection's pause has ended."""
+        if not self.handshake_initiated:
+            super().data_received(data)
+            if not self.handshake_initiated:
+                self._refuse()
+            return
+        self._unread += data
+        if self._timer is None:
+            self._read()
+
+    def send_receive_event_to_app(self) -> None:
+        """Close the connection if a text is not UTF-8; uvicorn would log an error of this program with a traceback."""
+        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
+            self.frames = []
+            self.conn.send_close(CloseCode.INVALID_DATA)
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    def handle_connect(self, event: Request) -> None:
+        """Start the handshake, with the message limit of the path."""
+        path = event.path.partition("?")[0]
+        self.conn.max_message_size = self.max_bytes.get(path, self.config.ws_max_size)
+        super().handle_connect(event)
+
+    def keepalive_timeout(self) -> None:
+        """Close a connection that does not respond to pings, unless its response may be in unread data."""
+        if self.read_paused or self._unread:
+            self.pending_ping_payload, self.pong_timer = None, None
+            self.schedule_ping()
+        else:
+            super().keepalive_timeout()
+
+    def resume_writing(self) -> None:
+        """Read on, once the client has read its answers."""
+        super().resume_writing()
+        if self._unread and self._timer is None:
+            self._read()
+
+    async def receive(self) -> Any:  # noqa: ANN401  uvicorn's
+        """Return the next message; in the meantime, no more data is received than can be processed."""
+        message = await super().receive()
+        if self._unread:
+            self.transport.pause_reading()
+        return message
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Discard unread data."""
+        self._stop()
+        self._unread.clear()
+        self.large.pop(self, None)
+        super().connection_lost(exc)
+
+    def _refuse(self) -> None:
+        """Respond and close if ``websockets`` cannot parse the head, which uvicorn passes at once.
+
+        uvicorn itself would neither respond nor close, and count the connection among those of callers.
+        """
+        answer = b"".join(self.conn.data_to_send())
+        self.transport.write(answer or BAD_REQUEST)
+        self.transport.close()
+
+    def _read(self) -> None:
+        self._stop()
+        if self.transport.get_write_buffer_size() > UNREAD_BYTES:
+            # A client that reads no answers to its pings would fill this process's memory with them.
+            self.transport.pause_reading()
+            return
+        begun = time.perf_counter()
+        if begun >= self._rest_until:
+            piece = bytes(self._unread[:SLICE_BYTES])
+            del self._unread[:SLICE_BYTES]
+            super().data_received(piece)
+            self._check_large()
+            ended = time.perf_counter()
+            self._rest_until = ended + (ended - begun) * REST * max(1, len(self.resting))
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        if self._unread:
+            self.transport.pause_reading()
+            self.resting.add(self)
+            rest_s = max(SHORTEST_REST_S, self._rest_until - time.perf_counter())
+            self._timer = self.loop.call_later(rest_s, self._read)
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def _check_large(self) -> None:
+        """Close the connection if incomplete messages of all connections exceed ``LARGE_BYTES``."""
+        held = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
+        if held <= self.config.ws_max_size:
+            self.large.pop(self, None)
+            return
+        self.large[self] = held
+        if sum(self.large.values()) > LARGE_BYTES:
+            self.conn.fail(1013, "too many large messages arrive at a time; send smaller ones, or try again")
+            self.handle_parser_exception()
+
+    def _stop(self) -> None:
+        self.resting.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

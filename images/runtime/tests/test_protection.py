@@ -1,0 +1,158 @@
+"""Task protection while calls are active, against a simulated ECS endpoint and a store with the tier's user."""
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.exceptions import ConnectionError as NotYet
+
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import REVISION_KEYS, STATE_USERS
+from voice_runtime.protection import AGENT_URI, METADATA_URI, RENEW_S, REPLACED_FOR_S, TaskProtection
+
+PATIENCE_S = 60
+
+
+class EcsAgent:
+    """The endpoints that ECS provides to a container.
+
+    Attributes:
+        asked: Bodies of the protection requests.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.refuses = False
+        agent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._send({"Cluster": "voice", "Family": "gateway", "Revision": "7"})
+
+            def do_PUT(self) -> None:
+                assert self.path == "/task-protection/v1/state"
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                agent.asked.append(body)
+                self._send({"failure": {"Reason": "DEPLOYMENT_BLOCKED"}} if agent.refuses else {"protection": body})
+
+            def _send(self, said: dict[str, Any]) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(said).encode())
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def agent() -> Iterator[EcsAgent]:
+    made = EcsAgent()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture(params=[Tier.GATEWAY, Tier.AGENT])
+def tier(request: pytest.FixtureRequest) -> Tier:
+    return Tier(request.param)
+
+
+@pytest.fixture
+def port(tmp_path: Path, tier: Tier) -> Iterator[int]:
+    """Start a store with the tier's user and its production permissions."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (acl,) = (each.acl for each in STATE_USERS if each.tier is tier)
+    arguments = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(tmp_path), "--save", ""]
+    with subprocess.Popen(["redis-server", *arguments], stdout=subprocess.DEVNULL) as server:
+        limit = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                Redis(port=port).execute_command("ACL", "SETUSER", "tier", "nopass", *acl.split())  # type: ignore[no-untyped-call]
+                break
+            except NotYet:
+                assert time.monotonic() < limit
+                time.sleep(0.05)
+        yield port
+        server.terminate()
+
+
+class Task:
+    """A task of revision 7 whose calls the test controls."""
+
+    def __init__(self, agent: EcsAgent, port: int, tier: Tier) -> None:
+        self.calls = 0
+        self.store = AsyncRedis(port=port, username="tier", password="any")
+        environment = {AGENT_URI: agent.url, METADATA_URI: agent.url}
+        self.protection = TaskProtection(self.store, tier, lambda: self.calls > 0, environment)
+
+    async def look(self, now: float) -> None:
+        await self.protection.look("7", now)
+
+
+async def test_task_protection_follows_the_calls(agent: EcsAgent, port: int, tier: Tier) -> None:
+    task = Task(agent, port, tier)
+    await task.look(0.0)
+    assert agent.asked == [], "an idle task may be stopped"
+    task.calls = 1
+    await task.look(10.0)
+    await task.look(20.0)
+    assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}]
+    await task.look(10.0 + RENEW_S)
+    assert len(agent.asked) == 2, "renewed before it expires"
+    task.calls = 0
+    await task.look(11.0 + RENEW_S)
+    assert agent.asked[2:] == [{"ProtectionEnabled": False}]
+    await task.store.aclose()
+
+
+async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: int, tier: Tier) -> None:
+    """Its load balancer continues to send it calls, so unlimited protection would block a deployment forever."""
+    task = Task(agent, port, tier)
+    task.calls = 1
+    await task.look(0.0)
+    Redis(port=port).set(REVISION_KEYS[tier], "8")
+    await task.look(200.0)
+    await task.look(199.0 + REPLACED_FOR_S)
+    assert all(each["ProtectionEnabled"] for each in agent.asked)
+    await task.look(200.0 + REPLACED_FOR_S)
+    assert agent.asked[-1] == {"ProtectionEnabled": False}
+    Redis(port=port).set(REVISION_KEYS[tier], "7")  # the deployment was rolled back to this revision
+    await task.look(300.0 + REPLACED_FOR_S)
+    assert agent.asked[-1] == {"ProtectionEnabled": True, "ExpiresInMinutes": 6}
+    await task.store.aclose()
+
+
+async def test_requests_refused_by_ecs_are_retried(agent: EcsAgent, port: int, tier: Tier) -> None:
+    task = Task(agent, port, tier)
+    task.calls, agent.refuses = 1, True
+    await task.look(0.0)
+    await task.look(10.0)
+    assert len(agent.asked) == 2
+    await task.store.aclose()
+
+
+async def test_a_starting_task_stores_its_revision(agent: EcsAgent, port: int, tier: Tier) -> None:
+    task = Task(agent, port, tier)
+    assert await task.protection.announce() == "7"
+    kept = Redis(port=port)
+    assert kept.get(REVISION_KEYS[tier]) == b"7"
+    assert 0 < int(str(kept.ttl(REVISION_KEYS[tier]))) <= 86_400
+    await task.store.aclose()
+
+
+async def test_other_services_are_not_queried() -> None:
+    await TaskProtection(AsyncRedis(port=1), Tier.GATEWAY, lambda: True, {}).run()

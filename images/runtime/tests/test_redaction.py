@@ -1,0 +1,104 @@
+"""Card numbers and e-mail addresses are redacted in every spoken form; other numbers stay."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voice_runtime.redaction import Redaction, digits_at_end, redacted, stretches, without
+from voice_runtime.transcripts import EventKind, TimedWord, Transcript
+
+ALL = frozenset(Redaction)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("My card is 4111 1111 1111 1111, thanks.", "My card is [card] thanks."),
+        ("It is 4111-1111-1111-1111", "It is [card]"),
+        ("3782 822463 10005 is the number", "[card] is the number"),
+        (
+            "four one one one one one one one one one one one one one one one and the code",
+            "[card] and the code",
+        ),
+        ("five five double five 5555 5555 4444 yes", "[card] yes"),
+        ("Write to john.doe@example.com, please.", "Write to [email] please."),
+        ("It's John dot Doe at example dot com.", "It's [email]"),
+        ("jane underscore smith at mail dot example dot co dot uk is mine", "[email] is mine"),
+        ("send it to jane at example.org today", "send it to [email] today"),
+        ("At three o'clock on May 5, 2026, at room 12", "At three o'clock on May 5, 2026, at room 12"),
+        ("Meet me at the office at noon", "Meet me at the office at noon"),
+        ("Somebody looks at us", "Somebody looks at us"),
+        ("Somebody shouted at", "Somebody shouted at"),
+        ("The engine idles at eight.nine today", "The engine idles at eight.nine today"),
+        ("Call 555 123 4567 tomorrow", "Call 555 123 4567 tomorrow"),
+        ("My number is 12345 678901 today", "My number is 12345 678901 today"),
+        ("My number is 12345 6789012 today", "My number is [card] today"),
+        ("It is 123456", "It is 123456"),
+        ("It is 1234567", "It is [card]"),
+        ("It is 1234567 today", "It is 1234567 today"),
+        ("John dot Doe at example.org", "[email]"),
+        ("Dot, Doe at example.org", "Dot, [email]"),
+        ("at example.org", "at example.org"),
+        ("We met at the dot", "We met at the dot"),
+        ("Ask jane at example dot co dot uk dot", "Ask jane at example dot co dot uk dot"),
+    ],
+)
+def test_redacted_text(said: str, told: str) -> None:
+    assert redacted(said, ALL) == told
+
+
+def test_each_redaction_is_optional() -> None:
+    said = "4111 1111 1111 1111 and a@b.com"
+    assert redacted(said, frozenset({Redaction.CARD})) == "[card] and a@b.com"
+    assert redacted(said, frozenset({Redaction.EMAIL})) == "4111 1111 1111 1111 and [email]"
+    assert redacted(said, frozenset()) == said
+
+
+def test_digits_are_held_back_until_they_are_classified() -> None:
+    assert redacted("the number is 4111 11", ALL, is_final=False) == "the number is"
+    assert redacted("the number is 42 and", ALL, is_final=False) == "the number is 42 and"
+
+
+def test_a_number_across_two_finals_is_redacted_in_both() -> None:
+    first, second = ["my", "card", "is", "4111", "1111"], ["1111", "1111", "is", "it"]
+    assert stretches(first, ALL, is_final=True)[0].label == "[card]"
+    before = digits_at_end(first)
+    assert before == 8
+    assert stretches(second, ALL, is_final=True, digits_before=before)[0].end == 2
+    assert digits_at_end(["1111"], before) == 12
+    assert digits_at_end(second, before) == 0
+
+
+@given(st.text("0123456789", min_size=12, max_size=19), st.data())
+def test_card_numbers_are_redacted_in_any_grouping(number: str, data: st.DataObject) -> None:
+    words, rest = ["please", "take"], number
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        words.append(rest[:size] + data.draw(st.sampled_from(["", ",", "."])))
+        rest = rest[size:]
+    told = redacted(" ".join([*words, "now"]), ALL)
+    assert told == "please take [card] now"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "committed", "told", "told_committed"),
+    [
+        (EventKind.FINAL, "Write to a@b.com today", "", "Write to [email] today", ""),
+        (EventKind.FINAL, "It is 4111", "", "It is 4111", ""),
+        (EventKind.PARTIAL, "It is 4111", "It is", "It is", "It is"),
+        (EventKind.PARTIAL, "Write to a@b.com today", "Write to a@b.com", "Write to [email] today", "Write to [email]"),
+        (EventKind.PARTIAL, "It is 4111 1111 1111 1111 yes", "It is 4111", "It is [card] yes", "It is"),
+    ],
+)
+def test_text_and_words_of_a_transcript_are_redacted(
+    kind: EventKind, text: str, committed: str, told: str, told_committed: str
+) -> None:
+    words = [
+        TimedWord(text=each, start_ms=100 * place, end_ms=100 * place + 80, confidence=0.5)
+        for place, each in enumerate(text.split())
+    ]
+    said = Transcript(kind=kind, utterance=1, text=text, committed=committed, words=words, start_ms=0, end_ms=1000)
+    found = without(said, ALL)
+    assert (found.text, found.committed) == (told, told_committed)
+    assert [word.text for word in found.words] == told.split()
+    assert all(word in found.words for word in words if word.text in told.split())

@@ -1,0 +1,173 @@
+"""Unauthenticated clients that hold connections open, for the tests of the images."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+WHOLE_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+STRANGERS = 100
+_UPGRADE = (
+    "HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+def unreadable_upgrades(path: str) -> dict[str, bytes]:
+    """Return WebSocket request heads that h11 accepts and ``websockets`` does not, by defect."""
+    return {
+        "line": f"GET {path}?{'a' * 9000} {_UPGRADE}\r\n".encode(),
+        "header": f"GET {path} {_UPGRADE}X: {'a' * 9000}\r\n\r\n".encode(),
+        "headers": f"GET {path} {_UPGRADE}".encode() + b"a: b\r\n" * 200 + b"\r\n",
+        "method": f"POST {path} {_UPGRADE}\r\n".encode(),
+        "body": f"GET {path} {_UPGRADE}Content-Length: 5\r\n\r\n".encode(),
+    }
+
+
+MASK = bytes(4)
+PING, PONG, EMPTY_TEXT = (bytes([opcode, 0x80]) + MASK for opcode in (0x89, 0x8A, 0x81))
+FRAGMENT = bytes([0x01, 0x80]) + MASK + (bytes([0x00, 0x80]) + MASK) * 50 + bytes([0x80, 0x80]) + MASK
+LONG_PING = bytes([0x89, 0xFD]) + MASK + bytes(125)
+FRAMES = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments": FRAGMENT}
+"""The smallest frames that a WebSocket client can send (RFC 6455, section 5.2), by kind."""
+FLOODS = 4
+TRIES = 5
+SLACK_S = 0.5
+"""A request to an idle process takes a few milliseconds."""
+
+Stranger = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.asynccontextmanager
+async def strangers(port: int, *parts: bytes, count: int = STRANGERS) -> AsyncIterator[list[Stranger]]:
+    """Open connections, send each part after the answer to the previous one, and leave them open."""
+
+    async def one() -> Stranger:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in parts[:-1]:
+            writer.write(part)
+            await reader.readuntil(b"\r\n\r\n")
+        writer.write(parts[-1])
+        return reader, writer
+
+    opened = await asyncio.gather(*(one() for _ in range(count)))
+    try:
+        yield list(opened)
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def is_closed(stranger: Stranger) -> bool:
+    """Wait until a connection is closed."""
+    with contextlib.suppress(ConnectionError):
+        while await stranger[0].read(4096):
+            pass
+    return True
+
+
+async def cost_no_time(
+    name: str, time_of_caller: Callable[[], Awaitable[float]], attack: Callable[[], AbstractAsyncContextManager[object]]
+) -> None:
+    """Check that a caller is served within twice the usual time during an attack.
+
+    Other programs may occupy the machine's cores in some attempts, but hardly in all.
+    """
+    tries = []
+    for _ in range(TRIES):
+        usual_s = await time_of_caller()
+        async with attack():
+            took_s = await time_of_caller()
+        if took_s < 2 * usual_s + SLACK_S:
+            return
+        tries.append(f"{took_s:.1f} s, and {usual_s:.1f} s before")
+    raise AssertionError(f"{name}: {'; '.join(tries)}")
+
+
+@contextlib.asynccontextmanager
+async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = STRANGERS) -> AsyncIterator[None]:
+    """Send a piece as often as it is taken, and read nothing but the first byte of the answer to a head."""
+    loop = asyncio.get_running_loop()
+
+    async def send(to: socket.socket) -> None:
+        await loop.sock_connect(to, ("127.0.0.1", port))
+        if head:
+            await loop.sock_sendall(to, head)
+            await loop.sock_recv(to, 1)
+        while piece:
+            await loop.sock_sendall(to, piece)
+        await asyncio.Event().wait()
+
+    with contextlib.ExitStack() as opened:
+        tasks = []
+        for _ in range(count):
+            each = opened.enter_context(socket.socket())
+            each.setblocking(False)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            tasks.append(asyncio.create_task(send(each)))
+        await asyncio.sleep(1)
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError | ConnectionError) for each in ends), ends
+
+
+def open_files(pid: int) -> int:
+    """Return how many files and sockets a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@contextlib.asynccontextmanager
+async def frames(port: int, path: str, frame: bytes) -> AsyncIterator[None]:
+    """Send frames as fast as the server reads them, on sockets that never read an answer."""
+    async with _flood(port, upgrade(path), frame, answer=b" 101 "):
+        yield
+
+
+def upgrade(path: str) -> bytes:
+    """Return the head of a WebSocket."""
+    return f"GET {path} {_UPGRADE}\r\n".encode()
+
+
+@contextlib.asynccontextmanager
+async def chunks(port: int, method_and_path: str) -> AsyncIterator[None]:
+    """Send endless bodies in the smallest chunks (RFC 9112, section 7.1), as fast as the server reads them."""
+    head = f"{method_and_path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with _flood(port, head.encode(), b"1\r\nx\r\n"):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _flood(port: int, head: bytes, piece: bytes, answer: bytes = b"") -> AsyncIterator[None]:
+    async def once() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(head)
+            assert not answer or answer in await reader.readuntil(b"\r\n\r\n")
+            while True:
+                writer.write(piece * 10_000)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def flood() -> None:
+        while True:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await once()
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(flood()) for _ in range(FLOODS)]
+    await asyncio.sleep(0.5)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        failed = await asyncio.gather(*tasks, return_exceptions=True)
+    assert not [each for each in failed if not isinstance(each, asyncio.CancelledError)], failed

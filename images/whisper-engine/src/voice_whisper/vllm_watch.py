@@ -1,0 +1,83 @@
+"""Detects whether the vLLM of the same host works: it responds to requests, or to a short silence.
+
+Its ``/health`` is not sufficient, since it returns 200 while the engine core hangs. A router with several engines is
+not monitored this way, since a hanging engine does not affect the others.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+QUIET_S = 5.0
+"""Time without a response after which silence is sent."""
+LIMIT_S = 4.0
+"""Timeout of its response. This is our choice: vLLM takes 0.1 s, and responses to other requests count as well."""
+MAX_UNANSWERED = 3
+"""Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
+LOOK_EVERY_S = 1.0
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class VllmWatch:
+    """Monitors a vLLM.
+
+    Args:
+        ask: Sends a short silence, and returns after the response.
+        failures: Exceptions that it raises without a response.
+        address: Address of vLLM.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], failures: tuple[type[Exception], ...], address: str) -> None:
+        self._ask = ask
+        self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
+        self._is_local = is_loopback(address)
+        self._unanswered = 0
+        self._answered_at = 0.0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it no longer responds."""
+        return self._unanswered >= MAX_UNANSWERED
+
+    def answered(self) -> None:
+        """Record a response to any request."""
+        if self.is_stuck:
+            log.warning("vLLM answers again")
+        self._unanswered, self._answered_at = 0, time.monotonic()
+
+    async def run(self) -> None:
+        """Run until cancelled, from its first response on."""
+        self.answered()
+        while self._is_local:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if time.monotonic() - self._answered_at >= QUIET_S:
+                await self._look()
+
+    async def _look(self) -> None:
+        since = self._answered_at
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._ask()
+        except self._failures as error:
+            # A response to another request in the meantime shows that vLLM is busy.
+            if self._answered_at == since:
+                self._unanswered += 1
+                if self._unanswered == MAX_UNANSWERED:
+                    log.warning("no answer of vLLM for %.0f s: %s", time.monotonic() - since, error or "it hangs")
+        else:
+            self.answered()
+
+
+def is_loopback(address: str) -> bool:
+    """Return True if an address is the host's own."""
+    name = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

@@ -1,0 +1,140 @@
+"""Pieces of files on a real store, with an engine whose output the test determines."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from engine_host import sound
+from redis.asyncio import Redis
+
+from images.conftest import PATIENCE_S
+from voice_blueprint.contract.chunk import CHUNK_SAMPLES
+from voice_runtime import state
+from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.transcripts import TimedWord
+from voice_whisper import file_reader
+from voice_whisper.backends.base import Word
+from voice_whisper.counters import Counters
+from voice_whisper.file_reader import FileReader, utterance_of
+from voice_whisper.job import GivenUpError, Heard, Wanted
+from voice_whisper.utterance import Utterance
+
+SPEECH = sound()[:40_000].tobytes()
+NOISE = np.random.default_rng(1).normal(0, 2000, 80_000).astype("<i2").tobytes()
+
+
+@dataclass
+class Scripted:
+    """An engine with one response; without any, it is never ready."""
+
+    heard: Heard | None = None
+    asked: list[tuple[str | None, Wanted, str]] = field(default_factory=list)
+
+    async def transcribe(self, _: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+        self.asked.append((language, wanted, prompt))
+        if self.heard is None:
+            await asyncio.Event().wait()
+        assert self.heard
+        if self.heard.text == "given up":
+            raise GivenUpError
+        return self.heard
+
+
+def heard(text: str, *words: Word) -> Heard:
+    return Heard(text, "en", {}, 0.0, words)
+
+
+@contextlib.asynccontextmanager
+async def reader(
+    store: Redis, engine: Scripted, has_time: Callable[[], bool] = lambda: True
+) -> AsyncIterator[Counters]:
+    counters = Counters()
+    host = FileReader("h1", FilePieces(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
+    running = asyncio.create_task(host.run(has_time))
+    yield counters
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def answer(store: Redis, piece: Piece) -> PieceHeard:
+    pieces = FilePieces(store)
+    await pieces.put(piece)
+    async with asyncio.timeout(PATIENCE_S):
+        while (found := await pieces.heard(piece.name)) is None:
+            await asyncio.sleep(0.02)
+    await pieces.forget(piece.name)
+    return found
+
+
+async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> None:
+    engine = Scripted(heard("Hello there.", Word(" Hello", 0.1, 0.4567, 0.9), Word(" there.", 0.5, 0.9, 0.5)))
+    async with reader(store, engine) as counters:
+        found = await answer(store, Piece("p", SPEECH, "de", "Valkey"))
+    assert found == PieceHeard(
+        text="Hello there.",
+        language="en",
+        words=[
+            TimedWord(text="Hello", start_ms=100, end_ms=457, confidence=0.9),
+            TimedWord(text="there.", start_ms=500, end_ms=900, confidence=0.5),
+        ],
+    )
+    assert engine.asked == [("de", Wanted.FILE, "Valkey")]
+    assert counters.events == {"file_pieces": 1}
+    assert not await store.exists(state.file_piece_lease("p"))
+
+
+async def test_noise_is_not_transcribed_and_has_no_words(store: Redis) -> None:
+    engine = Scripted(heard("."))
+    async with reader(store, engine):
+        assert await answer(store, Piece("noise", NOISE, None)) == PieceHeard()
+        assert engine.asked == []
+        assert await answer(store, Piece("a full stop", SPEECH, None)) == PieceHeard(language="en")
+
+
+async def test_a_piece_that_the_engine_gives_up_has_failed(store: Redis) -> None:
+    async with reader(store, Scripted(heard("given up"))) as counters:
+        for number in range(2):
+            assert await answer(store, Piece(str(number), SPEECH, None)) == PieceHeard(failed=True)
+    assert counters.events == {"file_pieces": 2, "given_up": 2}
+
+
+async def test_files_wait_for_live_calls(store: Redis) -> None:
+    live = [True]
+    async with reader(store, Scripted(heard("Hello.")), lambda: not live):
+        answering = asyncio.create_task(answer(store, Piece("p", SPEECH, None)))
+        await asyncio.sleep(0.3)
+        assert await FilePieces(store).waiting() == 1
+        live.clear()
+        assert (await answering).text == "Hello."
+
+
+async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_S", 0.2)
+    engine, pieces, lease = Scripted(), FilePieces(store), state.file_piece_lease("long")
+    async with reader(store, engine) as counters, asyncio.timeout(PATIENCE_S):
+        await pieces.put(Piece("long", SPEECH, None))
+        while not engine.asked:
+            await asyncio.sleep(0.02)
+        await store.persist(lease)
+        while await store.ttl(lease) < 0:
+            await asyncio.sleep(0.02)
+        await pieces.forget("long")
+        engine.heard = heard("Next.")
+        assert (await answer(store, Piece("next", SPEECH, None))).text == "Next."
+    assert counters.events["file_pieces"] == 2
+
+
+@pytest.mark.parametrize("samples", [1, CHUNK_SAMPLES, CHUNK_SAMPLES + 1, 3 * CHUNK_SAMPLES])
+def test_a_piece_is_a_complete_utterance_with_its_samples(samples: int) -> None:
+    audio = np.arange(1, samples + 1, dtype="<i2")
+    utterance = utterance_of(audio.tobytes())
+    assert utterance.is_whole
+    assert (utterance.start, utterance.frames) == (0, -(-samples // 320))
+    assert utterance.next_number == -(-samples // CHUNK_SAMPLES)
+    found = utterance.samples()
+    assert np.array_equal(found[:samples], audio)
+    assert not found[samples:].any()

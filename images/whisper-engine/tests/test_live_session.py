@@ -1,0 +1,253 @@
+"""One session on a real store, with an engine whose output the test determines."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from engine_host import chunks_of, cut, finals, open_session, sound
+from redis.asyncio import Redis
+
+from voice_blueprint.contract.chunk import ChunkKind
+from voice_blueprint.contract.network import Tier
+from voice_runtime import state
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.hosts import HostRegistry
+from voice_runtime.journal import Journal
+from voice_runtime.redaction import Redaction
+from voice_runtime.sessions import Sessions
+from voice_runtime.transcripts import EventKind, Transcripts
+from voice_whisper.admission import Admission
+from voice_whisper.backends.base import Word
+from voice_whisper.counters import Counters
+from voice_whisper.job import Heard, Wanted
+from voice_whisper.journal_batch import JournalBatch
+from voice_whisper.keeper import Keeper
+from voice_whisper.live_session import LiveSession, Services
+from voice_whisper.session_audio import REORDER_S
+from voice_whisper.settings import EngineSettings
+from voice_whisper.utterance import KEPT_FRAMES, Utterance
+from voice_whisper.window import MAX_FRAMES
+
+FRAME_S = 0.02
+TICK_S = 0.02
+
+
+@dataclass
+class Scripted:
+    """An engine that recognizes given words at their times in the session.
+
+    Attributes:
+        words: Text, with begin and end in seconds of the session.
+        asked: Language and prompt of each utterance.
+    """
+
+    words: Sequence[tuple[str, float, float]]
+    asked: list[tuple[str | None, str]] = field(default_factory=list)
+    longest_frames = MAX_FRAMES
+    kept_frames = KEPT_FRAMES
+    kinds = frozenset(ChunkKind)
+    depths = (0, 0)
+    languages = ()
+
+    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+        begin, end = utterance.begin * FRAME_S, (utterance.start + utterance.frames) * FRAME_S
+        if wanted is Wanted.FINAL:
+            self.asked.append((language, prompt))
+        heard = tuple(
+            Word(f" {text}", max(first, begin) - begin, min(last, end) - begin, 0.9)
+            for text, first, last in self.words
+            if last > begin + 0.01 and first < end - 0.01
+        )
+        return Heard("".join(word.text for word in heard).strip(), language, {}, 0.0, heard)
+
+
+def services_of(store: Redis, engine: Scripted) -> Services:
+    counters, journal = Counters(), Journal(store, "h1")
+    return Services(
+        engine,  # type: ignore[arg-type]  # what a session asks of one
+        Transcripts(store),
+        journal,
+        JournalBatch(journal, counters),
+        counters,
+        Sessions(store),
+    )
+
+
+@asynccontextmanager
+async def live(store: Redis, ssrc: int, engine: Scripted, **record: object) -> AsyncIterator[LiveSession]:
+    await open_session(store, ssrc, **record)
+    found = await Sessions(store).read(ssrc)
+    assert found
+    session = LiveSession(found, services_of(store, engine), done_until=0)
+
+    async def tick() -> None:
+        while True:
+            session.advance()
+            await asyncio.sleep(TICK_S)
+
+    ticking = asyncio.create_task(tick())
+    yield session
+    ticking.cancel()
+    session.drop()
+
+
+async def say(
+    session: LiveSession, chunks: Sequence[AudioChunk], pause: Callable[[int], float] = lambda _: 0.0
+) -> None:
+    for number, chunk in enumerate(chunks):
+        await asyncio.sleep(pause(number))
+        session.hear(chunk, chunk.datagram())
+
+
+async def test_word_split_by_a_commit_is_published_whole_with_the_next_text(store: Redis, ssrc: int) -> None:
+    engine = Scripted([("It", 0.1, 0.4), ("is", 0.4, 0.8), ("machine", 0.8, 1.6), ("time.", 1.6, 2.2)])
+    async with live(store, ssrc, engine) as session:
+        await say(session, cut(ssrc, sound()[: 115 * 320], 60))
+        first, second = await finals(store, ssrc, 2)
+    assert (first.text, first.commit) == ("It is", True)
+    assert second.text == "machine time."
+
+
+async def test_word_before_a_commit_is_published_if_nothing_follows(store: Redis, ssrc: int) -> None:
+    engine = Scripted([("It", 0.1, 0.4), ("is", 0.4, 0.8), ("mine.", 0.8, 1.2)])
+    async with live(store, ssrc, engine) as session:
+        await say(session, cut(ssrc, sound()[: 60 * 320], 60))
+        since = time.monotonic()
+        (final,) = await finals(store, ssrc, 1)
+    assert final.text == "It is mine."
+    assert time.monotonic() - since < 5
+
+
+async def test_pauses_inside_a_sentence_do_not_split_its_text(store: Redis, ssrc: int) -> None:
+    """With an endpointing of 25 ms; each word is reported once, although the next utterance recognizes it again."""
+    engine = Scripted([("We", 0.1, 0.5), ("can", 0.5, 0.95), ("see", 1.1, 1.6), ("it.", 1.7, 2.2)])
+    async with live(store, ssrc, engine, end_of_turn_ms=25) as session:
+        parts = [chunks_of(ssrc, sound()[: 50 * 320]), chunks_of(ssrc, sound()[: 60 * 320], first=54)]
+        for part in parts:
+            await say(session, part)
+            await asyncio.sleep(0.3)
+        said = await finals(store, ssrc, 2)
+    assert " ".join(final.text for final in said) == "We can see it."
+
+
+async def test_language_and_words_of_a_call_can_be_changed(store: Redis, ssrc: int) -> None:
+    """From the next utterance on: the caller changes the language, or lists expected words."""
+    engine = Scripted([("Yes", 0.1, 0.5)])
+    async with live(store, ssrc, engine, language="en", prompt="Kubernetes") as session:
+        await say(session, chunks_of(ssrc, sound()[: 40 * 320]))
+        await finals(store, ssrc, 1)
+        record = await Sessions(store).read(ssrc)
+        assert record
+        await Sessions(store).note(record, language="de-CH", prompt="Zürich")
+        chunks = chunks_of(ssrc, sound()[: 80 * 320], first=200)
+        await say(session, chunks, pause=lambda number: 0.3 * (number == 3))
+        await finals(store, ssrc, 2)
+    assert engine.asked == [("en", "Kubernetes"), ("de", "Zürich")]
+
+
+@pytest.mark.parametrize("what", [frozenset(Redaction), frozenset[Redaction]()])
+async def test_card_numbers_are_never_published(store: Redis, ssrc: int, what: frozenset[Redaction]) -> None:
+    text = "My card is 4111 1111 1111 1111 okay"
+    words = [(word, 0.2 + place * 0.4, 0.6 + place * 0.4) for place, word in enumerate(text.split())]
+    async with live(store, ssrc, Scripted(words), redact=what) as session:
+        await say(session, chunks_of(ssrc, sound()[: 190 * 320]), pause=lambda _: 0.03)
+        (final,) = await finals(store, ssrc, 1)
+    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    assert any(event.kind is EventKind.PARTIAL for event in events)
+    told = " ".join(f"{event.text} {event.committed} {event.words}" for event in events)
+    assert ("1111" in told) is not bool(what)
+    assert final.text == ("My card is [card] okay" if what else text)
+    if what:
+        assert [word.text for word in final.words] == ["My", "card", "is", "[card]", "okay"]
+        card = final.words[3]
+        assert (card.start_ms, card.end_ms) == (1400, 3000)
+
+
+async def test_incomplete_utterance_is_published_before_partials_of_the_next(store: Redis, ssrc: int) -> None:
+    """An engine waits for late chunks of an utterance while chunks of the next one arrive, in a burst."""
+    engine = Scripted([("Please", 0.1, 0.5), ("hold.", 8.1, 8.5)])
+    async with live(store, ssrc, engine) as session:
+        whole, following = chunks_of(ssrc, sound()[: 60 * 320]), chunks_of(ssrc, sound()[: 80 * 320], first=400)
+        numbered = [replace(chunk, number=number) for number, chunk in enumerate([*whole, *following])]
+        before_end = len(numbered) - 1
+        await say(
+            session,
+            numbered[:5] + numbered[8:],
+            pause=lambda number: 0.001 + 2 * REORDER_S * (number == before_end - 3),
+        )
+        await finals(store, ssrc, 2)
+    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    assert [(event.utterance, event.kind) for event in events if event.kind is not EventKind.PARTIAL] == [
+        (utterance, kind)
+        for utterance, kinds in ((0, [EventKind.GAP]), (400, []))
+        for kind in [EventKind.SPEECH_STARTED, *kinds, EventKind.SPEECH_STOPPED, EventKind.FINAL]
+    ]
+
+
+async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis, ssrc: int) -> None:
+    """A host continues its sessions after a restart, while their audio may already arrive."""
+    services = services_of(store, Scripted([]))
+    admission = Admission(2, Sessions(store), services)
+    for number in range(3):
+        await open_session(store, ssrc + number)
+    await admission.adopt(ssrc, is_ours=True)
+    adopted = admission.live[ssrc]
+    await admission.adopt(ssrc, is_ours=True)
+    assert admission.live[ssrc] is adopted
+    admission.is_closed = True
+    await admission.adopt(ssrc + 1, is_ours=True)
+    admission.is_closed = False
+    assert list(admission.live) == [ssrc]
+    for number in (1, 2):
+        await admission.adopt(ssrc + number, is_ours=True)
+    assert list(admission.live) == [ssrc, ssrc + 1]
+    assert admission.free_slots == 0
+    assert services.counters.events["adopted"] == 2
+
+
+async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:
+    admission = Admission(2, Sessions(store), services_of(store, Scripted([])))
+    await Journal(store, "h1").take(ssrc)
+    await admission.adopt(ssrc, is_ours=True)
+    assert admission.is_empty
+    assert not await store.exists(state.lease(ssrc))
+
+
+async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(store: Redis, ssrc: int) -> None:
+    """A word at the end of the audio is recognized differently once its rest has arrived."""
+    engine = Scripted([("We", 0.1, 0.4), ("machinery", 0.5, 1.2), ("work.", 1.3, 1.9)])
+    async with live(store, ssrc, engine) as session:
+        chunks = chunks_of(ssrc, sound()[: 100 * 320])
+        await say(session, chunks, pause=lambda _: 0.03)
+        (final,) = await finals(store, ssrc, 1)
+    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    partials = [(event.end_ms, event.text) for event in events if event.kind is EventKind.PARTIAL]
+    assert partials[:2] == [(700, "We"), (1700, "We machinery")]
+    assert final.text == "We machinery work."
+
+
+async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, ssrc: int) -> None:
+    stuck: list[bool] = []
+    services = services_of(store, Scripted([]))
+    admission, registry = Admission(2, Sessions(store), services), HostRegistry(store, Tier.ASR)
+    address = {"host": "h1", "host_address": "127.0.0.1", "host_kind": "gpu"}
+    settings = EngineSettings.model_validate({**address, "chunk_port": 1, "health_port": 1, "drain_timeout_s": 1})
+    keeper = Keeper(settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck))
+    await open_session(store, ssrc)
+    await services.journal.take(ssrc)
+    await admission.adopt(ssrc, is_ours=True)
+    stuck.append(True)
+    await keeper.beat()
+    assert (list(admission.live), admission.is_closed, await registry.alive()) == ([], True, [])
+    stuck.clear()
+    await keeper.beat()
+    assert (list(admission.live), admission.is_closed) == ([ssrc], False)
+    (host,) = await registry.alive()
+    assert (host.id, host.free_slots, host.slots, host.draining) == ("h1", 1, 64, False)
+    keeper.is_draining = True
+    await keeper.beat()
+    (host,) = await registry.alive()
+    assert (host.free_slots, host.draining) == (0, True)

@@ -1,0 +1,54 @@
+"""Operations on a store that is unavailable for a while: repeated, and logged once for each outage."""
+
+import asyncio
+
+import pytest
+from redis.exceptions import ConnectionError as Unavailable
+
+from voice_whisper import patience
+from voice_whisper.patience import every, until_done
+
+OUTAGE = Unavailable("no connection")
+
+
+class Store:
+    """A store with an outcome for each call; the last one never ends."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self._outcomes = list(outcomes)
+        self.used_up = asyncio.Event()
+
+    async def call(self) -> str:
+        if not self._outcomes:
+            self.used_up.set()
+            await asyncio.Event().wait()
+        if outcome := self._outcomes.pop(0):
+            raise outcome
+        return "done"
+
+
+async def test_an_operation_is_repeated_until_it_succeeds_and_its_outage_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "PAUSE_S", 0.001)
+    assert await until_done("a final", Store(None).call) == "done"
+    assert caplog.messages == []
+    assert await until_done("a final", Store(OUTAGE, OSError("no route"), OUTAGE, None).call) == "done"
+    assert caplog.messages == ["a final waits for the store: no connection"]
+
+
+async def test_an_error_of_the_program_is_not_repeated() -> None:
+    with pytest.raises(KeyError):
+        await until_done("a final", Store(KeyError("field")).call)
+
+
+async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(None, OUTAGE, OUTAGE, None, None, OUTAGE)
+
+    async def work() -> None:
+        await store.call()
+
+    running = asyncio.create_task(every(0.001, "the heartbeat", work))
+    await asyncio.wait_for(store.used_up.wait(), 60)
+    running.cancel()
+    assert caplog.messages == ["the heartbeat waits for the store: no connection"] * 2

@@ -1,1 +1,0 @@
-"""`python -m ops.azure_types`: read Azure's own definitions of what is deployed there, into a table."""

@@ -1,1 +1,0 @@
-"""`voice calibrate`: how many calls a host carries, measured and written into the deployment file."""

@@ -1,1 +1,0 @@
-"""Speaks a recording to a deployment, as a native caller does."""

@@ -1,1 +1,0 @@
-"""`voice plan`: what a deployment file would make, and what speaks against it."""

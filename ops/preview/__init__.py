@@ -1,1 +1,0 @@
-"""`voice preview azure`: the resources that the Pulumi programs would make."""

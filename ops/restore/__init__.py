@@ -1,1 +1,0 @@
-"""`voice restore`: the state store from one of its snapshots."""

@@ -1,1 +1,0 @@
-"""`voice schema`: what a deployment file may say."""

@@ -1,1 +1,0 @@
-"""The clouds on this machine, one package per cloud."""

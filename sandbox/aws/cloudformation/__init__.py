@@ -1,1 +1,0 @@
-"""CloudFormation for the local AWS; moto's own skips unknown types, drops exports and cannot delete a VPC."""

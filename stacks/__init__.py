@@ -1,1 +1,0 @@
-"""What is deployed, one module per stack."""

@@ -1,1 +1,0 @@
-"""The Azure suite: two Pulumi projects, `cluster` and `workloads`, and the policies that both have to pass."""

@@ -1,1 +1,0 @@
-"""The policy pack for both Pulumi projects: rules over what the programs emit, and their wrappers."""

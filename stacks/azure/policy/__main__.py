@@ -1,7 +1,0 @@
-"""Entry of the pack: `pulumi preview --policy-pack ../policy` in a project's folder, or the local engine."""
-
-from pulumi_policy import EnforcementLevel, PolicyPack
-
-from stacks.azure.policy.pack import policies
-
-PolicyPack(name="voice-azure", policies=policies(), enforcement_level=EnforcementLevel.MANDATORY)

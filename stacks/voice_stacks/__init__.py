@@ -1,0 +1,1 @@
+"""Deployable units, one module per stack."""

@@ -1,0 +1,87 @@
+"""The CDK app: it synthesizes a cloud assembly from a deployment file."""
+
+import sys
+from typing import NoReturn
+
+from aws_cdk import Annotations, App
+
+import voice_blueprint
+from voice_blueprint import checks
+from voice_blueprint.checks import Finding, Level
+from voice_blueprint.file.model.deployment import Deployment
+from voice_constructs.aws.acknowledge import acknowledged
+from voice_stacks.aws import build
+
+DEPLOYMENT_CONTEXT = "deployment"
+VALIDATE_CONTEXT = "validate"
+REFUSED = 2
+"""Exit code for a deployment file that cannot be deployed."""
+
+
+def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | None = None) -> App:
+    """Create the CDK app of a deployment that has passed its checks.
+
+    Args:
+        deployment: The deployment.
+        validate: Whether the synth also runs CloudFormation's schema validation and cdk-nag's AwsSolutions rules, which
+            take several times as long as the synth itself.
+        outdir: Directory of the cloud assembly; the CDK CLI sets it in the environment.
+    """
+    app = App(
+        outdir=outdir,
+        builtin_cloud_formation_validation=validate,
+        analytics_reporting=False,
+        # The tree metadata describes the app to consoles, and costs a traversal; nothing here reads it.
+        tree_metadata=False,
+        # jsii's stack traces point into its own kernel. In cdk.json, the CLI would warn about this key at each command.
+        context={"aws:cdk:disable-creation-stack-traces": True},
+    )
+    first, *_ = [stack for regional in deployment.in_regions() for stack in build(app, regional)]
+    meant = acknowledged()
+    if validate:
+        # Imported here, since the rules' module costs as much as a synth.
+        from aws_cdk import Validations  # noqa: PLC0415
+        from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
+
+        Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+        for construct, acknowledgment in meant:
+            Validations.of(construct).acknowledge(acknowledgment)
+    annotations = Annotations.of(first)
+    for finding in checks.run(deployment):
+        _annotate(annotations, finding)
+    return app
+
+
+def _annotate(annotations: Annotations, finding: Finding) -> None:
+    text = f"{finding.violation.message}. {finding.violation.remedy}"
+    if finding.check.level is Level.INFO:
+        annotations.add_info_v2(finding.check.id, text)
+    elif finding.accepted_because is None:
+        annotations.add_warning_v2(finding.check.id, text)
+
+
+def synthesize() -> None:
+    """Synthesize the deployment file that the CDK context specifies; ``-c validate=true`` also validates it.
+
+    Raises:
+        SystemExit: The file is invalid or a check refuses it (code 2); the reasons are on stderr.
+    """
+    context = App().node
+    path = context.try_get_context(DEPLOYMENT_CONTEXT)
+    if path is None:
+        _refuse(["no deployment file: run `cdk synth -c deployment=deployments/<name>.yaml`"])
+    try:
+        deployment = voice_blueprint.load(path)
+    except voice_blueprint.DeploymentFileError as error:
+        _refuse([str(problem) for problem in error.problems])
+    if deployment.aws_section is None:
+        _refuse([f"{path}: has no section `aws`; deploy its section `azure` with pulumi (stacks/voice_stacks/azure)"])
+    reasons = checks.refusals(deployment)
+    if reasons:
+        _refuse(reasons)
+    make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT) == "true").synth()
+
+
+def _refuse(reasons: list[str]) -> NoReturn:
+    sys.stderr.writelines(f"{reason}\n" for reason in reasons)
+    raise SystemExit(REFUSED)

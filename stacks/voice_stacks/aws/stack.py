@@ -1,0 +1,48 @@
+"""Base of all stacks."""
+
+from aws_cdk import App, CfnOutput, Environment, Stack, Tags
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_constructs.aws.retention import retention
+
+
+class VoiceStack(Stack):
+    """A stack of a deployment, with common names, tags and protection.
+
+    Attributes:
+        deployment: The deployment.
+        retention: Retention of its resources.
+    """
+
+    tier: str
+    about: str
+
+    def __init__(self, app: App, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.retention = retention(deployment.environment)
+        super().__init__(
+            app,
+            names.stack(deployment, self.tier),
+            description=f"voice-serve {deployment.name}: {self.about}",
+            env=Environment(account=deployment.aws.account, region=deployment.aws.region),
+            termination_protection=deployment.aws.deletion_protection,
+        )
+        tags = Tags.of(self)
+        tags.add(names.DEPLOYMENT_TAG, deployment.name)
+        tags.add("voice-serve:tier", self.tier)
+        if not deployment.is_first_region:
+            # The tag alone is ambiguous: after the region is removed from this file, another file can use the name.
+            CfnOutput(self, names.FILE_OUTPUT, value=deployment.file_name, description="Name in the deployment file")
+
+    def export(self, *values: str) -> None:
+        """Export values for other stacks, whether or not a stack of the current file imports them.
+
+        CDK only exports imported values. When an importing stack is removed from the file, its export would be deleted
+        before the importer is updated or deleted, which CloudFormation rejects (docs/decisions/20-fixed-exports.md).
+
+        Args:
+            values: Attributes of this stack's resources.
+        """
+        for value in values:
+            self.export_value(value)

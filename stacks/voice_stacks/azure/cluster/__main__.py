@@ -1,0 +1,129 @@
+"""Pulumi program of the cluster: network, registry, vault, monitoring, AKS and its pools, and the edge.
+
+It is run by `pulumi up` in this folder, or by the local engine; `stacks/voice_stacks/azure/workloads` deploys into it.
+"""
+
+import pulumi
+from pulumi_azure_native import authorization
+
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.names import (
+    CALLER_ACCOUNTS,
+    KEDA_SERVICE_ACCOUNT,
+    MODEL_FETCH_SERVICE_ACCOUNT,
+    VAULT_TIERS,
+    ClusterOutput,
+    Role,
+    caller_tiers,
+    nvme_pools,
+)
+from voice_blueprint.file.model.azure import JumpHost, PeeredNetwork
+from voice_constructs.azure.access import Administrators
+from voice_constructs.azure.alerts import Alerts
+from voice_constructs.azure.cluster import Cluster
+from voice_constructs.azure.container_storage import ContainerStorage
+from voice_constructs.azure.dashboards import Dashboards
+from voice_constructs.azure.edge import CallerEdge
+from voice_constructs.azure.identity import Identity
+from voice_constructs.azure.jump_host import JumpMachine
+from voice_constructs.azure.monitoring import Monitoring
+from voice_constructs.azure.network import VoiceNetwork
+from voice_constructs.azure.peering import Peering
+from voice_constructs.azure.pools import CpuNodes, GpuPools
+from voice_constructs.azure.registry import ImageRegistry
+from voice_constructs.azure.scope import DeploymentGroup
+from voice_constructs.azure.state import StateStore
+from voice_constructs.azure.telemetry import ClusterTelemetry
+from voice_constructs.azure.transcripts import TranscriptArchive
+from voice_constructs.azure.vault import SecretVault
+from voice_stacks.azure.program import configured_deployment
+
+deployment = configured_deployment()
+azure = deployment.azure
+caller = authorization.get_client_config()
+
+scope = DeploymentGroup(
+    "group", deployment=deployment, subscription=caller.subscription_id, tenant=caller.tenant_id
+).scope
+network = VoiceNetwork("network", scope=scope)
+match azure.access:
+    case JumpHost() as access:
+        JumpMachine("jump", scope=scope, network=network, access=access)
+    case PeeredNetwork() as access:
+        Peering("peering", scope=scope, network=network, access=access)
+monitoring = Monitoring("monitoring", scope=scope, network=network)
+registry = ImageRegistry("registry", scope=scope, network=network)
+vault = SecretVault("vault", scope=scope, network=network)
+if registry.made:
+    monitoring.keep_audit("registry", registry.id, parent=registry)
+monitoring.keep_audit("vault", vault.id, parent=vault)
+
+cluster = Cluster("cluster", scope=scope, network=network, registry=registry, monitoring=monitoring)
+if nvme_pools(azure):
+    ContainerStorage("container-storage", scope=scope, cluster=cluster)
+GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
+if azure.cpu_pool:
+    CpuNodes("cpu-nodes", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id, pool=azure.cpu_pool)
+ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
+Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
+Dashboards("dashboards", scope=scope)
+Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
+
+keda = Identity("keda", scope=scope)
+keda.may("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
+keda.trust("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
+
+model_fetch = Identity("model-fetch", scope=scope)
+model_fetch.may("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
+
+exported: dict[ClusterOutput, object] = {}
+if azure.callers:
+    users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
+    for tier, identity in users.items():
+        identity.trust(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
+        if tier in VAULT_TIERS:
+            identity.may(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+    state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
+    edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
+    exported = {
+        ClusterOutput.CALLER_IDENTITIES: {
+            tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
+            for tier, identity in users.items()
+        },
+        ClusterOutput.STATE_HOST: state.host,
+        ClusterOutput.RTP_ADDRESS_NAME: network.rtp_address.name if network.rtp_address else None,
+        ClusterOutput.EDGE_ADDRESSES: edge.addresses,
+    }
+    if azure.archive:
+        archive = TranscriptArchive(
+            "transcripts", scope=scope, network=network, retention_days=azure.archive.retention_days
+        )
+        writer = users[Component.GATEWAY]
+        writer.may("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
+        exported[ClusterOutput.ARCHIVE_URL] = archive.url
+
+for output, value in {
+    ClusterOutput.DEPLOYMENT: deployment.name,
+    ClusterOutput.LOCATION: scope.location,
+    ClusterOutput.TENANT_ID: scope.tenant,
+    ClusterOutput.SUBSCRIPTION_ID: scope.subscription,
+    ClusterOutput.RESOURCE_GROUP: scope.group,
+    ClusterOutput.NODE_RESOURCE_GROUP: cluster.node_resource_group,
+    ClusterOutput.NODES_SUBNET_ID: network.nodes_subnet_id,
+    ClusterOutput.CLUSTER_NAME: cluster.name,
+    ClusterOutput.CLUSTER_ID: cluster.id,
+    ClusterOutput.KUBECONFIG: cluster.kubeconfig,
+    ClusterOutput.OIDC_ISSUER: cluster.oidc_issuer,
+    ClusterOutput.REGISTRY_NAME: registry.name,
+    ClusterOutput.REGISTRY_LOGIN_SERVER: registry.login_server,
+    ClusterOutput.VAULT_NAME: vault.name,
+    ClusterOutput.VAULT_URI: vault.uri,
+    ClusterOutput.PROMETHEUS_QUERY_ENDPOINT: monitoring.query_endpoint,
+    ClusterOutput.KEDA_CLIENT_ID: keda.client_id,
+    ClusterOutput.MODEL_FETCH_CLIENT_ID: model_fetch.client_id,
+    ClusterOutput.LOG_WORKSPACE_ID: monitoring.logs_id,
+    ClusterOutput.GRAFANA_ENDPOINT: monitoring.grafana_endpoint,
+    **exported,
+}.items():
+    pulumi.export(output, value)

@@ -1,0 +1,88 @@
+"""Rules on the identities of pods: each uses the identity, the account and the store user of its own tier."""
+
+from collections.abc import Iterator, Mapping
+
+from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
+from voice_blueprint.azure.names import CALLER_ACCOUNTS, ClusterOutput
+from voice_blueprint.contract.environment import VALKEY_PASSWORD_FILE
+from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+AUDIENCE = "api://AzureADTokenExchange"
+"""Audience for which Entra accepts tokens of a cluster:
+https://learn.microsoft.com/azure/aks/workload-identity-overview."""
+TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
+TOKEN_WRITTEN = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
+CLIENT, USER = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
+
+
+def outputs(stack: Stack) -> Value:
+    """Return the outputs of the cluster's project as the workloads read them."""
+    return next((each.props["outputs"] for each in stack.of(":StackReference")), Value())
+
+
+@stack_rule(
+    "tiers-are-themselves",
+    "A tier must use its own service account, identity and state-store user, with a token for Microsoft Entra.",
+    remedy="use the identity and user of the same tier from the cluster project's outputs",
+    source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
+)
+def tiers_are_themselves(stack: Stack) -> Iterator[Found]:
+    identities = outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
+    for pod in pods(stack):
+        tier = pod.labels.get(COMPONENT_LABEL, "")
+        if tier not in {component.value for component in CALLER_ACCOUNTS}:
+            continue
+        account, desired = pod.spec["serviceAccountName"].text, CALLER_ACCOUNTS[Component(tier)].name
+        if account and account != desired:
+            yield Found(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
+        own = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
+        written = {container.environment.get(TOKEN_WRITTEN, "") for container in pod.running}
+        for container in pod.running:
+            yield from _others(pod, container.environment, own)
+            read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
+            if read and read not in written:
+                yield Found(
+                    pod.urn, f"{pod.name}/{container.name} reads its token from {read}, which no container writes"
+                )
+        yield from _tokens(pod)
+    for resource in stack.of(":SecretProviderClass"):
+        name, told = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
+        client = identities.at(name.removesuffix("-secrets"), "clientId")
+        if client.text and told.text and told.text != client.text:
+            yield Found(resource.urn, f"{name} reads the key vault with the identity of another tier")
+    for resource in stack.of(":TriggerAuthentication"):
+        told, client = (
+            resource.props.at("spec", "podIdentity", "identityId"),
+            outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
+        )
+        if client.text and told.text and told.text != client.text:
+            yield Found(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
+
+
+def _others(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Found]:
+    for name, desired in own.items():
+        told = environment.get(name)
+        if told and desired.text and told != desired.text:
+            yield Found(pod.urn, f"{pod.name} has {name} {told}; the value of its tier is {desired.text}")
+
+
+def _tokens(pod: Pod) -> Iterator[Found]:
+    files = {}
+    for volume in pod.spec["volumes"]:
+        for source in volume.at("projected", "sources"):
+            token = source["serviceAccountToken"]
+            if token and token["audience"].text != AUDIENCE:
+                yield Found(
+                    pod.urn, f"the token of {pod.name} has the audience {token['audience'].text or 'of the API server'}"
+                )
+            files[volume["name"].text] = token["path"].text
+    for container in pod.running:
+        path = container.environment.get(TOKEN_FILE, "")
+        tokens = {f"{mount}/{files[name]}" for mount, name in container.mounts.items() if name in files}
+        if path and path not in tokens:
+            yield Found(
+                pod.urn,
+                f"{pod.name}/{container.name} reads its token from {path}, but it is mounted at {sorted(tokens)}",
+            )

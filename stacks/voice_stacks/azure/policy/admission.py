@@ -1,0 +1,121 @@
+"""Rules on what the cluster's project provides: inbound traffic, identities and roles, drain timeouts."""
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, VAULT_TIERS, Role, caller_tiers
+from voice_blueprint.azure.ranges import nodes_range, small_ranges
+from voice_blueprint.file.model.azure import Azure
+from voice_stacks.azure.policy.callers import HEALTH
+from voice_stacks.azure.policy.cluster import pools_for
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+
+
+@stack_rule(
+    "network-lets-callers-in",
+    "Network security groups must allow the contract's inbound flows to the edge, nodes and state store.",
+    remedy="add an allow rule for the flow with a higher priority than the rule that denies all other traffic",
+    source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
+)
+def network_lets_callers_in(stack: Stack) -> Iterator[Found]:
+    azure, groups = stack.azure, list(stack.of(":NetworkSecurityGroup"))
+    if azure is None or azure.callers is None or not groups:
+        return
+    for source, to, port, protocol in _arrivals(stack, azure):
+        subnets = [subnet for subnet in stack.of(":Subnet") if subnet.props["addressPrefix"].text == to]
+        for group in groups:
+            guards = any(group.urn in subnet.needs.get("networkSecurityGroup", ()) for subnet in subnets)
+            if guards and not _admits(group, source, str(port), protocol):
+                yield Found(group.urn, f"{group.name} denies {source} on port {port} of {to}")
+
+
+def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
+    """Yield the traffic to a subnet: source, range of the subnet, port and protocol."""
+    ranges, nodes = small_ranges(azure.network.cidr), nodes_range(azure.network.cidr)
+    sources = {Component.EDGE: ranges.edge, Component.INTERNET: "Internet"}
+    for flow in stack.flows:
+        port, protocol = flow.port.number, flow.port.protocol
+        if flow.destination is Component.STATE:
+            yield nodes, ranges.endpoints, port, protocol
+        elif flow.source in sources and flow.destination in {Component.EDGE, *CALLER_ACCOUNTS}:
+            yield sources[flow.source], ranges.edge if flow.destination is Component.EDGE else nodes, port, protocol
+    for tier in caller_tiers(azure):
+        if tier.value in HEALTH:
+            yield "AzureLoadBalancer", nodes, HEALTH[tier.value].number, "tcp"
+
+
+def _admits(group: Resource, source: str, port: str, protocol: str) -> bool:
+    """Return the decision of the first rule in a group that matches a packet."""
+    inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
+    for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
+        told = entry["sourceAddressPrefix"].text
+        ports = {entry["destinationPortRange"].text, *(each.text for each in entry["destinationPortRanges"])}
+        named = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
+        if named and (told in {"*", source} or _inside(source, told)):
+            return entry["access"].text == "Allow"
+    return False
+
+
+def _inside(source: str, told: str) -> bool:
+    try:
+        return ip_network(source).subnet_of(ip_network(told))  # type: ignore[arg-type]
+    except ValueError:
+        return False
+
+
+@stack_rule(
+    "identities-may-work",
+    "Every identity must have its federated credential, role assignment and access policy assignment.",
+    remedy="add the federated credential, the role assignment, or the access policy assignment",
+    source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
+)
+def identities_may_work(stack: Stack) -> Iterator[Found]:
+    azure = stack.azure
+    clusters = list(stack.of(":ManagedCluster"))
+    if azure is None or not clusters:
+        return
+    urn = clusters[0].urn
+    tiers = caller_tiers(azure)
+    trusted = {each.props["subject"].text for each in stack.of(":FederatedIdentityCredential")}
+    for account in (KEDA_SERVICE_ACCOUNT, *(CALLER_ACCOUNTS[tier] for tier in tiers)):
+        if account.subject not in trusted:
+            yield Found(urn, f"no identity trusts {account.subject}: its pods get no token")
+    users = {urn for each in stack.of(":AccessPolicyAssignment") for urn in each.needs.get("user", ())}
+    known = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
+    for tier in tiers:
+        if tier.value not in known:
+            yield Found(urn, f"tier {tier.value} has no access policy assignment on the state store")
+    needed = {"keda": Role.MONITORING_DATA_READER, "grafana": Role.MONITORING_DATA_READER}
+    needed |= {tier.value: Role.KEY_VAULT_SECRETS_USER for tier in tiers if tier in VAULT_TIERS}
+    needed |= {"edge": Role.KEY_VAULT_SECRETS_USER} if azure.callers else {}
+    for identity in stack.of(":UserAssignedIdentity"):
+        role = needed.get(identity.name)
+        if role and not any(
+            grant.props["roleDefinitionId"].text.lower().endswith(role)
+            and identity.urn in grant.needs.get("principalId", ())
+            for grant in stack.of(":RoleAssignment")
+        ):
+            yield Found(identity.urn, f"identity {identity.name} lacks the role {role.name}")
+
+
+@stack_rule(
+    "pools-drain-long-enough",
+    "The drain timeout of a node pool must be at least the longest drain of the services that run on it.",
+    remedy="raise upgradeSettings.drainTimeoutInMinutes",
+    source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value",
+)
+def pools_drain_long_enough(stack: Stack) -> Iterator[Found]:
+    azure = stack.azure
+    for pool in stack.of(":AgentPool") if azure else ():
+        name, minutes = (
+            pool.props["agentPoolName"].text,
+            pool.props.at("upgradeSettings", "drainTimeoutInMinutes").number,
+        )
+        drains = [s.drain_timeout_s for s in azure.services if name in pools_for(s)] if azure else []
+        # The default of AKS is 30 minutes.
+        if drains and minutes is not None and minutes * 60 < max(drains):
+            yield Found(
+                pool.urn,
+                f"pool {name} has a drain timeout of {minutes:g} min; a replica on it drains for {max(drains)} s",
+            )

@@ -1,0 +1,163 @@
+"""Rules on alerts: each must detect a fault, be able to fire, and notify an action group."""
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from voice_stacks.azure.policy.promql import (
+    COMPARISONS,
+    Binary,
+    Call,
+    Expression,
+    Number,
+    PromqlError,
+    Selector,
+    parse,
+)
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.series import NEUTRAL, Worse, known_series
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_POINTS = {">": Worse.UP, ">=": Worse.UP, "<": Worse.DOWN, "<=": Worse.DOWN}
+_CLAMPS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Possible values of an expression.
+
+    Attributes:
+        healthy: Value in the healthy state; ``None`` if there is no result then.
+        low: Minimum value.
+        high: Maximum value.
+        worse: Direction of bad values; ``None`` if unknown.
+    """
+
+    healthy: float | None
+    low: float
+    high: float
+    worse: Worse | None
+
+
+def reach(expression: Expression) -> Reach:
+    """Return the possible values of an expression for one replica, where a sum has one series."""
+    match expression:
+        case Number():
+            return Reach(expression.value, expression.value, expression.value, None)
+        case Selector():
+            series = known_series().get(expression.name, NEUTRAL)
+            return Reach(series.healthy, series.low, series.high, series.worse)
+        case Call():
+            return _of_call(expression)
+        case Binary():
+            return _of_binary(expression)
+
+
+def _of_call(call: Call) -> Reach:
+    if call.name in {"absent", "absent_over_time"}:
+        return Reach(None, 1, 1, Worse.UP)
+    inner = next((reach(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
+    if inner is None:
+        return Reach(None, -math.inf, math.inf, None)
+    limit = call.arguments[-1]
+    if call.name in _CLAMPS and isinstance(limit, Number):
+        clamp = _CLAMPS[call.name]
+        healthy = None if inner.healthy is None else clamp(inner.healthy, limit.value)
+        return replace(inner, healthy=healthy, low=clamp(inner.low, limit.value), high=clamp(inner.high, limit.value))
+    return inner
+
+
+def _of_binary(binary: Binary) -> Reach:
+    left, right = reach(binary.left), reach(binary.right)
+    if binary.operator == "unless":
+        return Reach(None, left.low, left.high, Worse.UP)
+    if binary.operator in {"and", "or"}:
+        return left
+    if binary.operator in COMPARISONS:
+        holds = left.healthy is not None and right.healthy is not None
+        holds = holds and _COMPARE[binary.operator](left.healthy or 0, right.healthy or 0)
+        return replace(left, healthy=left.healthy if holds else None)
+    opposite = right.worse.opposite if right.worse else None
+    one, other = left.healthy, right.healthy
+    known = one is not None and other is not None
+    match binary.operator:
+        case "-":
+            healthy = (one or 0) - (other or 0) if known else None
+            return Reach(healthy, left.low - right.high, left.high - right.low, left.worse or opposite)
+        case "+":
+            healthy = (one or 0) + (other or 0) if known else None
+            return Reach(healthy, left.low + right.low, left.high + right.high, left.worse or right.worse)
+        case "/":
+            share = other or 1
+            return Reach(one / share if one is not None else None, left.low / share, left.high / share,
+                         left.worse or opposite)  # fmt: skip
+        case _:
+            factor = other if other is not None else 1
+            return Reach(one * factor if one is not None else None, left.low * factor, left.high * factor,
+                         left.worse or right.worse)  # fmt: skip
+
+
+@rule(
+    "alerts-watch-the-bad-side",
+    "Every alert must fire on bad values of its metric, at a threshold that the metric can reach.",
+    remedy="reverse the comparison, or move the threshold between the healthy value and the bad values",
+    source="https://prometheus.io/docs/practices/alerting; healthy values: stacks/voice_stacks/azure/policy/series.py",
+)
+def alerts_watch_the_bad_side(stack: Stack) -> Iterator[Found]:
+    for group in stack.of(":PrometheusRuleGroup"):
+        for each in group.props["rules"]:
+            name, text = each["alert"].text, each["expression"].text
+            try:
+                result = parse(text) if name and text else None
+            except PromqlError as error:
+                yield Found(group.urn, f"alert {name}: {error}")
+                continue
+            if isinstance(result, Binary) and result.operator in COMPARISONS and isinstance(result.right, Number):
+                for problem in _problems(reach(result.left), result.operator, result.right.value):
+                    yield Found(group.urn, f"alert {name} {problem}")
+
+
+def _problems(watched: Reach, sign: str, threshold: float) -> Iterator[str]:
+    compares = _COMPARE[sign]
+    if watched.healthy is not None and compares(watched.healthy, threshold):
+        yield f"fires in the healthy state: {watched.healthy:g} {sign} {threshold:g}"
+    elif sign in _POINTS and not compares(watched.high if _POINTS[sign] is Worse.UP else watched.low, threshold):
+        yield f"can never fire: its query returns {watched.low:g} to {watched.high:g}, never {sign} {threshold:g}"
+    elif sign in _POINTS and watched.worse and watched.worse is not _POINTS[sign]:
+        yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.worse.name.lower()}"
+
+
+@stack_rule(
+    "alerts-reach-operators",
+    "Every alert must be enabled, fire after less than a day, and notify an enabled action group.",
+    remedy="enable the rule and its group, and set an enabled action group",
+    source="https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups",
+)
+def alerts_reach_operators(stack: Stack) -> Iterator[Found]:
+    enabled = {group.urn for group in stack.of(":ActionGroup") if group.props["enabled"].raw is not False}
+    email = stack.azure.observability.email if stack.azure else None
+    for group in stack.of(":ActionGroup"):
+        if email and email not in {each["emailAddress"].text for each in group.props["emailReceivers"]}:
+            yield Found(group.urn, f"action group {group.name} does not notify {email}")
+    for group in stack.of(":PrometheusRuleGroup"):
+        if group.props["enabled"].raw is False:
+            yield Found(group.urn, f"rule group {group.name} is disabled")
+        if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].unknown:
+            yield Found(group.urn, f"rule group {group.name} has no Azure Monitor workspace in its scopes")
+        told = set(group.needs.get("rules", ()))
+        for each in group.props["rules"]:
+            name = each["alert"].text or each["record"].text
+            if each["enabled"].raw is False:
+                yield Found(group.urn, f"rule {name} is disabled")
+            if each["alert"].text and (not any(True for _ in each["actions"]) or not told & enabled):
+                yield Found(group.urn, f"alert {name} notifies no enabled action group")
+            if "D" in each["for"].text or "W" in each["for"].text:
+                yield Found(group.urn, f"alert {name} only fires after {each['for'].text}")

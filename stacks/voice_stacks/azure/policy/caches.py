@@ -1,0 +1,135 @@
+"""Rules on the storage of weights and KV cache: LMCache's pools, local disks, the shared model cache."""
+
+import json
+from collections.abc import Iterator
+
+from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.quantities import amount, gib
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+LMCACHE_SIZE = "--l1-size-gb"
+LMCACHE_DISK = "--l2-adapter"
+WEIGHTS = "HF_HOME"
+OFFLINE = "HF_HUB_OFFLINE"
+
+
+def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
+    """Return the size of a pod's volumes on local disks, or of one of them."""
+    volumes = [entry for entry in pod.spec["volumes"] if volume in (None, entry["name"].text)]
+    claims = (entry.at("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
+    return sum(gib(claim.at("resources", "requests", "storage").text) for claim in claims)
+
+
+@rule(
+    "caches-fit-containers",
+    "The memory pool of an LMCache server must fit the memory limit of its container.",
+    remedy="raise the limit above --l1-size-gb, or lower --l1-size-gb",
+    source="https://github.com/LMCache/LMCache/issues/796",
+)
+def caches_fit_containers(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.running:
+            desired = float(amount(container.option(LMCACHE_SIZE)))
+            if desired > container.memory_gib:
+                yield Found(
+                    pod.urn,
+                    f"{pod.name}/{container.name} pins {desired:g} GiB; its memory limit is "
+                    f"{container.memory_gib:.0f} GiB",
+                )
+
+
+@rule(
+    "disk-pools-fit-volumes",
+    "LMCache's disk tier must be on a local-disk volume that is large enough.",
+    remedy="mount the volume, and lower max_capacity_gb or raise the claim",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+)
+def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        taken: dict[str, float] = {}
+        for container in pod.running:
+            adapter = _adapter(container)
+            path = adapter["base_path"].text
+            if not path:
+                continue
+            volume = _volume_at(container, path)
+            if volume:
+                taken[volume] = taken.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
+            else:
+                yield Found(pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume")
+        for volume, desired in taken.items():
+            have = ephemeral_gib(pod, volume)
+            if have and desired > have:
+                yield Found(
+                    pod.urn,
+                    f"LMCache servers of {pod.name} require {desired:g} GiB of volume {volume}, which has {have:g} GiB",
+                )
+
+
+@rule(
+    "weights-are-mounted",
+    "Every engine must read its weights from a volume.",
+    remedy="mount the model cache at HF_HOME",
+    source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
+)
+def weights_are_mounted(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        home = engine.container.environment.get(WEIGHTS, "")
+        if not home or not _volume_at(engine.container, home):
+            yield Found(
+                engine.pod.urn,
+                f"{engine.name} reads weights from {home or 'its home directory'}, which is not on a volume",
+            )
+
+
+@stack_rule(
+    "weights-are-fetched",
+    "Every engine must run offline, and a job must download its weights to the directory that it reads.",
+    remedy="add a job that downloads the engine's repository and revision, with the same HF_HOME and claim",
+    source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfhuboffline",
+)
+def weights_are_fetched(stack: Stack) -> Iterator[Found]:
+    jobs = [pod for pod in pods(stack) if pod.resource.type.endswith(":Job")]
+    for engine in engines(stack):
+        home = engine.container.environment.get(WEIGHTS, "")
+        if not home:
+            continue
+        if engine.container.environment.get(OFFLINE) != "1":
+            yield Found(
+                engine.pod.urn,
+                f"{engine.name} queries the Hugging Face hub when it starts, which no network policy allows "
+                f"({OFFLINE})",
+            )
+            continue
+        desired = {engine.repository, engine.flags.get("--revision", engine.repository)}
+        claim = _claim(engine.pod, engine.container, home)
+        if not any(
+            container.environment.get(WEIGHTS) == home
+            and desired <= set(container.argv)
+            and _claim(job, container, home) == claim
+            for job in jobs
+            for container in job.running
+        ):
+            yield Found(
+                engine.pod.urn, f"{engine.name} runs offline, and no job downloads {engine.repository} to {home}"
+            )
+
+
+def _claim(pod: Pod, container: Container, path: str) -> str:
+    volume = pod.volume(_volume_at(container, path) or "")
+    return volume.at("persistentVolumeClaim", "claimName").text
+
+
+def _adapter(container: Container) -> Value:
+    try:
+        return Value(json.loads(container.option(LMCACHE_DISK) or "null"))
+    except json.JSONDecodeError:
+        return Value()
+
+
+def _volume_at(container: Container, path: str) -> str | None:
+    """Return the volume that contains a path."""
+    around = [mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")]
+    return container.mounts[max(around, key=len)] if around else None

@@ -1,0 +1,215 @@
+"""Rules on amounts that engines, caches and scaling have to agree on."""
+
+import json
+from collections.abc import Iterator
+
+from voice_blueprint.azure.contract import SERVICE_LABEL
+from voice_blueprint.azure.metrics import CONTAINER_CPU, AgentMetric, EngineMetric, SpeechMetric
+from voice_blueprint.catalog import ModelCard
+from voice_blueprint.catalog.inference import Task
+from voice_blueprint.contract.environment import CONVERSATIONS, MAX_CONNECTIONS
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.engines.launch.audio import audio_limits
+from voice_blueprint.engines.sizing.defaults import batch_bucket
+from voice_blueprint.engines.sizing.memory import KvMemory, replication, session_bytes, weights_gib
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.engines.sizing.service import size_service
+from voice_blueprint.engines.sizing.tts import TtsSizing
+from voice_blueprint.file.model.azure import Azure, AzureService
+from voice_blueprint.file.model.serving import KvCacheType, Quantization
+from voice_stacks.azure.policy.cluster import placed
+from voice_stacks.azure.policy.engines import Engine, engines
+from voice_stacks.azure.policy.limits import deployed
+from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.promql import selectors
+from voice_stacks.azure.policy.quantities import amount
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.telemetry import parsed
+
+AUDIO_WINDOW_S = 30
+"""Voxtral pads audio to whole windows of this length (``AudioConfig.chunk_length_s``, mistral_common 1.8,
+``tokens/tokenizers/audio.py``; arXiv 2507.13264)."""
+BLOCK_TOKENS = 16
+"""vLLM's default block size of KV cache (``vllm/config/cache.py``); LMCache's chunks consist of whole blocks
+(``lmcache/v1/platform/torch_ops/mp_mem_kernels.py`` of 0.5.6 rejects others)."""
+CHUNK = "--chunk-size"
+
+
+def service_for(stack: Stack, pod: Pod) -> AzureService | None:
+    """Return the service of the deployment file that a pod belongs to."""
+    azure = stack.azure
+    name = pod.labels.get(SERVICE_LABEL)
+    return next((each for each in azure.services if each.name == name), None) if azure else None
+
+
+@stack_rule(
+    "batches-fit-kv-cache",
+    "An engine must not run more sequences than its KV cache fits sessions, and must admit as many requests.",
+    remedy="lower --max-num-seqs (max_num_seqs of a stage), or raise the limit that the message names",
+    source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/optimization",
+)
+def batches_fit_kv_cache(stack: Stack) -> Iterator[Found]:
+    gpus = {pod.urn: pool.gpu for pod, pool in placed(stack)}
+    azure = stack.azure
+    for engine in engines(stack):
+        service, gpu, model = service_for(stack, engine.pod), gpus.get(engine.pod.urn), engine.model
+        if azure and service and engine.is_omni:
+            yield from _stages(azure, service, stack, engine)
+        desired = engine.number("--max-num-seqs", 0)
+        load = getattr(service, "load", None)
+        if gpu and model and load and not engine.is_omni:
+            kind = KvCacheType.FP8 if engine.flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO
+            memory = KvMemory(
+                gpu, engine.tensor_parallel, _weights(engine, model), replication(model, engine.tensor_parallel),
+                utilization=engine.memory_share,
+            )  # fmt: skip
+            fits = memory.bytes // session_bytes(model, load.session_tokens, kind)
+            if desired > batch_bucket(max(1, fits)):
+                yield Found(
+                    engine.pod.urn,
+                    f"{engine.name} runs {desired} sequences; its KV cache fits {fits} sessions of "
+                    f"{load.session_tokens} tokens",
+                )
+        in_flight = engine.number("--max-num-queued-reqs", desired)
+        if in_flight < desired:
+            yield Found(engine.pod.urn, f"{engine.name} runs {desired} sequences but admits only {in_flight} requests")
+        if (graphs := _graphs(engine)) and max(graphs) < desired:
+            yield Found(
+                engine.pod.urn, f"{engine.name} runs {desired} sequences; its largest CUDA graph has {max(graphs)}"
+            )
+
+
+def _weights(engine: Engine, model: ModelCard) -> float:
+    is_fp8 = engine.flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
+    return weights_gib(model, Quantization.FP8 if is_fp8 else Quantization.NONE)
+
+
+def _graphs(engine: Engine) -> list[int]:
+    try:
+        return list(json.loads(engine.flags.get("--compilation-config") or "{}").get("cudagraph_capture_sizes", ()))
+    except (json.JSONDecodeError, AttributeError):
+        return []
+
+
+def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Found]:
+    try:
+        sized = [pool.engine for pool in size_service(azure, service).pools if pool.pool == engine.pod.pool]
+    except DoesNotFitError:
+        return
+    for stage in deployed(stack, engine)["stages"]:
+        desired = stage["max_num_seqs"].number or 0
+        for each in sized:
+            if isinstance(each, TtsSizing) and desired > each.max_num_seqs:
+                yield Found(
+                    engine.pod.urn,
+                    f"stage {stage['stage_id'].text} of {engine.name} runs {desired:g} sequences; "
+                    f"{each.max_num_seqs} were measured",
+                )
+
+
+@stack_rule(
+    "chunks-fit-prompts",
+    "LMCache's chunks must be a multiple of the block size, and no larger than the shortest prompt.",
+    remedy=f"lower {CHUNK} to LMCache's default of 256",
+    source="https://docs.lmcache.ai/getting_started/faq.html; voice_blueprint/engines/launch/lmcache.py",
+)
+def chunks_fit_prompts(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        shortest = _shortest_prompt(stack, engine)
+        block = engine.number("--block-size", BLOCK_TOKENS)
+        for container in engine.pod.running:
+            text = container.option(CHUNK)
+            place = f"{engine.pod.name}/{container.name}"
+            if text.isdecimal() and shortest and int(text) > shortest:
+                yield Found(
+                    engine.pod.urn,
+                    f"{place} stores chunks of {text} tokens; the shortest prompt has {shortest:g} tokens and is "
+                    "not cached",
+                )
+            if text.isdecimal() and (not int(text) or int(text) % block):
+                yield Found(
+                    engine.pod.urn,
+                    f"{place} stores chunks of {text} tokens, which is not a multiple of the block size {block}",
+                )
+
+
+def _shortest_prompt(stack: Stack, engine: Engine) -> float:
+    load, model = getattr(service_for(stack, engine.pod), "load", None), engine.model
+    results = [float(load.session_tokens)] if load else []
+    if model and model.task is Task.AUDIO_CHAT and model.audio_tokens_per_s:
+        results.append(model.audio_tokens_per_s * AUDIO_WINDOW_S)
+    return min(results, default=0)
+
+
+@rule(
+    "engines-decode-their-audio",
+    "An engine's limits on audio files, bodies, length and decoded size must match its context length.",
+    remedy="set the variables of blueprint.engines.launch.audio",
+    source="voice_blueprint/engines/published/tables/vllm.json, which has the defaults of those variables",
+)
+def engines_decode_their_audio(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        model = engine.model
+        limits = audio_limits(model, engine.number("--max-model-len", model.max_context_tokens)) if model else None
+        for name, needed in (limits.environment() if limits else {}).items():
+            told = engine.container.environment.get(name)
+            have = told if told is not None else str(engine.table.environment.get(name))
+            if have.isdecimal() and int(have) < int(needed):
+                why = "configured" if told is not None else f"the default of {engine.table.release}"
+                yield Found(
+                    engine.pod.urn, f"{engine.name}: {name} is {have} ({why}); its context length requires {needed}"
+                )
+
+
+@stack_rule(
+    "scaling-thresholds-are-reachable",
+    "The target value per replica must be above zero and below the maximum that a replica can reach.",
+    remedy="use the threshold of voice_blueprint.observability.azure.scaling",
+    source="https://keda.sh/docs/latest/scalers/prometheus",
+)
+def thresholds_are_reachable(stack: Stack) -> Iterator[Found]:
+    by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
+    for query, tree in parsed(stack):
+        scaled = query.resource.props
+        target = scaled.at("spec", "scaleTargetRef", "name").text
+        pod = by_name.get((scaled.at("metadata", "namespace").text, target))
+        if isinstance(tree, str) or pod is None:
+            continue
+        trigger = next(t for t in scaled.at("spec", "triggers") if t.at("metadata", "query").text == query.text)
+        threshold = float(amount(trigger.at("metadata", "threshold").text))
+        most = max((_most(stack, pod, each.name) for each in selectors(tree)), default=0.0)
+        if threshold <= 0 or (most and threshold >= most):
+            yield Found(
+                query.resource.urn,
+                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {most:g}",
+            )
+
+
+def _most(stack: Stack, pod: Pod, metric: str) -> float:
+    """Return the maximum of a metric for one pod; 0 if unknown."""
+    own = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
+    match metric:
+        case EngineMetric.KV_USAGE:
+            return 1.0
+        case EngineMetric.RUNNING | EngineMetric.WAITING:
+            return float(sum(e.number("--max-num-queued-reqs", e.number("--max-num-seqs", 0)) for e in own))
+        case SpeechMetric.RUNNING | SpeechMetric.WAITING:
+            return max((s["max_num_seqs"].number or 0 for e in own for s in deployed(stack, e)["stages"]), default=0.0)
+        case AgentMetric.CONVERSATIONS:
+            return _told(pod, CONVERSATIONS.name)
+        case name if name == METRICS["OpenSockets"].series:
+            return _told(pod, MAX_CONNECTIONS.name)
+        case name if name == METRICS["SlotsTaken"].series:
+            return 100.0
+        case name if name == CONTAINER_CPU:
+            return _cpus(pod.running)
+    return 0.0
+
+
+def _told(pod: Pod, variable: str) -> float:
+    values = [container.environment.get(variable, "") for container in pod.running]
+    return max((float(value) for value in values if value.isdecimal()), default=0.0)
+
+
+def _cpus(containers: list[Container]) -> float:
+    return max((float(amount(container.limit("cpu"))) for container in containers), default=0.0)

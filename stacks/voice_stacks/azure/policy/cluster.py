@@ -1,0 +1,225 @@
+"""The cluster as described by a stack's resources, in the model that `voice_blueprint.checks` evaluates.
+
+The cluster's project contains the pools, and the workloads' project the pods; all other values are read from the
+deployment file, to which both configurations refer. Findings about these are reported for the file, and not repeated by
+a policy.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import SERVICE_LABEL
+from voice_blueprint.azure.names import POOL_LABEL
+from voice_blueprint.azure.topology import Request
+from voice_blueprint.catalog import ModelCard, VmSize
+from voice_blueprint.checks.azure.cluster import (
+    OMNI_TASKS,
+    VLLM_TASKS,
+    Cluster,
+    Engine,
+    ModelCache,
+    Place,
+    Pod,
+    Pool,
+    cluster_in,
+)
+from voice_blueprint.file.model.azure import AzureService, ChatService, TopologyPolicy
+from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
+from voice_stacks.azure.policy import engines, pods
+from voice_stacks.azure.policy.caches import ephemeral_gib
+from voice_stacks.azure.policy.quantities import gib
+from voice_stacks.azure.policy.rules import Resource, Stack
+from voice_stacks.azure.policy.values import Value
+
+GPU_TAINT_KEYS = ("nvidia.com/gpu", "sku")
+"""Keys of taints that exclude pods without GPUs; Microsoft's guides use the second one."""
+UNBOUNDED = 1_000_000
+"""Number of nodes of a pool without a maximum."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A node pool of a Pulumi program: a separate resource, or part of the cluster resource."""
+
+    resource: Resource
+    props: Value
+
+    @property
+    def name(self) -> str:
+        return (self.props["name"].text or self.props["agentPoolName"].text or self.resource.name).rpartition("/")[2]
+
+    @property
+    def size(self) -> VmSize | None:
+        return catalog.vm_sizes().get(self.props["vmSize"].text)
+
+    @property
+    def system(self) -> bool:
+        return self.props["mode"].text == "System"
+
+    @property
+    def is_spot(self) -> bool:
+        return self.props["scaleSetPriority"].text == "Spot"
+
+
+def profiles(stack: Stack) -> Iterator[Profile]:
+    for resource in stack.of(":AgentPool"):
+        yield Profile(resource, resource.props)
+    for cluster in stack.of(":ManagedCluster"):
+        for props in cluster.props["agentPoolProfiles"]:
+            yield Profile(cluster, props)
+
+
+def pools(stack: Stack) -> dict[str, Pool]:
+    """Return all known GPU pools, by the label that pods select."""
+    return {pool.name: pool for pool in cluster_for(stack).pools if not pool.is_system}
+
+
+def placed(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
+    """Yield each pod whose pool is known, together with that pool."""
+    known = pools(stack)
+    return ((pod, known[pod.pool]) for pod in pods.pods(stack) if pod.pool in known)
+
+
+def pools_for(service: AzureService) -> tuple[str, ...]:
+    """Return the names of the pools that a service runs on."""
+    return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
+
+
+def most_replicas(stack: Stack) -> dict[tuple[str, str], int]:
+    """Return the maximum replicas of each workload: ``maxReplicaCount`` of its ScaledObject, or its ``replicas``."""
+    most = {
+        (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1)
+        for pod in pods.pods(stack)
+    }
+    for scaled in stack.of(":ScaledObject"):
+        target = scaled.props.at("spec", "scaleTargetRef", "name").text
+        key = (scaled.props.at("metadata", "namespace").text, target)
+        most[key] = int(scaled.props.at("spec", "maxReplicaCount").number or most.get(key, 1))
+    return most
+
+
+def cluster_for(stack: Stack) -> Cluster:
+    azure = stack.deployment.azure_section if stack.deployment else None
+    filed = cluster_in(azure) if azure else Cluster()
+    known = {pool.name: pool for pool in filed.pools} | {pool.name: pool for pool in _pools(stack)}
+    emitted = tuple(_pods(stack, known, filed))
+    if not emitted:
+        # The workloads' project evaluates the content of engines.
+        emitted = tuple(
+            replace(pod, pool=pool, place=pool.place, pool_at=pool.place.at(), engines=())
+            for pod in filed.pods
+            for pool in [known[pod.pool.name]]
+        )
+    cluster = replace(filed, pools=tuple(known.values()), pods=emitted, caches=tuple(_caches(stack)))
+    for resource in stack.of(":ManagedCluster"):
+        api = resource.props["apiServerAccessProfile"]
+        ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
+        cluster = replace(
+            cluster,
+            place=Place(urn=resource.urn),
+            location=resource.props["location"].text,
+            authorized_ranges=ranges if api["enablePrivateCluster"].off else None,
+        )
+    return cluster
+
+
+def _pools(stack: Stack) -> Iterator[Pool]:
+    for profile in profiles(stack):
+        props = profile.props
+        policy = props.at("kubeletConfig", "topologyManagerPolicy").text
+        low, high = props["minCount"].number, props["maxCount"].number
+        if profile.size:
+            yield Pool(
+                props.at("nodeLabels", POOL_LABEL).text or profile.name,
+                Place(urn=profile.resource.urn),
+                profile.size,
+                1 if low is None else int(low),
+                UNBOUNDED if high is None else int(high),
+                TopologyPolicy(policy) if policy in set(TopologyPolicy) else TopologyPolicy.NONE,
+                tuple(taint.text for taint in props["nodeTaints"]),
+                tuple(zone.text for zone in props["availabilityZones"]),
+                is_system=profile.system,
+                is_spot=profile.is_spot,
+                is_reserved=bool(props["capacityReservationGroupID"]),
+            )
+
+
+def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]:
+    most = most_replicas(stack)
+    by_pod: dict[str, list[engines.Engine]] = defaultdict(list)
+    for engine in engines.engines(stack):
+        by_pod[engine.pod.urn].append(engine)
+    for pod in pods.pods(stack):
+        own = by_pod[pod.urn]
+        if pod.pool not in known or not (pod.gpus or own):
+            continue
+        aligned = [container for container in pod.running if container.gpus or container.pinned_cpus]
+        asked = {container.name: index for index, container in enumerate(aligned)}
+        filed_pod = next(
+            (p for p in filed.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
+        )
+        replicas = most[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED) else 1
+        yield Pod(
+            name=pod.name,
+            place=Place(urn=pod.urn),
+            pool_at=(pod.urn,),
+            pool=known[pod.pool],
+            gpus=pod.gpus,
+            cpus=pod.cpus,
+            requests=tuple(Request(container.gpus, container.pinned_cpus) for container in aligned),
+            memory_gib={container.name: container.memory_gib for container in pod.running},
+            nvme_gib=ephemeral_gib(pod),
+            min_replicas=0,
+            max_replicas=replicas,
+            surge=int(pod.resource.props.at("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
+            engines=tuple(
+                _engine(engine, engine.model, asked.get(engine.container.name, 0), filed_pod)
+                for engine in own
+                if engine.model
+            ),
+            is_cell={engine.nixl_role for engine in own} >= {engines.PREFILL, engines.DECODE},
+        )
+
+
+def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod | None) -> Engine:
+    flags = engine.flags
+    kind = "vllm-omni" if engine.is_omni else "vllm"
+    # Flags contain neither the purpose of a service nor the length of a typical session.
+    same = next((e for e in filed.engines if e.kind == kind), None) if filed else None
+    tasks = same.tasks if same else OMNI_TASKS if engine.is_omni else VLLM_TASKS
+    session = same.load.session_tokens if same and same.load else 1
+    call_s = same.load.longest_call_s if same and same.load else None
+    context = engine.number("--max-model-len", model.max_context_tokens)
+    is_fp8 = flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
+    return Engine(
+        model,
+        kind,
+        tasks,
+        engine.tensor_parallel,
+        None
+        if engine.is_omni
+        else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
+        KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
+        Quantization.FP8 if is_fp8 else Quantization.NONE,
+        hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
+        gpus=engine.own_gpus,
+        request=request,
+        utilization=engine.memory_share,
+    )
+
+
+def _caches(stack: Stack) -> Iterator[ModelCache]:
+    models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
+    for engine in engines.engines(stack):
+        for name in set(engine.container.mounts.values()):
+            claimed = engine.pod.volume(name).at("persistentVolumeClaim", "claimName").text
+            if claimed and engine.model:
+                models[engine.pod.namespace, claimed][engine.model.name] = engine.model
+    for claim in stack.of("core/v1:PersistentVolumeClaim"):
+        metadata = claim.props["metadata"]
+        size = gib(claim.props.at("spec", "resources", "requests", "storage").text)
+        if size:
+            mounted = models[metadata["namespace"].text, metadata["name"].text or claim.name]
+            yield ModelCache((claim.urn,), size, mounted)

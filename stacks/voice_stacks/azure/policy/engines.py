@@ -1,0 +1,138 @@
+"""Inference engines in pods, parsed from their argument vectors."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import ModelCard
+from voice_blueprint.engines.published.release import EngineTable, published
+from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.rules import Stack
+from voice_stacks.azure.policy.values import Value
+
+SERVE = ("vllm", "serve")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MEMORY_SHARE = "--gpu-memory-utilization"
+SHARE = re.compile(r"[0-9]*\.?[0-9]+")
+PREFILL, DECODE = "kv_producer", "kv_consumer"
+"""Roles of the two engines of a cell."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A ``vllm serve`` process of a pod."""
+
+    pod: Pod
+    container: Container
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its location, for messages."""
+        return f"{self.pod.name}/{self.container.name}"
+
+    @cached_property
+    def flags(self) -> dict[str, str]:
+        """Flags and their values; the value of a bare flag is empty."""
+        results: dict[str, str] = {}
+        for index, argument in enumerate(self.arguments):
+            if argument.startswith("--"):
+                name, equals, value = argument.partition("=")
+                following = self.arguments[index + 1 : index + 2]
+                results[name] = value if equals else next((x for x in following if not x.startswith("--")), "")
+        return results
+
+    @property
+    def table(self) -> EngineTable:
+        """Options and metrics of its release."""
+        return published("vllm-omni" if self.is_omni else "vllm")
+
+    def number(self, flag: str, default: int) -> int:
+        text = self.flags.get(flag, "")
+        return int(text) if text.isdecimal() else default
+
+    @property
+    def is_omni(self) -> bool:
+        return "--omni" in self.flags
+
+    @property
+    def repository(self) -> str:
+        first = self.arguments[0] if self.arguments else ""
+        return self.flags.get("--model") or ("" if first.startswith("--") else first)
+
+    @property
+    def model(self) -> ModelCard | None:
+        """The model that it serves, if the catalogue contains it."""
+        cards = catalog.models().values()
+        return next((card for card in cards if self.repository in (card.repository, card.fp8_repository)), None)
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Number of GPUs that share each layer."""
+        return self.number("--tensor-parallel-size", self.number("-tp", 1))
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """GPUs of ``CUDA_VISIBLE_DEVICES`` in this order; empty if the kubelet assigns them."""
+        text = self.container.environment.get(VISIBLE, "")
+        return tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
+
+    @property
+    def own_gpus(self) -> tuple[int, ...]:
+        """GPUs of its ranks: the first visible GPUs."""
+        return self.visible[: self.tensor_parallel]
+
+    @property
+    def pod_gpus(self) -> tuple[int, ...]:
+        """GPUs of its ranks, numbered within the pod, or within the container if that requests GPUs."""
+        asked, others = self.container.gpus, itertools.takewhile(self._is_other, self.pod.running)
+        if not asked:
+            return self.own_gpus
+        first = sum(each.gpus for each in others)
+        own = [first + index for index in self.visible or range(asked) if index < asked]
+        return tuple(own[: self.tensor_parallel])
+
+    def _is_other(self, other: Container) -> bool:
+        return other.name != self.container.name
+
+    @property
+    def memory_share(self) -> float:
+        """Fraction of each GPU's memory that it uses, 0 to 1. The default depends on its release."""
+        flag = self.table.commands[SERVE[1]].by_name[MEMORY_SHARE]
+        told = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
+        return float(next(filter(SHARE.fullmatch, told), str(flag.default)))
+
+    @cached_property
+    def connectors(self) -> list[Value]:
+        """Its KV connectors, including those inside ``MultiConnector``."""
+        try:
+            top = Value(json.loads(self.flags.get("--kv-transfer-config") or "null"))
+        except json.JSONDecodeError:
+            return []
+        inner = list(top.at("kv_connector_extra_config", "connectors"))
+        return [connector for connector in [top, *inner] if connector]
+
+    @property
+    def nixl_role(self) -> str:
+        """Its NIXL role: producer, consumer, both, or none."""
+        return next((c["kv_role"].text for c in self.connectors if c["kv_connector"].text.startswith("Nixl")), "")
+
+
+@lru_cache(maxsize=1)
+def engines(stack: Stack) -> tuple[Engine, ...]:
+    """Return the engines of all pods."""
+    return tuple(_engines(pods(stack)))
+
+
+def _engines(pods: Iterable[Pod]) -> Iterator[Engine]:
+    for pod in pods:
+        for container in pod.running:
+            argv = container.argv
+            for index in range(len(argv) - 1):
+                if (argv[index].rpartition("/")[2], argv[index + 1]) == SERVE:
+                    yield Engine(pod, container, argv[index + 2 :])
+                    break

@@ -1,0 +1,204 @@
+"""Rules on the exposure of pods and services: load balancers, host access, images, network policies."""
+
+import re
+from collections.abc import Iterator
+
+from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
+from voice_blueprint.azure.ranges import admits_everybody
+from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+REASON = "voice-serve/reason"
+"""Annotation with the reason for an otherwise forbidden setting."""
+PRIVILEGED: dict[Component, str] = {
+    Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
+    Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
+}
+"""Components that may access their host, with the reason; only in their own namespace."""
+ENFORCED = "pod-security.kubernetes.io/enforce"
+OUTSIDE = {Component.INTERNET}
+HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
+PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
+SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
+"""A variable such as a number of tokens has a plural in its name, and is not a secret."""
+
+
+@rule(
+    "no-load-balancer-without-reason",
+    "Services, ingresses and gateways that expose the cluster must have a reason as an annotation.",
+    remedy=f"use ClusterIP, or give the reason as the annotation {REASON}",
+    source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
+)
+def no_load_balancer(stack: Stack) -> Iterator[Found]:
+    for service in stack.of("core/v1:Service"):
+        kind = service.props.at("spec", "type").text
+        reason = service.props.at("metadata", "annotations", REASON).text
+        if kind in {"LoadBalancer", "NodePort"} and not reason:
+            yield Found(service.urn, f"service {service.name} has the type {kind} without a reason")
+        if any(service.props.at("spec", "externalIPs")):
+            yield Found(service.urn, f"service {service.name} has external addresses")
+    for ingress in stack.of("networking.k8s.io/v1:Ingress", ":Gateway"):
+        if not ingress.props.at("metadata", "annotations", REASON).text:
+            yield Found(ingress.urn, f"{ingress.name} exposes the cluster without a reason")
+
+
+@rule(
+    "no-host-access",
+    "Pods other than the listed agents must not be privileged, run as root or mount host paths.",
+    remedy="comply with the Pod Security level restricted",
+    source="https://kubernetes.io/docs/concepts/security/pod-security-standards",
+)
+def no_host_access(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        allowed = {component.value for component in PRIVILEGED} if pod.namespace == GPU_NAMESPACE else set()
+        if pod.labels.get(COMPONENT_LABEL, "") in allowed:
+            continue
+        for what in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
+            yield Found(pod.urn, f"{pod.name} {what}; only {', '.join(PRIVILEGED)} in {GPU_NAMESPACE} may do so")
+
+
+@stack_rule(
+    "images-are-pinned",
+    "Every container must run an image of the deployment's registry, by digest.",
+    remedy="copy the image to the registry, and set its digest in the deployment file",
+    source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
+)
+def images_are_pinned(stack: Stack) -> Iterator[Found]:
+    own = {reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")}
+    for pod in pods(stack):
+        for container in pod.containers:
+            # The provider only returns it after the registry has been created.
+            if container.image.unknown:
+                continue
+            match = PINNED.fullmatch(container.image.text)
+            if not match:
+                yield Found(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
+            elif any(own) and match["registry"] not in own:
+                yield Found(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
+
+
+@stack_rule(
+    "namespaces-refuse-by-default",
+    "Every namespace with pods must deny traffic that no network policy allows.",
+    remedy="add a network policy that selects all pods and allows no ingress or egress",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
+def namespaces_refuse(stack: Stack) -> Iterator[Found]:
+    closed = set()
+    for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
+        spec = policy.props["spec"]
+        everything = not spec.at("podSelector", "matchLabels") and not any(spec.at("podSelector", "matchExpressions"))
+        types = {kind.text for kind in spec["policyTypes"]}
+        if everything and {"Ingress", "Egress"} <= types and not any(spec["ingress"]) and not any(spec["egress"]):
+            closed.add(policy.props.at("metadata", "namespace").text)
+    for pod in {pod.namespace: pod for pod in pods(stack)}.values():
+        if pod.namespace not in closed:
+            yield Found(pod.urn, f'namespace "{pod.namespace or "default"}" of {pod.name} has no default-deny policy')
+
+
+@rule(
+    "policies-name-their-peers",
+    "Every network policy must restrict its peers in both directions, except for the contract's public flows.",
+    remedy="select namespaces or pods under from and to",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
+def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
+    yield from _open(stack, "ingress", "from", "allows any source", _with_everybody(stack, inbound=True))
+    yield from _open(stack, "egress", "to", "allows any destination", _with_everybody(stack, inbound=False))
+
+
+Opened = tuple[str, str, str]
+"""Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
+
+
+def _with_everybody(stack: Stack, *, inbound: bool) -> set[Opened]:
+    """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
+    azure = stack.deployment.azure_section if stack.deployment else None
+    outside = {Component.INTERNET} if inbound or (azure and azure.is_private) else OUTSIDE
+    return {
+        ((flow.destination if inbound else flow.source).value, flow.port.protocol.upper(), str(flow.port.number))
+        for flow in stack.flows
+        if (flow.source if inbound else flow.destination) in outside
+    }
+
+
+def _open(stack: Stack, direction: str, side: str, what: str, listed: set[Opened]) -> Iterator[Found]:
+    """Yield the policies of one direction that allow all addresses, directly or by the union of their ranges."""
+    ranges: dict[str, list[tuple[Resource, str]]] = {}
+    for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
+        selector = policy.props.at("spec", "podSelector", "matchLabels").texts()
+        component = selector.get(COMPONENT_LABEL, "")
+        for entry in policy.props.at("spec", direction):
+            peers = list(entry[side])
+            opened = {(component, port["protocol"].text, port["port"].text) for port in entry["ports"]}
+            if peers and opened and opened <= listed:
+                continue
+            if not peers or any(_selects_everybody(peer) for peer in peers):
+                yield Found(policy.urn, f"network policy {policy.name} {what}")
+            pods_of = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
+            blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
+            ranges.setdefault(pods_of, []).extend((policy, block) for block in blocks if block)
+    for result in ranges.values():
+        if admits_everybody(block for _, block in result):
+            for policy in {policy.urn: policy for policy, _ in result}.values():
+                yield Found(policy.urn, f"network policy {policy.name} {what}: {', '.join(b for _, b in result)}")
+
+
+@rule(
+    "namespaces-are-restricted",
+    "Namespaces must enforce the Pod Security level restricted or baseline, except that of the GPU agents.",
+    remedy=f"add the label {ENFORCED}: restricted",
+    source="https://kubernetes.io/docs/concepts/security/pod-security-admission",
+)
+def namespaces_are_restricted(stack: Stack) -> Iterator[Found]:
+    for namespace in stack.of("core/v1:Namespace"):
+        level = namespace.props.at("metadata", "labels", ENFORCED).text
+        name = namespace.props.at("metadata", "name").text
+        if level not in {"restricted", "baseline"} and name != GPU_NAMESPACE:
+            yield Found(namespace.urn, f'namespace {name} enforces "{level}"; only {GPU_NAMESPACE} may be privileged')
+
+
+@rule(
+    "no-secrets-in-environment",
+    "A pod's environment must not contain secrets in plain text.",
+    remedy="use valueFrom, or a volume of the key vault's CSI driver",
+    source="https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
+)
+def no_secrets_in_environment(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.containers:
+            for name, value in container.environment.items():
+                if value and SECRET_NAME.search(name):
+                    yield Found(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
+
+
+def _host_access(pod: Pod) -> Iterator[str]:
+    yield from (f"sets {flag}" for flag in HOST_FLAGS if pod.spec[flag].on)
+    for volume in pod.spec["volumes"]:
+        if path := volume.at("hostPath", "path").text:
+            yield f"mounts {path} of its host"
+    for container in pod.containers:
+        for port in container.value["ports"]:
+            if port["hostPort"].number:
+                yield f"uses port {port['hostPort'].text} of its host"
+
+
+def _escapes(pod: Pod, container: Container) -> Iterator[str]:
+    own, shared = container.value["securityContext"], pod.spec["securityContext"]
+    if own["privileged"].on:
+        yield f"runs {container.name} privileged"
+    if own["allowPrivilegeEscalation"].raw is not False:
+        yield f"allows {container.name} to escalate privileges"
+    for capability in own.at("capabilities", "add"):
+        yield f"adds the capability {capability.text} to {container.name}"
+    user = own["runAsUser"] if not own["runAsUser"].missing else shared["runAsUser"]
+    if user.number == 0 or (user.missing and not (own["runAsNonRoot"] or shared["runAsNonRoot"])):
+        yield f"runs {container.name} as root"
+
+
+def _selects_everybody(peer: Value) -> bool:
+    """Return True if a peer selects every pod of every namespace."""
+    namespaces = peer["namespaceSelector"]
+    selects_all = not namespaces.missing and not any(True for _ in namespaces.items())
+    return selects_all and peer["podSelector"].missing

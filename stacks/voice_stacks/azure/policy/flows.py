@@ -1,0 +1,106 @@
+"""Rules on network policies that open each flow of the contract, for the receiver and the sender."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from voice_blueprint.azure.contract import CLIENT_LABEL, COMPONENT_LABEL, SYSTEM_NAMESPACE, ClusterFlow, Component
+from voice_blueprint.azure.ranges import small_ranges
+from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.rules import Found, Resource, Stack
+from voice_stacks.azure.policy.values import Value
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""Label that Kubernetes adds to every namespace."""
+OUTSIDE = "203.0.113.0/24"
+"""Represents the internet: a range that no cluster uses (RFC 5737)."""
+SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {"k8s-app": "kube-dns"}}
+"""Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
+
+
+def unopened(stack: Stack) -> Iterator[Found]:
+    """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
+    policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
+    known = pods(stack)
+    for flow in stack.flows:
+        senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
+        receivers = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
+        for pod in receivers:
+            if not any(_opens(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
+                yield Found(
+                    pod.urn,
+                    f"no network policy allows {flow.source.value} to reach {pod.name} on port {flow.port.number}",
+                )
+        for pod in senders:
+            if not any(_opens(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
+                yield Found(
+                    pod.urn,
+                    f"no network policy allows {pod.name} to reach {flow.destination.value} on port {flow.port.number}",
+                )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """An end of a flow: ``Ingress`` or ``Egress``, and the pods at the other end."""
+
+    flow: ClusterFlow
+    kind: str
+    others: Sequence[Pod]
+
+    @property
+    def other(self) -> Component:
+        return self.flow.source if self.kind == "Ingress" else self.flow.destination
+
+
+def _opens(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
+    """Return True if a policy opens a flow for a pod, to all pods of the other end."""
+    spec = policy.props["spec"]
+    same = policy.props.at("metadata", "namespace").text == pod.namespace
+    selected = spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items()
+    if not same or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
+        return False
+    port = (str(side.flow.port.number), side.flow.port.protocol.upper())
+    for entry in spec["ingress" if side.kind == "Ingress" else "egress"]:
+        opened = {(port["port"].text, port["protocol"].text or "TCP") for port in entry["ports"]}
+        if port in opened or not opened:
+            peers = list(entry["from" if side.kind == "Ingress" else "to"])
+            if side.others and all(any(_is_pod(peer, each) for peer in peers) for each in side.others):
+                return True
+            if not side.others and any(_is_outsider(stack, peer, side.other) for peer in peers):
+                return True
+    return False
+
+
+def _is_pod(peer: Value, pod: Pod) -> bool:
+    labels = peer.at("podSelector", "matchLabels").texts()
+    namespace = peer.at("namespaceSelector", "matchLabels").texts()
+    return (
+        bool(labels) and labels.items() <= pod.labels.items() and namespace.get(NAMESPACE_NAME) in {None, pod.namespace}
+    )
+
+
+def _is_outsider(stack: Stack, peer: Value, component: Component) -> bool:
+    """Return True if a peer of a policy contains a component that is not a pod of the stack."""
+    namespace = peer.at("namespaceSelector", "matchLabels").texts()
+    azure = stack.azure
+    match component:
+        case Component.CLIENT:
+            return CLIENT_LABEL in namespace
+        case Component.MONITORING | Component.DNS:
+            own = peer.at("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
+            return own and namespace.get(NAMESPACE_NAME) == SYSTEM_NAMESPACE
+        case Component.EDGE | Component.STATE if azure:
+            ranges = small_ranges(azure.network.cidr)
+            return _contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
+        case Component.INTERNET:
+            return _contains(peer, OUTSIDE)
+        case _:
+            # A component of this deployment whose pods wait for their images, or a component of another stack.
+            return bool(peer)
+
+
+def _contains(peer: Value, cidr: str) -> bool:
+    block, desired = peer["ipBlock"], ip_network(cidr)
+    if not block["cidr"].text or not desired.subnet_of(ip_network(block["cidr"].text)):  # type: ignore[arg-type]
+        return False
+    return not any(desired.overlaps(ip_network(each.text)) for each in block["except"])

@@ -1,0 +1,109 @@
+"""Rules on what a cluster must provide for its workloads: add-ons, extensions, metric collection, names."""
+
+import re
+from collections.abc import Iterator
+
+from voice_blueprint.azure.names import caller_tiers
+from voice_blueprint.capacity.bounds import EDGE_INSTANCES
+from voice_blueprint.file.model.azure import AggregatedService, Azure, PrefillDecodeCell
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+
+MIN_PROVISION_MIN = 15
+"""The autoscaler's default. A GPU node only becomes ready after its driver is installed."""
+POLICIES = {"cilium", "azure", "calico"}
+STORAGE = "Microsoft.Storage"
+LOCAL_DISKS = "microsoft.azurecontainerstoragev2"
+METRICS = "Microsoft-PrometheusMetrics"
+CLUSTER_DOCS = "https://learn.microsoft.com/azure/aks/integrations"
+
+
+@stack_rule(
+    "cluster-grants-what-runs",
+    "A cluster must have the add-ons, network policies and metrics collection that its workloads require.",
+    remedy="enable what is missing: KEDA, metrics, the key vault's driver, workload identity, network policies",
+    source=CLUSTER_DOCS,
+)
+def cluster_grants_what_runs(stack: Stack) -> Iterator[Found]:
+    azure = stack.azure
+    for cluster in stack.of(":ManagedCluster") if azure else ():
+        if azure:
+            for what in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
+                yield Found(cluster.urn, f"cluster {cluster.name} {what}")
+
+
+def _add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
+    props = cluster.props
+    if props.at("workloadAutoScalerProfile", "keda", "enabled").off:
+        yield "has no KEDA: workloads are not scaled"
+    if props.at("azureMonitorProfile", "metrics", "enabled").off:
+        yield "has no managed Prometheus: scaling and alerts have no metrics"
+    reads_vault = bool(caller_tiers(azure) or azure.hub_token_secret)
+    if reads_vault and props.at("addonProfiles", "azureKeyvaultSecretsProvider", "enabled").off:
+        yield "has no key vault driver: pods that mount a secret never start"
+    if props.at("securityProfile", "workloadIdentity", "enabled").off:
+        yield "has no workload identity: pods cannot sign in to Azure"
+    policy = props.at("networkProfile", "networkPolicy")
+    if not policy.unknown and policy.text not in POLICIES:
+        yield f'enforces no network policy ("{policy.text or "none"}"): every pod can reach every other one'
+    waits = re.fullmatch(r"(\d+)m", props.at("autoScalerProfile", "maxNodeProvisionTime").text or "15m")
+    if waits and int(waits[1]) < MIN_PROVISION_MIN:
+        yield f"gives up a node after {waits[0]}, but installing a GPU driver takes longer"
+
+
+def _surroundings(stack: Stack, azure: Azure) -> Iterator[str]:
+    services = [each for each in azure.services if isinstance(each, AggregatedService | PrefillDecodeCell)]
+    wants_nvme = any(each.lmcache and each.lmcache.l2_nvme_gib for each in services)
+    if wants_nvme and not any(each.props["extensionType"].text == LOCAL_DISKS for each in stack.of(":Extension")):
+        yield "has no Container Storage: volumes on local disks are never created"
+    collected = {
+        need
+        for association in stack.of(":DataCollectionRuleAssociation")
+        for need in association.needs.get("dataCollectionRuleId", ())
+    }
+    rules = [
+        rule
+        for rule in stack.of(":DataCollectionRule")
+        if any(METRICS in {s.text for s in flow["streams"]} for flow in rule.props["dataFlows"])
+    ]
+    if rules and not any(rule.urn in collected for rule in rules):
+        yield "is not associated with a rule that collects Prometheus metrics"
+    used = {urn for pool in stack.of(":AgentPool") for urn in pool.needs.get("vnetSubnetID", ())}
+    for subnet in stack.of(":Subnet"):
+        if subnet.urn in used and STORAGE not in {each["service"].text for each in subnet.props["serviceEndpoints"]}:
+            yield f"has nodes in subnet {subnet.name}, which cannot reach the NFS share of the model cache"
+
+
+@stack_rule(
+    "closed-stores-have-names",
+    "Every private endpoint must have a DNS zone group, and every zone must be linked to a network.",
+    remedy="add a private DNS zone group to the endpoint, and link the zone to the virtual network",
+    source="https://learn.microsoft.com/azure/private-link/private-endpoint-dns",
+)
+def closed_stores_have_names(stack: Stack) -> Iterator[Found]:
+    named = {urn for group in stack.of(":PrivateDnsZoneGroup") for urn in group.needs.get("privateEndpointName", ())}
+    for endpoint in stack.of(":PrivateEndpoint"):
+        if endpoint.urn not in named:
+            yield Found(
+                endpoint.urn,
+                f"private endpoint {endpoint.name} has no DNS zone group: its name resolves to the public address",
+            )
+    linked = {urn for link in stack.of(":VirtualNetworkLink") for urn in link.needs.get("privateZoneName", ())}
+    for zone in stack.of(":PrivateZone"):
+        if zone.urn not in linked:
+            yield Found(zone.urn, f"private zone {zone.name} is not linked to a network: its names do not resolve")
+
+
+@stack_rule(
+    "edge-carries-the-load",
+    "The autoscaling bounds of an application gateway must be those that the plan assumes.",
+    remedy=f"set autoscaleConfiguration to {EDGE_INSTANCES[0]} to {EDGE_INSTANCES[1]}",
+    source="voice_blueprint/capacity",
+)
+def edge_carries_the_load(stack: Stack) -> Iterator[Found]:
+    for edge in stack.of(":ApplicationGateway"):
+        scale = edge.props["autoscaleConfiguration"]
+        low, high = scale["minCapacity"].number, scale["maxCapacity"].number
+        if (low or 0) < EDGE_INSTANCES[0] or (high is not None and high < EDGE_INSTANCES[1]):
+            yield Found(
+                edge.urn, f"{edge.name} has {low or 0:g} to {high or 0:g} instances; the plan assumes {EDGE_INSTANCES}"
+            )

@@ -1,0 +1,230 @@
+"""Rules on the lifecycle of pods: probes, draining, disruption budgets, scaling, and valid references."""
+
+from collections.abc import Iterator
+
+from voice_blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
+from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
+from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_stacks.azure.policy.drains import cut_off, drain_times
+from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+DEFAULT_GRACE_S = 30
+"""Default of Kubernetes."""
+MIN_HUNG_S = 60
+STOP_S = 15
+"""Time between the end of a program's own drain and SIGKILL, in which remaining connections are closed and sidecars
+stop."""
+CALLED = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
+"""Ports that receive requests."""
+VOLUME_SOURCES = (
+    (("configMap", "name"), "ConfigMap"),
+    (("persistentVolumeClaim", "claimName"), "PersistentVolumeClaim"),
+    (("csi", "volumeAttributes", "secretProviderClass"), "SecretProviderClass"),
+)
+
+
+@rule(
+    "engines-have-probes",
+    "Every engine must have a startup, a readiness and a liveness probe.",
+    remedy="use /health for the startup probe, and requests for the others",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
+def engines_have_probes(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if not engine.container.value[probe]:
+                yield Found(engine.pod.urn, f"{engine.name} has no {probe}")
+
+
+@rule(
+    "replicated-pods-say-when-ready",
+    "Every replicated pod must have a readiness probe.",
+    remedy="add one to the container that serves callers",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
+def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
+    for pod in _replicated(stack):
+        reached = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
+        if not any(container.value["readinessProbe"] for container in reached or pod.running):
+            yield Found(
+                pod.urn,
+                f"the containers of {pod.name} that serve callers have no readiness probe: they get traffic while "
+                "they start",
+            )
+
+
+@rule(
+    "grace-exceeds-drain",
+    "Engines and caller tiers must have time to finish in-flight work before they are killed.",
+    remedy="raise terminationGracePeriodSeconds above the preStop hook and the drain time (--shutdown-timeout, "
+    f"{DRAIN_TIMEOUT_S.name}) together, with {STOP_S} s to spare",
+    source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
+)
+def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        before, drain = drain_times(engine)
+        grace = _grace_s(engine.pod)
+        if drain == 0:
+            yield Found(engine.pod.urn, f"{engine.name} {cut_off(engine)}")
+        elif drain + before >= grace:
+            yield Found(
+                engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
+            )
+    for pod in pods(stack):
+        for container in pod.running:
+            text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _grace_s(pod)
+            if text.isdecimal() and container.grace_s + int(text) + STOP_S > grace:
+                yield Found(
+                    pod.urn,
+                    f"{pod.name}/{container.name} drains for {container.grace_s:g} + {text} s and stops within "
+                    f"{STOP_S} s, but is killed after {grace:g} s",
+                )
+
+
+@rule(
+    "callers-are-not-left-to-a-hung-program",
+    "Programs that drain callers must have a liveness probe that tolerates slow responses under load.",
+    remedy=f"use an endpoint that the program serves until it exits, and a failure time of at least {MIN_HUNG_S} s",
+    source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
+def callers_are_not_left(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.running:
+            if DRAIN_TIMEOUT_S.name not in container.environment:
+                continue
+            name, probe = f"{pod.name}/{container.name}", container.value["livenessProbe"]
+            if not probe:
+                yield Found(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
+                continue
+            hung_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
+            if hung_s < MIN_HUNG_S:
+                yield Found(
+                    pod.urn,
+                    f"{name} is restarted after {hung_s:g} s without a response, which can also occur under load",
+                )
+            unready = container.value["readinessProbe"]
+            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _answers_unhealthy(unready):
+                yield Found(
+                    pod.urn,
+                    f"livenessProbe of {name} uses {HEALTH_PATH}, which fails while it drains or waits for its store",
+                )
+
+
+@stack_rule(
+    "replicated-pods-have-budgets",
+    "Every replicated workload must have a PodDisruptionBudget that allows disruptions.",
+    remedy="add a PodDisruptionBudget with maxUnavailable: 1",
+    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
+)
+def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
+    budgets = list(stack.of("policy/v1:PodDisruptionBudget"))
+    for budget in budgets:
+        spec = budget.props["spec"]
+        if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
+            yield Found(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
+    for pod in _replicated(stack):
+        if not any(_selects(budget, pod, "matchLabels") for budget in budgets):
+            yield Found(pod.urn, f"{pod.name} has no disruption budget")
+
+
+@stack_rule(
+    "scaling-has-a-target",
+    "Every ScaledObject must scale a workload of the stack, with a trigger and ordered bounds.",
+    remedy="set scaleTargetRef to a workload of the same namespace",
+    source="https://keda.sh/docs/latest/concepts/scaling-deployments",
+)
+def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
+    known = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
+    scaler: dict[tuple[str, str, str], str] = {}
+    for scaled in stack.of(":ScaledObject"):
+        spec, namespace = scaled.props["spec"], scaled.props.at("metadata", "namespace").text
+        target = spec["scaleTargetRef"]
+        kind, name = target["kind"].text or "Deployment", target["name"]
+        if not name.unknown and (kind, namespace, name.text) not in known:
+            yield Found(
+                scaled.urn, f"ScaledObject {scaled.name} scales {kind} {namespace}/{name.text}, which does not exist"
+            )
+        if scaler.setdefault((kind, namespace, name.text), scaled.name) != scaled.name and name.text:
+            yield Found(scaled.urn, f"{scaler[kind, namespace, name.text]} and {scaled.name} both scale {name.text}")
+        low, high = spec["minReplicaCount"].number or 0, spec["maxReplicaCount"].number
+        if high is not None and low > high:
+            yield Found(
+                scaled.urn, f"ScaledObject {scaled.name} has minReplicaCount {low:g} and maxReplicaCount {high:g}"
+            )
+        if not any(True for _ in spec["triggers"]):
+            yield Found(scaled.urn, f"ScaledObject {scaled.name} has no trigger")
+
+
+@stack_rule(
+    "selectors-select",
+    "Selectors of workloads, services and disruption budgets must match existing pods.",
+    remedy="use the labels of the pod template",
+    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
+)
+def selectors_select(stack: Stack) -> Iterator[Found]:
+    known = pods(stack)
+    for pod in known:
+        desired = pod.resource.props.at("spec", "selector", "matchLabels").texts()
+        if not desired.items() <= pod.labels.items():
+            yield Found(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
+    for service in stack.of("core/v1:Service"):
+        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in known):
+            yield Found(service.urn, f"service {service.name} selects no pod of the stack")
+    for budget in stack.of("policy/v1:PodDisruptionBudget"):
+        if not any(_selects(budget, pod, "matchLabels") for pod in known):
+            yield Found(budget.urn, f"budget {budget.name} selects no pod of the stack")
+
+
+@stack_rule(
+    "references-resolve",
+    "Volumes and service accounts that pods refer to must exist in their namespace.",
+    remedy="create it in the same stack, or correct the name",
+    source="https://kubernetes.io/docs/concepts/storage/volumes",
+)
+def references_resolve(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        names = {volume["name"].text for volume in pod.spec["volumes"]}
+        for container in pod.containers:
+            for path, name in container.mounts.items():
+                if name not in names:
+                    yield Found(
+                        pod.urn,
+                        f"{pod.name}/{container.name} mounts {name} at {path}, which is not a volume of the pod",
+                    )
+        desired = [("ServiceAccount", pod.spec["serviceAccountName"])]
+        desired += [(kind, volume.at(*path)) for volume in pod.spec["volumes"] for path, kind in VOLUME_SOURCES]
+        for kind, name_value in desired:
+            if name_value.text and not _exists(stack, kind, pod.namespace, name_value.text):
+                yield Found(
+                    pod.urn, f"{pod.name} requires {kind} {name_value.text}, which does not exist in {pod.namespace}"
+                )
+
+
+def _grace_s(pod: Pod) -> float:
+    grace = pod.spec["terminationGracePeriodSeconds"].number
+    return DEFAULT_GRACE_S if grace is None else grace
+
+
+def _answers_unhealthy(readiness: Value) -> bool:
+    """Return True if readiness depends on the program's health path and its HTTP status."""
+    return readiness.at("httpGet", "path").text == HEALTH_PATH
+
+
+def _replicated(stack: Stack) -> Iterator[Pod]:
+    return (pod for pod in pods(stack) if pod.resource.type.endswith(REPLICATED))
+
+
+def _selects(resource: Resource, pod: Pod, *inner: str) -> bool:
+    labels = resource.props.at("spec", "selector", *inner).texts()
+    same = resource.props.at("metadata", "namespace").text == pod.namespace
+    return same and bool(labels) and labels.items() <= pod.labels.items()
+
+
+def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
+    return any(
+        (r.props.at("metadata", "namespace").text, r.props.at("metadata", "name").text or r.name) == (namespace, name)
+        for r in stack.of(f":{kind}")
+    )

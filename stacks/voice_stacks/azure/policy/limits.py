@@ -1,0 +1,185 @@
+"""Rules on limits of engines, kernels and routers that are not settings of the deployment file."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+import yaml
+
+from voice_blueprint import catalog
+from voice_blueprint.engines.published.release import Setting, published
+from voice_blueprint.file.suggestion import suggestion
+from voice_stacks.azure.policy.cluster import placed, profiles
+from voice_stacks.azure.policy.engines import SERVE, Engine, engines
+from voice_stacks.azure.policy.pods import mounted_text
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
+MIB = 2**20
+OWN = "VLLM_"
+NUMBERS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
+
+_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
+
+
+@rule(
+    "releases-take-arguments",
+    "Flags, values and environment variables of an engine must be supported by its release.",
+    remedy="correct it, or use a release that supports it",
+    source="voice_blueprint/engines/published/tables, read from the published releases",
+)
+def releases_take_arguments(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        table, urn = engine.table, engine.pod.urn
+        serve = table.commands[SERVE[1]]
+        for name, text in engine.flags.items():
+            flag = serve.flag(name.partition(".")[0])
+            if flag is None:
+                yield Found(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
+            elif not _takes(flag, text):
+                yield Found(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
+        for name in engine.container.environment:
+            if name.startswith(OWN) and name not in table.environment:
+                near = suggestion(name, table.environment)
+                yield Found(urn, f"{engine.name}: {table.release} does not read {name}{near}")
+
+
+def _takes(flag: Setting, text: str) -> bool:
+    if flag.nullable and text in {"", "None"}:
+        return True
+    if flag.choices:
+        spelt = str.lower if flag.any_case else str
+        return flag.extensible or spelt(text) in (spelt(str(choice)) for choice in flag.choices)
+    return flag.type not in NUMBERS or bool(NUMBERS[flag.type].fullmatch(text))
+
+
+@rule(
+    "batches-hold-sequences",
+    "An engine's batch must have at least one token for each sequence that it may run.",
+    remedy="raise --max-num-batched-tokens, or lower --max-num-seqs",
+    source="https://github.com/vllm-project/vllm/blob/main/vllm/config/scheduler.py",
+)
+def batches_hold_sequences(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        batch, sequences = (engine.flags.get(name, "") for name in ("--max-num-batched-tokens", "--max-num-seqs"))
+        if batch.isdecimal() and sequences.isdecimal() and int(batch) < int(sequences):
+            yield Found(engine.pod.urn, f"{engine.name} runs {sequences} sequences in batches of {batch} tokens")
+
+
+@stack_rule(
+    "kernels-take-the-cache",
+    "An engine's KV cache must have a block size and data type that its GPU's attention kernels support.",
+    remedy="remove --block-size, and choose a type that the GPU computes with",
+    source="voice_blueprint/engines/published/tables, whose kernels are read from the published releases",
+)
+def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
+    pools = {pod.urn: pool for pod, pool in placed(stack)}
+    for engine in engines(stack):
+        pool, release = pools.get(engine.pod.urn), engine.table.release
+        gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
+        kind, block = engine.flags.get("--kv-cache-dtype") or "auto", engine.number("--block-size", 0)
+        chosen = engine.flags.get("--attention-backend", "").upper()
+        kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
+        majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
+        taking = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
+        sizes = sorted({size for each in taking for size in each.blocks})
+        if not taking:
+            where = f" on {gpu.name}" if gpu else ""
+            yield Found(engine.pod.urn, f"{engine.name}: no kernel of {release} supports a KV cache in {kind}{where}")
+        elif block and all(block % size for size in sizes):
+            yield Found(
+                engine.pod.urn,
+                f"{engine.name}: kernels of {release} require multiples of {', '.join(map(str, sizes))} tokens, not "
+                f"blocks of {block}",
+            )
+
+
+@rule(
+    "bodies-hold-audio",
+    "An engine's maximum body size must be at least its maximum audio file size.",
+    remedy=f"raise {BODY}, or lower {CLIP}",
+    source="voice_blueprint/engines/published/tables/vllm.json, which has both with their defaults",
+)
+def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        told, release = engine.container.environment, engine.table.environment
+        if CLIP in told and BODY in release:
+            clip, body = int(told[CLIP]) * MIB, int(told.get(BODY) or str(release[BODY]))
+            if body < clip:
+                yield Found(
+                    engine.pod.urn, f"{engine.name} accepts audio files of {clip} bytes, but bodies of only {body}"
+                )
+
+
+@rule(
+    "audio-passes-by-the-json-router",
+    "Requests without a JSON body must bypass the P/D router, which parses every body as JSON.",
+    remedy="route audio, WebSockets and `location /` directly to the decode engine",
+    source="voice_blueprint/engines/launch/pd_router.py",
+)
+def audio_passes_by(stack: Stack) -> Iterator[Found]:
+    other = {each.path for each in published("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"}
+    for resource in stack.of(":ConfigMap"):
+        for name, text in resource.props["data"].texts().items():
+            led = set(_LOCATION.findall(text))
+            for path in sorted(led & (other | {"/"})):
+                yield Found(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
+
+
+@stack_rule(
+    "engines-share-their-gpus",
+    "Engines of a pod, and stages of vLLM-Omni, must not use more than 100 % of a GPU's memory together.",
+    remedy="lower --gpu-memory-utilization of an engine, or gpu_memory_utilization of a stage",
+    source="https://docs.vllm.ai/en/stable/configuration/engine_args (two instances on one GPU take 0.5 each)",
+)
+def engines_share_gpus(stack: Stack) -> Iterator[Found]:
+    taken: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
+    for engine in engines(stack):
+        for gpu, share in _shares(stack, engine):
+            taken[engine.pod.urn, gpu].append((engine.name, share))
+    for (urn, gpu), parts in taken.items():
+        total = round(sum(share for _, share in parts), 4)
+        if total > 1:
+            named = ", ".join(f"{name} {share:.0%}" for name, share in parts)
+            yield Found(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {named}")
+
+
+def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
+    """Yield the pod's GPUs with the fraction of memory that an engine, or each stage of vLLM-Omni, uses."""
+    stages = list(deployed(stack, engine)["stages"])
+    for stage in stages:
+        for device in stage["devices"].text.split(","):
+            if device.isdecimal() and int(device) < len(engine.pod_gpus):
+                yield engine.pod_gpus[int(device)], stage["gpu_memory_utilization"].number or 0
+    if not stages:
+        yield from ((gpu, engine.memory_share) for gpu in engine.pod_gpus)
+
+
+def deployed(stack: Stack, engine: Engine) -> Value:
+    """Return vLLM-Omni's deploy file from the mounted config map."""
+    path = engine.flags.get("--deploy-config", "")
+    return Value(yaml.safe_load(mounted_text(stack, engine.pod, engine.container, path)))
+
+
+@rule(
+    "placement-group-fits-its-pool",
+    "A pool with a proximity placement group must have one zone and no capacity reservation.",
+    remedy="remove the placement group, or use one zone and no reservation",
+    source="https://learn.microsoft.com/azure/aks/reduce-latency-ppg, "
+    "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
+)
+def placement_group_fits(stack: Stack) -> Iterator[Found]:
+    for profile in profiles(stack):
+        if not profile.props["proximityPlacementGroupID"].text:
+            continue
+        zones = [zone.text for zone in profile.props["availabilityZones"]]
+        if len(zones) > 1:
+            yield Found(
+                profile.resource.urn,
+                f"pool {profile.name}: its proximity placement group spans the zones {', '.join(zones)}",
+            )
+        if profile.props["capacityReservationGroupID"].text:
+            yield Found(
+                profile.resource.urn, f"pool {profile.name} has a proximity placement group and a capacity reservation"
+            )

@@ -1,0 +1,194 @@
+"""The rules as Pulumi policies: thin wrappers that read Pulumi's resources and report the findings."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pulumi
+import pulumi_policy.policy
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
+from pulumi_policy import (
+    EnforcementLevel,
+    Policy,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.deserialize import deserialize_properties
+
+import voice_blueprint
+from voice_blueprint.checks import CHECKS, Check
+from voice_blueprint.file.model.deployment import Deployment
+from voice_stacks.azure.policy import (
+    acting,
+    admission,
+    alerting,
+    answers,
+    caches,
+    callers,
+    capacity,
+    cloud,
+    drains,
+    exposure,
+    foundations,
+    grants,
+    life,
+    limits,
+    memory,
+    placement,
+    programs,
+    references,
+    rollouts,
+    routing,
+    serving,
+    telemetry,
+    volumes,
+    wiring,
+)
+from voice_stacks.azure.policy.cluster import cluster_for
+from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.values import Value
+
+MODULES = (
+    cloud,
+    foundations,
+    placement,
+    memory,
+    caches,
+    serving,
+    limits,
+    wiring,
+    exposure,
+    life,
+    answers,
+    drains,
+    alerting,
+    telemetry,
+    references,
+    volumes,
+    rollouts,
+    capacity,
+    callers,
+    admission,
+    acting,
+    programs,
+    grants,
+    routing,
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(serialized: bytes) -> dict[str, Any]:
+    return deserialize_properties(MessageToDict(Struct.FromString(serialized)))
+
+
+def _properties(struct: Struct) -> dict[str, Any]:
+    return _read(struct.SerializeToString(deterministic=True))
+
+
+def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
+# pulumi-policy parses all resources again for each policy, and wraps them in proxies that raise an error for unknown
+# values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
+vars(pulumi_policy.policy).update(
+    json_format=SimpleNamespace(MessageToDict=_properties),
+    deserialize_properties=_as_it_is,
+    unknown_checking_proxy=_as_it_is,
+)
+
+
+def rule_for(check: Check) -> Rule:
+    """Return a check of the deployment file as a rule for resources, with the same evaluation and id."""
+
+    def examine(stack: Stack) -> Iterator[Found]:
+        urns = {resource.urn for resource in stack.resources}
+        for violation in check.judge(cluster_for(stack)) if check.judge else ():
+            if (urn := str(violation.location[0])) in urns:
+                yield Found(urn, f"{violation.message}; {violation.remedy}")
+
+    return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
+
+
+RULES = (
+    *(value for module in MODULES for value in vars(module).values() if isinstance(value, Rule)),
+    *(rule_for(check) for check in CHECKS if check.judge),
+)
+"""All rules in the order of reporting: errors that only a program can cause, then those of the file."""
+
+ACCEPTABLE = {check.id for check in CHECKS if check.judge and check.acceptable}
+"""Rules whose findings a deployment file may accept, like those of the check."""
+DEPLOYMENT_KEY = ":deployment"
+"""Suffix of the configuration key with the deployment file, in both projects."""
+
+
+def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
+    """Return all rules as policies; a finding that the deployment file accepts is only a warning.
+
+    Args:
+        folder: Folder of the pack. A relative path in a project's configuration is relative to the project's folder,
+            which is next to this one.
+    """
+    deployment = configured_deployment(folder)
+    accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
+    return [
+        (_on_stack if rule.sees_stack else _on_resource)(
+            rule,
+            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY,
+            deployment,
+        )
+        for rule in RULES
+    ]
+
+
+def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | None:
+    """Load the deployment file of the stack's configuration; ``None`` without configuration.
+
+    Raises:
+        voice_blueprint.DeploymentFileError: The file cannot be read.
+    """
+    configuration = pulumi.runtime.get_config_env()
+    named = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
+    return voice_blueprint.load((folder / named[0]).resolve()) if named else None
+
+
+def _on_resource(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
+        for result in rule.examine(Stack((resource,), deployment)):
+            report(_text(rule, result.message), None)
+
+    return ResourceValidationPolicy(
+        rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source
+    )
+
+
+def _on_stack(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        for result in rule.examine(Stack(_resources(args), deployment)):
+            report(_text(rule, result.message), result.urn)
+
+    return StackValidationPolicy(rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source)
+
+
+def _resources(args: StackValidationArgs) -> tuple[Resource, ...]:
+    return tuple(
+        Resource(
+            resource.urn,
+            resource.resource_type,
+            resource.name,
+            Value(resource.props),
+            {name: tuple(need.urn for need in needs) for name, needs in resource.property_dependencies.items()},
+        )
+        for resource in args.resources
+    )
+
+
+def _text(rule: Rule, message: str) -> str:
+    return f"{message}; {rule.remedy}" if rule.remedy else message

@@ -1,0 +1,204 @@
+"""Pods as described by the workloads of a stack."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from voice_blueprint.azure.contract import GPU_RESOURCE
+from voice_blueprint.azure.names import POOL_LABEL
+from voice_stacks.azure.policy.quantities import GIB, amount, gib
+from voice_stacks.azure.policy.rules import Resource, Stack
+from voice_stacks.azure.policy.values import Value
+
+TEMPLATES = {
+    "apps/v1:Deployment": ("spec", "template"),
+    "apps/v1:StatefulSet": ("spec", "template"),
+    "apps/v1:DaemonSet": ("spec", "template"),
+    "apps/v1:ReplicaSet": ("spec", "template"),
+    "batch/v1:Job": ("spec", "template"),
+    "batch/v1:CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "core/v1:Pod": (),
+}
+"""Path of the pod template in each kind of workload."""
+REPLICATED = ("apps/v1:Deployment", "apps/v1:StatefulSet")
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  a mount of a pod
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of a pod."""
+
+    value: Value
+
+    @property
+    def name(self) -> str:
+        return self.value["name"].text
+
+    @property
+    def image(self) -> Value:
+        return self.value["image"]
+
+    @cached_property
+    def argv(self) -> tuple[str, ...]:
+        """Its command and arguments."""
+        return tuple(part.text for key in ("command", "args") for part in self.value[key])
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """Its variables with literal values."""
+        return {entry["name"].text: entry["value"].text for entry in self.value["env"]}
+
+    @property
+    def mounts(self) -> dict[str, str]:
+        """Names of volumes by their mount paths."""
+        return {mount["mountPath"].text: mount["name"].text for mount in self.value["volumeMounts"]}
+
+    @property
+    def grace_s(self) -> float:
+        """Time for which its preStop hook delays SIGTERM."""
+        hook = self.value.at("lifecycle", "preStop")
+        return hook.at("sleep", "seconds").number or 0
+
+    def option(self, flag: str) -> str:
+        """Return the value of a flag of its command, or an empty string."""
+        argv = self.argv
+        joined = next((argument.partition("=")[2] for argument in argv if argument.startswith(f"{flag}=")), "")
+        behind = argv[argv.index(flag) + 1 : argv.index(flag) + 2] if flag in argv else ()
+        return joined or next(iter(behind), "")
+
+    def limit(self, resource: str) -> str:
+        """Return its limit, or its request if it has none."""
+        resources = self.value["resources"]
+        return resources["limits"][resource].text or resources["requests"][resource].text
+
+    @property
+    def gpus(self) -> int:
+        return int(amount(self.limit(GPU_RESOURCE)))
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory limit."""
+        return gib(self.limit("memory"))
+
+    @property
+    def pinned_cpus(self) -> int | None:
+        """CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits."""
+        resources = self.value["resources"]
+        limits, requests = resources["limits"].texts(), resources["requests"].texts() or resources["limits"].texts()
+        cpus = amount(limits.get("cpu", ""))
+        guaranteed = all(amount(limits.get(kind, "")) == amount(requests.get(kind, "")) for kind in ("cpu", "memory"))
+        return int(cpus) if guaranteed and cpus and cpus == int(cpus) else None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pods of a workload.
+
+    Attributes:
+        replicas: Number of replicas; the default is 1.
+    """
+
+    resource: Resource
+    template: Value
+
+    @property
+    def urn(self) -> str:
+        return self.resource.urn
+
+    @property
+    def name(self) -> str:
+        return self.resource.props.at("metadata", "name").text or self.resource.name
+
+    @property
+    def namespace(self) -> str:
+        return self.resource.props.at("metadata", "namespace").text
+
+    @property
+    def spec(self) -> Value:
+        """The pod specification."""
+        return self.template["spec"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.template.at("metadata", "labels").texts()
+
+    @property
+    def pool(self) -> str:
+        """Name of the pool that it selects, or empty."""
+        return self.spec.at("nodeSelector", POOL_LABEL).text
+
+    @cached_property
+    def running(self) -> list[Container]:
+        """Containers that run at the same time: sidecars and main containers."""
+        sidecars = [entry for entry in self.spec["initContainers"] if entry["restartPolicy"].text == "Always"]
+        return [Container(entry) for entry in [*sidecars, *self.spec["containers"]]]
+
+    @cached_property
+    def starting(self) -> list[Container]:
+        """Init containers that exit before the others start."""
+        entries = self.spec["initContainers"]
+        return [Container(entry) for entry in entries if entry["restartPolicy"].text != "Always"]
+
+    @property
+    def containers(self) -> list[Container]:
+        return [*self.starting, *self.running]
+
+    @property
+    def gpus(self) -> int:
+        return sum(container.gpus for container in self.running)
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory of one pod; shared memory counts as memory of its containers."""
+        return sum(container.memory_gib for container in self.running)
+
+    @property
+    def cpus(self) -> float:
+        requests = (container.value.at("resources", "requests", "cpu").text for container in self.running)
+        return float(sum(amount(text) for text in requests))
+
+    def volume(self, name: str) -> Value:
+        return next((volume for volume in self.spec["volumes"] if volume["name"].text == name), Value())
+
+    def shared_memory_gib(self, container: Container) -> float | None:
+        """Return the size of a container's ``/dev/shm``; ``None`` for the runtime's default of 64 MiB."""
+        source = self.volume(container.mounts.get(SHARED_MEMORY, ""))["emptyDir"]
+        if source.missing or source["medium"].text != "Memory":
+            return None
+        # Without a limit, it may fill the container's memory.
+        return gib(source["sizeLimit"].text) or container.memory_gib
+
+
+@lru_cache(maxsize=1)
+def pods(stack: Stack) -> tuple[Pod, ...]:
+    """Return the pods of a stack or of one resource."""
+    return tuple(
+        Pod(resource, resource.props.at(*TEMPLATES[kind]))
+        for resource in stack.resources
+        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in TEMPLATES
+    )
+
+
+def mounted_text(stack: Stack, pod: Pod, container: Container, path: str) -> str:
+    """Return the content of a file that a ConfigMap mounts in a container, or an empty string."""
+    mount = next((each for each in container.value["volumeMounts"] if each["mountPath"].text == path), Value())
+    source = pod.volume(mount["name"].text).at("configMap", "name").text
+    files = (each.props for each in stack.of(":ConfigMap") if each.props.at("metadata", "name").text == source)
+    return next(files, Value()).at("data", mount["subPath"].text).text
+
+
+def bytes_text(value: float) -> str:
+    """Return GiB in readable form."""
+    return f"{value * GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
+
+
+def tolerates(pod: Pod, taint: str) -> bool:
+    """Return True if a pod tolerates ``key=value:effect``."""
+    rest, _, effect = taint.rpartition(":")
+    key, _, value = rest.partition("=")
+    for toleration in pod.spec["tolerations"]:
+        exists = toleration["operator"].text == "Exists"
+        if toleration["effect"].text not in {"", effect}:
+            continue
+        if toleration["key"].text in ({key, ""} if exists else {key}) and (exists or toleration["value"].text == value):
+            return True
+    return False

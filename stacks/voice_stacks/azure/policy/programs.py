@@ -1,0 +1,115 @@
+"""Rules on our programs and their pods: ports, paths, readiness, and the order of shutdown."""
+
+from collections.abc import Iterator, Mapping
+
+from voice_blueprint.azure.contract import COMPONENT_LABEL, REDIS, Component
+from voice_blueprint.contract import environment as told
+from voice_blueprint.contract.network import (
+    AGENT_HTTP,
+    CHUNK,
+    ENGINE_HEALTH,
+    GATEWAY_HTTP,
+    GATEWAY_MEDIA,
+    PROMETHEUS,
+    RTP,
+    VAD_HEALTH,
+    Port,
+)
+from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.rollouts import allowance_s
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+PORTS: Mapping[str, Port] = {
+    told.RTP_PORT.name: RTP,
+    told.CHUNK_PORT.name: CHUNK,
+    told.MEDIA_PORT.name: GATEWAY_MEDIA,
+    told.VALKEY_PORT.name: REDIS,
+    told.PROMETHEUS_PORT.name: PROMETHEUS,
+}
+"""Ports of the contract by environment variable, of listeners and of clients."""
+OWN: Mapping[str, Mapping[str, Port]] = {
+    told.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
+    told.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
+}
+"""Ports of the contract that differ between components, by environment variable."""
+MAX_UNREADY_S = 60
+"""Maximum time for which callers may be routed to a pod that does not respond. This is our choice: the edge sends a
+probe every 10 s, and requires two failures."""
+PROBE_DOCS = "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes"
+
+
+@rule(
+    "programs-use-contract-ports",
+    "Programs must listen and connect on the ports of the contract's flows.",
+    remedy="use the port of voice_blueprint.contract.network",
+    source="voice_blueprint/contract/network.py",
+)
+def programs_use_contract_ports(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        component = pod.labels.get(COMPONENT_LABEL, "")
+        for container in pod.running:
+            for name, value in container.environment.items():
+                port = PORTS.get(name) or OWN.get(name, {}).get(component)
+                if port and value != str(port.number):
+                    yield Found(
+                        pod.urn, f"{pod.name}/{container.name} has {name} {value}; the contract's port is {port.number}"
+                    )
+
+
+@stack_rule(
+    "programs-use-edge-names",
+    "Programs must send callers to host names of the edge and load balancers, in the file's edge.domain.",
+    remedy="use names in edge.domain of the deployment file",
+    source="constructs/voice_constructs/azure/kubernetes/programs.py",
+)
+def programs_use_edge_names(stack: Stack) -> Iterator[Found]:
+    azure = stack.azure
+    if azure is None or azure.callers is None:
+        return
+    domain = azure.callers.edge.domain.name
+    for pod in pods(stack):
+        for container in pod.running:
+            for name, first in ((told.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
+                value = container.environment.get(name, f"{first}.{domain}")
+                if value != f"{first}.{domain}":
+                    yield Found(pod.urn, f"{pod.name}/{container.name} sends callers to {value}, not {first}.{domain}")
+    for edge in stack.of(":ApplicationGateway"):
+        for listener in edge.props["httpListeners"]:
+            host = listener["hostName"]
+            if host.text and host.text.partition(".")[2] != domain:
+                yield Found(edge.urn, f"{edge.name} has a listener for {host.text}, which is not in {domain}")
+
+
+@rule(
+    "dead-pods-leave-in-time",
+    "A pod must be unready within a minute of its failure, and a probe must end before the next one starts.",
+    remedy="lower periodSeconds, failureThreshold or timeoutSeconds of the readiness probe",
+    source=PROBE_DOCS,
+)
+def dead_pods_leave_in_time(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.running:
+            probe = container.value["readinessProbe"]
+            unready_s = allowance_s(probe) - (probe["initialDelaySeconds"].number or 0)
+            if probe and unready_s > MAX_UNREADY_S:
+                yield Found(pod.urn, f"{pod.name}/{container.name} gets traffic for {unready_s:g} s after its failure")
+
+
+@rule(
+    "spreads-select-their-pods",
+    "Topology spread constraints and anti-affinity of a pod must match its own labels.",
+    remedy="use the labels of the pod template",
+    source="https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints",
+)
+def spreads_select_their_pods(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        apart = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        for each in (*pod.spec["topologySpreadConstraints"], *apart):
+            yield from _misses(pod, each)
+
+
+def _misses(pod: Pod, constraint: Value) -> Iterator[Found]:
+    labels = constraint.at("labelSelector", "matchLabels").texts()
+    if not labels or not labels.items() <= pod.labels.items():
+        yield Found(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

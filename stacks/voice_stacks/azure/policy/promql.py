@@ -1,0 +1,208 @@
+"""The subset of PromQL that scaling, alerts and dashboards use, as a syntax tree.
+
+Grammar: https://prometheus.io/docs/prometheus/latest/querying/basics and .../querying/operators.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+        |(?P<name>[a-zA-Z_:][\w:]*)
+        |(?P<text>"(?:[^"\\]|\\.)*")
+        |(?P<range>\[[^\]]*\])
+        |(?P<sign>=~|!~|!=|==|>=|<=|[-+*/^%(){},<>=]))""",
+    re.VERBOSE,
+)
+_LEVELS = (("or",), ("and", "unless"), ("==", "!=", ">", "<", ">=", "<="), ("+", "-"), ("*", "/", "%"))
+"""Binary operators in ascending order of precedence."""
+COMPARISONS = frozenset(_LEVELS[2])
+_AGGREGATIONS = frozenset({"sum", "max", "min", "avg", "count", "group", "stddev", "topk", "bottomk", "quantile"})
+_MATCHING = ("on", "ignoring", "group_left", "group_right", "bool")
+
+
+class PromqlError(ValueError):
+    """Text that Prometheus rejects, or that is not part of this subset."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A condition of a selector: a label, ``=``, ``!=``, ``=~`` or ``!~``, and a value."""
+
+    label: str
+    operator: str
+    value: str
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The values that are selected by name; empty for an exclusion or a regular expression."""
+        if self.operator == "=":
+            return (self.value,)
+        names = tuple(self.value.split("|"))
+        return names if self.operator == "=~" and all(re.fullmatch(r"[\w-]+", name) for name in names) else ()
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Series by their name and labels."""
+
+    name: str
+    matchers: tuple[Matcher, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function or an aggregation."""
+
+    name: str
+    arguments: tuple["Expression", ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Two expressions and the operator between them."""
+
+    operator: str
+    left: "Expression"
+    right: "Expression"
+
+
+Expression = Number | Selector | Call | Binary
+
+
+def parse(text: str) -> Expression:
+    """Return the syntax tree of an expression.
+
+    Raises:
+        PromqlError: The text is not an expression.
+    """
+    parser = _Parser(text)
+    result = parser.binary(0)
+    if parser.kind:
+        raise PromqlError(f'"{text}": unexpected {parser.text}')
+    return result
+
+
+def selectors(expression: Expression) -> Iterator[Selector]:
+    """Yield the series that an expression reads."""
+    match expression:
+        case Selector():
+            yield expression
+        case Call():
+            for argument in expression.arguments:
+                yield from selectors(argument)
+        case Binary():
+            yield from selectors(expression.left)
+            yield from selectors(expression.right)
+
+
+class _Parser:
+    def __init__(self, source: str) -> None:
+        self._source, self._at = source, 0
+        self.kind, self.text = "", ""
+        self._advance()
+
+    def binary(self, level: int) -> Expression:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self.binary(level + 1)
+        while self.text in _LEVELS[level] and self.kind in {"sign", "name"}:
+            operator = self._take()
+            while self.text in _MATCHING:
+                self._take()
+                if self.text == "(":
+                    self._labels()
+            left = Binary(operator, left, self.binary(level + 1))
+        return left
+
+    def _unary(self) -> Expression:
+        if self.text == "-":
+            self._take()
+            return Binary("-", Number(0), self._unary())
+        result = self._primary()
+        while self.kind == "range":
+            self._take()
+        return result
+
+    def _primary(self) -> Expression:
+        if self.kind == "number":
+            return Number(float(self._take()))
+        if self.text == "(":
+            self._expect("(")
+            result = self.binary(0)
+            self._expect(")")
+            return result
+        if self.kind != "name":
+            raise PromqlError(f'"{self._source}": {self.text or "its end"} is not an expression')
+        name = self._take()
+        if name in _AGGREGATIONS and self.text in {"by", "without"}:
+            self._take()
+            self._labels()
+        if self.text == "(":
+            return self._call(name)
+        return Selector(name, self._matchers())
+
+    def _call(self, name: str) -> Call:
+        self._expect("(")
+        arguments: list[Expression] = []
+        while self.text != ")":
+            arguments.append(self.binary(0))
+            if self.text == ",":
+                self._take()
+            elif self.text != ")":
+                raise PromqlError(f'"{self._source}": unexpected {self.text or "end"} in {name}()')
+        self._expect(")")
+        if name in _AGGREGATIONS and self.text in {"by", "without"}:
+            self._take()
+            self._labels()
+        return Call(name, tuple(arguments))
+
+    def _matchers(self) -> tuple[Matcher, ...]:
+        results: list[Matcher] = []
+        if self.text != "{":
+            return ()
+        self._take()
+        while self.text != "}":
+            label, operator, value = self._take("name"), self._take("sign"), self._take("text")
+            results.append(Matcher(label, operator, value[1:-1]))
+            if self.text == ",":
+                self._take()
+        self._expect("}")
+        return tuple(results)
+
+    def _labels(self) -> None:
+        self._expect("(")
+        while self.text != ")":
+            self._take()
+        self._expect(")")
+
+    def _take(self, kind: str = "") -> str:
+        if not self.kind or (kind and kind != self.kind):
+            raise PromqlError(f'"{self._source}": {self.text or "its end"} is not a {kind or "part"}')
+        text = self.text
+        self._advance()
+        return text
+
+    def _expect(self, text: str) -> None:
+        if self.text != text:
+            raise PromqlError(f'"{self._source}": expected {text}, got {self.text or "its end"}')
+        self._advance()
+
+    def _advance(self) -> None:
+        if not self._source[self._at :].strip():
+            self.kind, self.text = "", ""
+            return
+        match = _TOKEN.match(self._source, self._at)
+        if match is None:
+            raise PromqlError(f'"{self._source}" is not valid PromQL at {self._source[self._at :].strip()}')
+        self._at = match.end()
+        self.kind = match.lastgroup or ""
+        self.text = match[self.kind]

@@ -1,0 +1,57 @@
+"""Exact parsing of Kubernetes quantities.
+
+The grammar is that of https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity.
+"""
+
+import re
+from decimal import Decimal
+
+GIB = 2**30
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(.*)", re.DOTALL)
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+
+
+class QuantityError(ValueError):
+    """Text that the API server rejects as a quantity."""
+
+
+def quantity(text: str) -> Decimal:
+    """Return the numeric value of a quantity.
+
+    Raises:
+        QuantityError: The text is not a quantity, such as ``400Gb``.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match:
+        number, suffix = Decimal(match[1]), match[2]
+        if suffix in _DECIMAL:
+            return number.scaleb(_DECIMAL[suffix])
+        if suffix in _BINARY:
+            return number * (1 << _BINARY[suffix])
+        if exponent := _EXPONENT.fullmatch(suffix):
+            return number.scaleb(int(exponent[1]))
+    raise QuantityError(f'"{text}" is no quantity{_meant(text)}')
+
+
+def _meant(text: str) -> str:
+    """Return the probable correction, such as ``400Gi`` for ``400Gb``."""
+    match = _NUMBER.fullmatch(text)
+    if match and match[2][:1].upper() in {"K", "M", "G", "T", "P", "E"}:
+        return f"; write {match[1]}{match[2][0].upper()}i"
+    return "; write a number with Ki, Mi, Gi or Ti, or m for thousandths"
+
+
+def gib(text: str) -> float:
+    """Return bytes as GiB; 0 for an empty or invalid quantity, which another rule reports."""
+    return float(amount(text)) / GIB
+
+
+def amount(text: str) -> Decimal:
+    """Return a quantity; 0 if it is empty or invalid."""
+    try:
+        return quantity(text) if text else Decimal(0)
+    except QuantityError:
+        return Decimal(0)

@@ -1,0 +1,165 @@
+"""Rules on time and replicas: starts, rollouts and disruptions compared with the workload's requirements."""
+
+import math
+from collections.abc import Iterator
+
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.coldstart import BUDGETS, known_seconds
+from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.engines import Engine, engines
+from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+WEIGHTS_MIB_PER_S = 100
+"""Minimum throughput that Azure Files guarantees for a premium share of any size:
+https://learn.microsoft.com/azure/storage/files/understanding-billing#provisioned-v1-provisioning-detail."""
+READY_S = 60
+"""Minimum start-up timeout of a program without a model."""
+MAX_UNSEEN_S = 120
+"""Maximum delay of scaling before it adds a pod. This is our choice: a node and an engine take ten times as long."""
+DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
+"""Probe defaults of Kubernetes."""
+
+
+def allowance_s(probe: Value) -> float:
+    """Return the time for which a probe may fail before it has an effect."""
+    period, failures = probe["periodSeconds"].number, probe["failureThreshold"].number
+    return (probe["initialDelaySeconds"].number or 0) + (period or DEFAULT_PERIOD_S) * (failures or DEFAULT_FAILURES)
+
+
+def start_s(engine: Engine) -> tuple[float, str]:
+    """Return the minimum duration of an engine's first start with empty caches, and the reason."""
+    repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
+    image = next((each for each in BUDGETS if each.value == repository), None)
+    known = known_seconds(image, pull=False) if image else 0.0
+    weights = engine.model.weights_gib * 1024 / WEIGHTS_MIB_PER_S if engine.model else 0.0
+    results = known + weights, f"{known:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights"
+    own = float(engine.number("--init-timeout", 0))
+    return max(results, (own, f"its own --init-timeout of {own:g} s"))
+
+
+@rule(
+    "starts-fit-probes",
+    "An engine's startup probe must allow enough time to start the image and load the weights.",
+    remedy="raise failureThreshold of the startup probe",
+    source="voice_blueprint/engines/launch/coldstart.yaml; "
+    "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
+)
+def starts_fit_probes(stack: Stack) -> Iterator[Found]:
+    for engine in engines(stack):
+        probe = engine.container.value["startupProbe"]
+        needs, why = start_s(engine)
+        if probe and allowance_s(probe) < needs:
+            yield Found(
+                engine.pod.urn,
+                f"{engine.name} is restarted after {allowance_s(probe):g} s; a first start takes {needs:.0f} s: {why}",
+            )
+    for pod in pods(stack):
+        for container in pod.running:
+            probe = container.value["startupProbe"]
+            if probe and allowance_s(probe) < READY_S:
+                yield Found(
+                    pod.urn,
+                    f"{pod.name}/{container.name} has {allowance_s(probe):g} s to start; it requires {READY_S} s",
+                )
+
+
+@stack_rule(
+    "rollouts-keep-replicas",
+    "A rollout must replace some replicas at a time, and never stop all replicas of a workload.",
+    remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge",
+    source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
+)
+def rollouts_keep_replicas(stack: Stack) -> Iterator[Found]:
+    least = least_replicas(stack)
+    for pod in pods(stack):
+        if not pod.resource.type.endswith(REPLICATED):
+            continue
+        strategy, kept = pod.resource.props.at("spec", "strategy"), least[pod.namespace, pod.name]
+        if strategy["type"].text == "Recreate":
+            yield Found(pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one")
+            continue
+        rolling = strategy["rollingUpdate"]
+        gone = _part(rolling["maxUnavailable"], kept, default="25%", up=False)
+        more = _part(rolling["maxSurge"], kept, default="25%", up=True)
+        if not gone and not more:
+            yield Found(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
+        if kept and gone >= kept:
+            yield Found(pod.urn, f"a rollout of {pod.name} may stop {gone} of {kept} replicas at once")
+
+
+@stack_rule(
+    "budgets-fit-replicas",
+    "A disruption budget must allow a node to be drained, and must keep one replica of each workload.",
+    remedy="set maxUnavailable: 1",
+    source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
+)
+def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
+    least, most = least_replicas(stack), most_replicas(stack)
+    for budget in stack.of(":PodDisruptionBudget"):
+        spec, labels = budget.props["spec"], budget.props.at("spec", "selector", "matchLabels").texts()
+        namespace = budget.props.at("metadata", "namespace").text
+        own = [
+            pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
+        ]
+        if len(own) > 1:
+            yield Found(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
+        for pod in own[:1]:
+            kept, all_ = least[pod.namespace, pod.name], most.get((pod.namespace, pod.name), 1)
+            if not spec["minAvailable"].missing and _part(spec["minAvailable"], kept, default="0", up=True) >= max(
+                kept, 1
+            ):
+                yield Found(
+                    budget.urn,
+                    f"budget {budget.name} requires {spec['minAvailable'].text} of {kept} replicas: nodes cannot be "
+                    "drained",
+                )
+            gone = _part(spec["maxUnavailable"], all_, default="0", up=True)
+            if kept > 1 and gone >= kept:
+                yield Found(budget.urn, f"budget {budget.name} allows {gone} of {kept} replicas to be stopped at once")
+
+
+@stack_rule(
+    "scaling-can-grow",
+    "A ScaledObject must add pods soon after load rises, and its fallback must keep the minimum replicas.",
+    remedy="use the behaviour and the fallback of voice_blueprint.observability.azure.scaling",
+    source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior; "
+    "https://keda.sh/docs/latest/reference/scaledobject-spec",
+)
+def scaling_can_grow(stack: Stack) -> Iterator[Found]:
+    for scaled in stack.of(":ScaledObject"):
+        spec = scaled.props["spec"]
+        grows = spec.at("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
+        policies = list(grows["policies"])
+        if grows["selectPolicy"].text == "Disabled" or (
+            policies and not any(each["value"].number for each in policies)
+        ):
+            yield Found(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
+        waits = max(grows["stabilizationWindowSeconds"].number or 0, spec["pollingInterval"].number or 30)
+        if waits > MAX_UNSEEN_S:
+            yield Found(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
+        low, kept = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
+        if kept is not None and kept < low:
+            yield Found(scaled.urn, f"ScaledObject {scaled.name} falls back to {kept:g} of {low:g} replicas")
+
+
+def least_replicas(stack: Stack) -> dict[tuple[str, str], int]:
+    """Return the minimum replicas of each workload: ``minReplicaCount`` of its ScaledObject, or its ``replicas``."""
+    least = {(pod.namespace, pod.name): _own(pod) for pod in pods(stack)}
+    for scaled in stack.of(":ScaledObject"):
+        key = (scaled.props.at("metadata", "namespace").text, scaled.props.at("spec", "scaleTargetRef", "name").text)
+        least[key] = int(scaled.props.at("spec", "minReplicaCount").number or 0)
+    return least
+
+
+def _own(pod: Pod) -> int:
+    own = pod.resource.props.at("spec", "replicas").number
+    return 1 if own is None else int(own)
+
+
+def _part(value: Value, of: int, *, default: str, up: bool) -> int:
+    """Return a number of pods, given as such or as a percentage; Kubernetes rounds surges up and losses down."""
+    text = value.text or default
+    share = float(text.removesuffix("%")) / 100 * of if text.endswith("%") else float(text)
+    return math.ceil(share) if up else math.floor(share)

@@ -1,0 +1,137 @@
+"""Rules on the router: its configuration compared with services, engines and clients."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
+from voice_blueprint.engines.launch.router import ANSWER_TIMEOUT_S, CONFIG_FILE
+from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.drains import drain_times
+from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.pods import Container, Pod, mounted_text, pods
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.wiring import listening
+
+_BACKEND = re.compile(r"^backend (\S+)$", re.MULTILINE)
+_USED = re.compile(r"^\s+use_backend (\S+)", re.MULTILINE)
+_BOUND = re.compile(r"^\s+bind \S*?:(\d+)", re.MULTILINE)
+_STOP = re.compile(r"^\s+hard-stop-after (\d+)s", re.MULTILINE)
+_SILENT = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MULTILINE)
+_PODS = re.compile(r"^\s+server-template \S+ (?:1-)?(\d+) ([\w-]+)\.([\w-]+)\S*?:(\d+)", re.MULTILINE)
+HAPROXY = "https://docs.haproxy.org/3.2/configuration.html"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Servers of one backend: number of slots, and the Kubernetes service."""
+
+    backend: str
+    slots: int
+    service: str
+    namespace: str
+    port: str
+
+
+@dataclass(frozen=True)
+class Router:
+    """A container with the router's configuration."""
+
+    pod: Pod
+    container: Container
+    text: str
+
+    @property
+    def backends(self) -> dict[str, str]:
+        """Configuration of each backend by name."""
+        parts = _BACKEND.split(self.text)
+        return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+    @property
+    def routes(self) -> Iterator[Route]:
+        for backend, text in self.backends.items():
+            for slots, service, namespace, port in _PODS.findall(text):
+                yield Route(backend, int(slots), service, namespace, port)
+
+
+def routers(stack: Stack) -> Iterator[Router]:
+    """Yield each pod that runs HAProxy, with its parsed configuration."""
+    for pod in pods(stack):
+        for container in pod.running:
+            if text := mounted_text(stack, pod, container, CONFIG_FILE):
+                yield Router(pod, container, text)
+
+
+@stack_rule(
+    "routers-find-engines",
+    "The router must have a backend per model with a headless service, and a slot for each of its pods.",
+    remedy="render the configuration from the services of the deployment file",
+    source=HAPROXY,
+)
+def routers_find_engines(stack: Stack) -> Iterator[Found]:
+    for router in routers(stack):
+        urn, name = router.pod.urn, router.pod.name
+        for backend in sorted(set(_USED.findall(router.text)) - set(router.backends)):
+            yield Found(urn, f"{name} routes to backend {backend}, which does not exist")
+        for port in sorted(set(_BOUND.findall(router.text)) - listening(router.container)):
+            yield Found(urn, f"{name} listens on port {port}, which its pod does not declare")
+        reached: set[str] = set()
+        for route in router.routes:
+            own, problem = _behind(stack, route)
+            reached |= {pod.urn for pod in own}
+            for what in filter(None, (problem, *_unlike(stack, route, own))):
+                yield Found(urn, f"{name}: backend {route.backend} {what}")
+        for pod in pods(stack):
+            if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in reached:
+                yield Found(urn, f"{name} routes no requests to {pod.name}")
+
+
+def _behind(stack: Stack, route: Route) -> tuple[list[Pod], str]:
+    """Return the pods of a route's service, and the problem of the service if there is one."""
+    desired = (route.service, route.namespace)
+    service = next((each for each in stack.of("core/v1:Service") if _named(each) == desired), None)
+    if service is None:
+        return [], f"uses service {route.service} in {route.namespace}, which does not exist"
+    spec = service.props["spec"]
+    labels = spec["selector"].texts()
+    own = [pod for pod in pods(stack) if pod.namespace == route.namespace and labels.items() <= pod.labels.items()]
+    if spec["clusterIP"].text != "None":
+        return own, f"uses service {route.service}, which is not headless: all pods have the same address"
+    return own, ""
+
+
+def _named(service: Resource) -> tuple[str, str]:
+    return service.props.at("metadata", "name").text, service.props.at("metadata", "namespace").text
+
+
+def _unlike(stack: Stack, route: Route, own: list[Pod]) -> Iterator[str]:
+    most = most_replicas(stack)
+    desired = sum(most.get((pod.namespace, pod.name), 1) for pod in own)
+    if route.slots < desired:
+        yield f"has {route.slots} slots for {desired} pods of {route.service}"
+    for pod in own:
+        if route.port not in set().union(*map(listening, pod.running)):
+            yield f"connects to {pod.name} on port {route.port}, on which it does not listen"
+    for engine in engines(stack):
+        served = engine.flags.get("--served-model-name", engine.repository)
+        if engine.pod.urn in {pod.urn for pod in own} and served != route.backend:
+            yield f"routes to {engine.name}, which serves {served}"
+
+
+@stack_rule(
+    "routers-outlive-engines",
+    "The router must run for as long as engines drain, and its timeouts must exceed the longest response.",
+    remedy="raise hard-stop-after and terminationGracePeriodSeconds above the engines' drain, and the timeouts",
+    source=HAPROXY,
+)
+def routers_outlive_engines(stack: Stack) -> Iterator[Found]:
+    longest = max((drain_times(engine)[1] for engine in engines(stack)), default=0.0)
+    for router in routers(stack):
+        urn, name = router.pod.urn, router.pod.name
+        grace = router.pod.spec["terminationGracePeriodSeconds"].number
+        ends = [30 if grace is None else grace, *(float(text) for text in _STOP.findall(router.text))]
+        if min(ends) < longest:
+            yield Found(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
+        for kind, text in _SILENT.findall(router.text):
+            if int(text) < ANSWER_TIMEOUT_S:
+                yield Found(urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s")

@@ -1,0 +1,101 @@
+"""Definition of a rule: a function over a stack's resources that yields violations."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from voice_blueprint.azure.contract import ClusterFlow, cluster_flows
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.deployment import Deployment
+from voice_stacks.azure.policy.values import Value
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of a stack.
+
+    Attributes:
+        type: Pulumi's type token, such as ``kubernetes:apps/v1:Deployment``.
+        props: Inputs from the program; for a whole stack, merged with the provider's outputs.
+        needs: URNs that each property is computed from.
+    """
+
+    urn: str
+    type: str
+    name: str
+    props: Value = field(default_factory=Value)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """The resources of a stack and, if known, the deployment that they were created from.
+
+    Instances are compared by identity, since rules repeatedly query the pods of a stack (`pods.pods`).
+    """
+
+    resources: tuple[Resource, ...]
+    deployment: Deployment | None = None
+
+    def of(self, *kinds: str) -> Iterator[Resource]:
+        """Yield the resources whose type has one of these suffixes, such as ``:AgentPool``."""
+        return (resource for resource in self.resources if resource.type.endswith(kinds))
+
+    @property
+    def azure(self) -> Azure | None:
+        """The section of the deployment file that the stack was created from, if known."""
+        return self.deployment.azure_section if self.deployment else None
+
+    @property
+    def flows(self) -> tuple[ClusterFlow, ...]:
+        """Flows that the contract permits between pods."""
+        azure = self.azure
+        return cluster_flows(
+            callers=bool(azure and azure.callers),
+            agents=bool(azure and azure.agents),
+            archive=bool(azure and azure.archive),
+            peers=bool(azure and azure.has_peers),
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A violation of a rule by a resource."""
+
+    urn: str
+    message: str
+
+
+Examine = Callable[[Stack], Iterator[Found]]
+"""Function that yields the violations in a stack."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A policy.
+
+    Attributes:
+        about: The requirement in one sentence.
+        remedy: How to fix a violation; empty if each message contains its own remedy.
+        source: Source of the rule.
+        sees_stack: Whether it requires the whole stack instead of one resource.
+    """
+
+    name: str
+    about: str
+    remedy: str
+    source: str
+    examine: Examine
+    sees_stack: bool = False
+
+
+def rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Return a decorator that makes a rule from a function over one resource.
+
+    It stops an update before the resource is created.
+    """
+    return lambda examine: Rule(name, about, remedy, source, examine)
+
+
+def stack_rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+    """Return a decorator that makes a rule from a function over all resources and their dependencies."""
+    return lambda examine: Rule(name, about, remedy, source, examine, sees_stack=True)

@@ -1,0 +1,162 @@
+"""The series that the cluster's components publish, with their bounds and the direction of bad values."""
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from voice_blueprint.azure.metrics import (
+    CONTAINER_CPU,
+    START_SECONDS,
+    AgentMetric,
+    CacheMetric,
+    ClusterMetric,
+    EngineMetric,
+    GpuMetric,
+    SpeechMetric,
+)
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import METRICS, Metric
+from voice_blueprint.engines.launch.dcgm import COUNTERS
+from voice_blueprint.engines.published.release import published
+
+HISTOGRAM = ("_bucket", "_count", "_sum")
+
+
+class Worse(Enum):
+    """Direction of bad values."""
+
+    UP = 1
+    DOWN = -1
+
+    @property
+    def opposite(self) -> "Worse":
+        return Worse(-self.value)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series.
+
+    Attributes:
+        healthy: Value while one replica serves a few callers; for a counter, its increase.
+        low: Minimum value.
+        high: Maximum value.
+        worse: Direction of bad values; ``None`` if there is none, such as for a configured number.
+        service: Whether it has the labels of a service, because an engine or its cache publishes it.
+    """
+
+    healthy: float = 1.0
+    low: float = 0.0
+    high: float = math.inf
+    worse: Worse | None = Worse.UP
+    service: bool = False
+
+
+SHARE = Series(0.5, 0, 1)
+PERCENT = Series(50, 0, 100)
+NONE = Series(0)
+NEUTRAL = Series(worse=None)
+SECONDS = Series(0.5, 0, 60)
+"""Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
+bucket of a histogram."""
+_OF_CLUSTER: Mapping[str, Series] = {
+    ClusterMetric.AVAILABLE: Series(1, worse=Worse.DOWN),
+    ClusterMetric.READY: Series(1, worse=Worse.DOWN),
+    ClusterMetric.WANTED: NEUTRAL,
+    ClusterMetric.SCALED: Series(1),
+    ClusterMetric.SCALED_MIN: NEUTRAL,
+    ClusterMetric.SCALED_MAX: Series(2, worse=None),
+    ClusterMetric.NODE: Series(1, 1, 1, worse=Worse.DOWN),
+    ClusterMetric.NODE_CONDITION: Series(1, 0, 1, worse=Worse.DOWN),
+    ClusterMetric.JOB_FAILED: NONE,
+    ClusterMetric.RESTARTS: NONE,
+}
+_OF_ENGINES: Mapping[str, Series] = {
+    EngineMetric.WAITING: NONE,
+    EngineMetric.KV_USAGE: SHARE,
+    EngineMetric.FIRST_TOKEN: SECONDS,
+    EngineMetric.TRANSFERS_FAILED: NONE,
+    SpeechMetric.WAITING: NONE,
+    SpeechMetric.FIRST_SOUND: SECONDS,
+    SpeechMetric.FAILED: NONE,
+    SpeechMetric.SUCCEEDED: Series(1, worse=Worse.DOWN),
+    CacheMetric.USED: SHARE,
+}
+_OF_AGENTS: Mapping[str, Series] = {
+    AgentMetric.SLOTS: Series(8, worse=Worse.DOWN),
+    AgentMetric.REFUSED: NONE,
+    AgentMetric.TURN: Series(1, 0, 60),
+    AgentMetric.BARGE_IN: SECONDS,
+    AgentMetric.STAGE: SECONDS,
+}
+_OF_GPUS: Mapping[str, Series] = {
+    GpuMetric.XID: NONE,
+    GpuMetric.XID_COUNT: NONE,
+    GpuMetric.BUSY: PERCENT,
+    GpuMetric.TENSOR_ACTIVE: SHARE,
+    GpuMetric.MEMORY_ACTIVE: SHARE,
+    GpuMetric.TEMPERATURE: Series(60, 0, 120),
+}
+_AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
+
+
+@functools.cache
+def engine_series(engine: str) -> Mapping[str, Series]:
+    """Return the metrics that a release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes."""
+    results: dict[str, Series] = {}
+    for metric in published(engine).metrics:
+        known = _OF_ENGINES.get(metric.name, Series())
+        series = Series(known.healthy, known.low, known.high, known.worse, service=True)
+        for ending in HISTOGRAM if metric.kind == "histogram" else ("",):
+            results[f"{metric.name}{ending}"] = series
+    return results
+
+
+@functools.cache
+def cluster_series() -> Mapping[str, Series]:
+    """Return the metrics of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
+    results: dict[str, Series] = {metric: _OF_CLUSTER.get(metric, NEUTRAL) for metric in ClusterMetric}
+    results |= {CONTAINER_CPU: Series(0.5), START_SECONDS: Series(300)}
+    results |= {counter.field: _OF_GPUS.get(counter.field, Series()) for counter in COUNTERS}
+    for agent in AgentMetric:
+        for ending in HISTOGRAM if agent in _AGENT_HISTOGRAMS else ("",):
+            results[f"{agent}{ending}"] = _OF_AGENTS.get(agent, Series())
+    for metric in METRICS.values():
+        timed = metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds"
+        for ending in HISTOGRAM if timed else ("",):
+            results[f"{metric.series}{ending}"] = _of_image(metric)
+    return results
+
+
+_FRONT_DOOR: Mapping[str, Series] = {
+    "FrontDoorAnswers": Series(1, 0, 1, Worse.DOWN),
+    "SyntheticCallSucceeds": Series(1, 0, 1, Worse.DOWN),
+    "CertificateDays": Series(60, worse=Worse.DOWN),
+}
+
+
+def _of_image(metric: Metric) -> Series:
+    if metric.name in _FRONT_DOOR:
+        return _FRONT_DOOR[metric.name]
+    worse = Worse.DOWN if metric.load == "falls" else Worse.UP
+    if metric.unit == "Percent":
+        return Series(50, 0, 100, worse)
+    if metric.unit == "Milliseconds":
+        return Series(500, 0, 60_000)
+    if metric.adds or metric.name == "VadStopped":
+        return NONE
+    return Series(10 if worse is Worse.DOWN else 1, worse=worse)
+
+
+def known_series() -> Mapping[str, Series]:
+    """Return the names of the series that exporters of the cluster publish."""
+    return {
+        **{
+            name: series
+            for engine in ("lmcache", "vllm", "vllm-omni")
+            for name, series in engine_series(engine).items()
+        },
+        **cluster_series(),
+    }

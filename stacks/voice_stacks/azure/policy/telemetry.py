@@ -1,0 +1,262 @@
+"""Rules on metrics of scaling, alerts and dashboards: they are published and scraped."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, NAMESPACE, SERVICE_LABEL, Component
+from voice_blueprint.azure.metrics import (
+    POOL_SERIES,
+    ROLE_SERIES,
+    SERVICE_SERIES,
+    CellRole,
+    ClusterMetric,
+    EngineMetric,
+    SpeechMetric,
+)
+from voice_blueprint.azure.names import POOL_LABEL, replicas_name
+from voice_blueprint.contract.metrics import FLEET_DIMENSION
+from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, PrefillDecodeCell, TtsService
+from voice_blueprint.hosts import CALLER_TIER_IMAGES
+from voice_stacks.azure.policy.cluster import pools_for
+from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, parse, selectors
+from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.series import engine_series, known_series
+from voice_stacks.azure.policy.values import Value
+
+AGENT_SETTINGS = "ama-metrics-settings-configmap"
+STAGES: Mapping[str, str] = {EngineMetric.RUNNING: SpeechMetric.RUNNING, EngineMetric.WAITING: SpeechMetric.WAITING}
+"""Metrics of vLLM-Omni's stages, and the corresponding metrics of whole requests."""
+KEPT = re.compile(r'kubestate = "([^"]*)"')
+WINDOW = re.compile(r"\[(\d+[smh])\]")
+SHORTEST_WINDOW_S = 120
+"""Minimum window of rates on dashboards."""
+META = "__meta_kubernetes_pod_label_"
+KEEP_LIST = "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
+
+
+@dataclass(frozen=True)
+class Query:
+    """PromQL of a resource, with its location."""
+
+    resource: Resource
+    place: str
+    text: str
+
+
+def queries(stack: Stack) -> Iterator[Query]:
+    """Yield all queries of a stack: those of scaling, alerts, recording rules, and dashboards."""
+    for scaled in stack.of(":ScaledObject"):
+        for trigger in scaled.props.at("spec", "triggers"):
+            if trigger["type"].text == "prometheus":
+                place = f"trigger {trigger['name'].text} of {scaled.name}"
+                yield Query(scaled, place, trigger.at("metadata", "query").text)
+    for group in stack.of(":PrometheusRuleGroup"):
+        for each in group.props["rules"]:
+            yield Query(group, f"rule {each['alert'].text or each['record'].text}", each["expression"].text)
+    for board in stack.of(":DashboardDefinition"):
+        text = board.props.at("properties", "serializedData").text
+        for panel in Value(json.loads(text))["panels"] if text else ():
+            for target in panel["targets"]:
+                yield Query(board, f"{board.name}, {panel['title'].text}", target["expr"].text)
+
+
+def parsed(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
+    """Yield each query with its syntax tree, or with its syntax error."""
+    for query in queries(stack):
+        try:
+            yield query, parse(query.text)
+        except PromqlError as error:
+            yield query, str(error)
+
+
+@stack_rule(
+    "queries-read-published-metrics",
+    "Metrics and labels in queries of scaling, alerts and dashboards must be published by what is deployed.",
+    remedy="use a name of blueprint.azure.metrics, and labels of deployed services, pools and tiers",
+    source="voice_blueprint: engines/published/tables, contract/metrics.py, azure/metrics.py",
+)
+def queries_read_published_metrics(stack: Stack) -> Iterator[Found]:
+    azure = stack.azure
+    recorded = {each["record"].text for group in stack.of(":PrometheusRuleGroup") for each in group.props["rules"]}
+    for query, tree in parsed(stack):
+        if isinstance(tree, str):
+            yield Found(query.resource.urn, f"{query.place}: {tree}")
+            continue
+        for selector in selectors(tree):
+            if selector.name not in known_series() and selector.name not in recorded:
+                yield Found(query.resource.urn, f"{query.place}: no component publishes {selector.name}")
+            elif azure:
+                for problem in _problems(azure, selector):
+                    yield Found(query.resource.urn, f"{query.place}: {problem}")
+
+
+def _problems(azure: Azure, selector: Selector) -> Iterator[str]:
+    services = {service.name: service for service in azure.services}
+    known = _labels(azure)
+    for matcher in selector.matchers:
+        for value in matcher.wanted:
+            if matcher.label in known and value not in known[matcher.label]:
+                yield f'no deployed component has {matcher.label}="{value}"'
+            elif matcher.label == SERVICE_SERIES and selector.name not in _published_by(services[value]):
+                yield f"{value} does not publish {selector.name}"
+            elif (
+                matcher.label == SERVICE_SERIES and selector.name in STAGES and isinstance(services[value], TtsService)
+            ):
+                yield f"{selector.name} of {value} counts a request in each stage; {STAGES[selector.name]} does not"
+
+
+def _labels(azure: Azure) -> Mapping[str, set[str]]:
+    """Return the label values of the deployed components."""
+    tiers = {tier.value for tier in CALLER_TIER_IMAGES} if azure.callers else set()
+    tiers |= {Component.AGENT.value} if azure.agents else set()
+    replicas = {
+        replicas_name(service, pool.name)
+        for service in azure.services
+        for pool in azure.pools
+        if pool.name in pools_for(service)
+    }
+    return {
+        SERVICE_SERIES: {service.name for service in azure.services},
+        POOL_SERIES: {pool.name for pool in azure.pools},
+        ROLE_SERIES: {role.value for role in CellRole},
+        FLEET_DIMENSION: tiers,
+        "namespace": {NAMESPACE},
+        "deployment": replicas | tiers | {Component.ROUTER.value},
+    }
+
+
+def _published_by(service: AzureService) -> set[str]:
+    if isinstance(service, TtsService):
+        return set(engine_series("vllm-omni"))
+    cached = isinstance(service, PrefillDecodeCell) or (isinstance(service, AggregatedService) and service.lmcache)
+    return set(engine_series("vllm")) | (set(engine_series("lmcache")) if cached else set())
+
+
+@stack_rule(
+    "scaling-reads-its-target",
+    "Queries of a ScaledObject must read the pods that it scales, and their results must grow with load.",
+    remedy="select the service, pool or tier of the workload under scaleTargetRef",
+    source="https://keda.sh/docs/latest/scalers/prometheus",
+)
+def scaling_reads_its_target(stack: Stack) -> Iterator[Found]:
+    by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
+    for query, tree in parsed(stack):
+        spec, namespace = query.resource.props["spec"], query.resource.props.at("metadata", "namespace").text
+        target = by_name.get((namespace, spec.at("scaleTargetRef", "name").text))
+        if isinstance(tree, str) or target is None:
+            continue
+        for selector in selectors(tree):
+            for problem in _elsewhere(selector, target):
+                yield Found(query.resource.urn, f"{query.place} scales {target.name} and reads {problem}")
+
+
+def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
+    """Yield labels of a selector that the target's pods do not have."""
+    own = {
+        SERVICE_SERIES: target.labels.get(SERVICE_LABEL, ""),
+        POOL_SERIES: target.labels.get(POOL_LABEL, ""),
+        FLEET_DIMENSION: target.labels.get(COMPONENT_LABEL, ""),
+        "namespace": target.namespace,
+    }
+    containers = {container.name for container in target.containers}
+    for matcher in selector.matchers:
+        if matcher.wanted and matcher.label in own and own[matcher.label] not in matcher.wanted:
+            yield f'{selector.name} of {matcher.label}="{matcher.value}"'
+        if matcher.wanted and matcher.label == "container" and not containers & set(matcher.wanted):
+            yield f'{selector.name} of container "{matcher.value}"'
+        if matcher.label == "pod" and matcher.operator == "=~" and not re.fullmatch(matcher.value, f"{target.name}-a"):
+            yield f'{selector.name} of pods "{matcher.value}"'
+    if selector.name in engine_series("vllm") and SERVICE_SERIES not in {each.label for each in selector.matchers}:
+        yield f"{selector.name} of every service"
+
+
+@stack_rule(
+    "monitors-scrape-pods",
+    "Every metrics port of the contract must be scraped, with the labels that queries select by.",
+    remedy="add a PodMonitor that selects the pods and names their port",
+    source="https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd",
+)
+def monitors_scrape_pods(stack: Stack) -> Iterator[Found]:
+    windows = [_seconds(text) for query in queries(stack) for text in WINDOW.findall(query.text)]
+    shortest = min(windows, default=SHORTEST_WINDOW_S)
+    for monitor in stack.of(":PodMonitor"):
+        if not _selected(monitor, stack):
+            yield Found(monitor.urn, f"monitor {monitor.name} selects no pods")
+        for endpoint in monitor.props.at("spec", "podMetricsEndpoints"):
+            every = _seconds(endpoint["interval"].text or "60s")
+            if 2 * every > shortest:
+                yield Found(
+                    monitor.urn,
+                    f"monitor {monitor.name} scrapes every {every} s; the shortest rate window is {shortest} s",
+                )
+    for pod in pods(stack):
+        yield from _unscraped(stack, pod)
+
+
+def _unscraped(stack: Stack, pod: Pod) -> Iterator[Found]:
+    """Yield ports of a pod that Prometheus may scrape but no monitor contains, and labels that a monitor omits."""
+    component = pod.labels.get(COMPONENT_LABEL)
+    flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
+    desired = {flow.port.number for flow in flows if flow.destination.value == component}
+    ports = [port for container in pod.running for port in container.value["ports"]]
+    if desired and not desired & {port["containerPort"].number for port in ports}:
+        yield Found(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
+    own = [monitor for monitor in stack.of(":PodMonitor") if pod in _selected(monitor, stack)]
+    for port in ports:
+        name = port["name"].text
+        matches = [(m, e) for m in own for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name]
+        if port["containerPort"].number in desired and not matches and not _repeats(pod, port):
+            yield Found(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
+        for monitor, endpoint in matches:
+            for label in _unlabelled(pod, endpoint):
+                yield Found(
+                    monitor.urn, f"monitor {monitor.name} does not add the label {label} to series of {pod.name}"
+                )
+
+
+def _seconds(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([smh])", text)
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+
+
+def _selected(monitor: Resource, stack: Stack) -> list[Pod]:
+    labels = monitor.props.at("spec", "selector", "matchLabels").texts()
+    namespace = monitor.props.at("metadata", "namespace").text
+    return [pod for pod in pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
+
+
+def _repeats(pod: Pod, port: Value) -> bool:
+    """Return True if a port only repeats other metrics, as the front of a cell does for its decode engine."""
+    names = {each["name"].text for container in pod.running for each in container.value["ports"]}
+    return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
+
+
+def _unlabelled(pod: Pod, endpoint: Value) -> Iterator[str]:
+    """Yield labels of a service's series that a scrape does not add."""
+    if SERVICE_LABEL not in pod.labels:
+        return
+    taken = {each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]}
+    for label, series in ((SERVICE_LABEL, SERVICE_SERIES), (POOL_LABEL, POOL_SERIES)):
+        if META + re.sub(r"\W", "_", label) not in taken.get(series, []):
+            yield series
+
+
+@stack_rule(
+    "cluster-metrics-are-kept",
+    "The Prometheus agent's keep-list must contain all kube-state-metrics that alerts and dashboards read.",
+    remedy="render the keep-list from voice_blueprint.azure.metrics.ClusterMetric",
+    source=KEEP_LIST,
+)
+def cluster_metrics_are_kept(stack: Stack) -> Iterator[Found]:
+    settings = [r for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == AGENT_SETTINGS]
+    for monitor in list(stack.of(":PodMonitor"))[:1]:
+        if not settings:
+            yield Found(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
+    for resource in settings:
+        kept = KEPT.search(resource.props.at("data", "cluster-metrics").text)
+        missing = sorted(set(ClusterMetric) - set(kept[1].split("|") if kept else ()))
+        if missing:
+            yield Found(resource.urn, f"the agent drops {', '.join(missing)}")

@@ -1,0 +1,92 @@
+"""Property values as passed to a policy: nested, partly missing, partly unknown until the provider responds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+UNKNOWNS = frozenset(
+    {
+        "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",
+        "3eeb2bf0-c639-47a8-9e75-3b44932eb421",
+        "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
+        "6a19a0b0-7e62-4c92-b797-7f8e31da9cc2",
+        "030794c1-ac77-496b-92df-f27374a8bd58",
+        "e48ece36-62e2-4504-bad9-02848725956a",
+        "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
+    }
+)
+"""Pulumi's placeholders for values that only the provider knows (``pulumi_policy.proxy``)."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A nested value. Children of a missing value are missing, and those of an unknown value are unknown."""
+
+    raw: object = None
+
+    def __getitem__(self, key: str) -> "Value":
+        if self.unknown:
+            return self
+        return Value(self.raw.get(key)) if isinstance(self.raw, Mapping) else Value()
+
+    def __iter__(self) -> Iterator["Value"]:
+        """Yield the items of a list; none for other values."""
+        if isinstance(self.raw, Sequence) and not isinstance(self.raw, str):
+            yield from map(Value, self.raw)
+
+    def __bool__(self) -> bool:
+        return bool(self.raw) and not self.unknown
+
+    def at(self, *path: str) -> "Value":
+        """Return the value at a path of keys."""
+        value = self
+        for key in path:
+            value = value[key]
+        return value
+
+    @property
+    def unknown(self) -> bool:
+        """Whether only the provider knows the value."""
+        return isinstance(self.raw, str) and self.raw in UNKNOWNS
+
+    @property
+    def on(self) -> bool:
+        """Whether the value is known to be true."""
+        return self.raw is True
+
+    @property
+    def off(self) -> bool:
+        """Whether the value is known to be false or missing."""
+        return not self.on and not self.unknown
+
+    @property
+    def missing(self) -> bool:
+        return self.raw is None
+
+    @property
+    def text(self) -> str:
+        """A string or number as text; empty for other and unknown values."""
+        if self.unknown or isinstance(self.raw, bool) or not isinstance(self.raw, str | int | float):
+            return ""
+        is_whole = isinstance(self.raw, float) and self.raw.is_integer()
+        return str(int(self.raw)) if is_whole else str(self.raw)
+
+    @property
+    def number(self) -> float | None:
+        """A number; ``None`` for other values."""
+        return self.raw if isinstance(self.raw, int | float) and not isinstance(self.raw, bool) else None
+
+    def items(self) -> Iterator[tuple[str, "Value"]]:
+        """Yield the entries of a mapping; none for other values."""
+        if isinstance(self.raw, Mapping):
+            yield from ((str(key), Value(item)) for key, item in self.raw.items())
+
+    def texts(self) -> dict[str, str]:
+        """Return a mapping's entries as text, such as labels."""
+        return {key: item.text for key, item in self.items()}
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, "Value"]]:
+        yield path, self
+        for key, item in self.items():
+            yield from item.walk(f"{path}.{key}" if path else key)
+        for index, item in enumerate(self):
+            yield from item.walk(f"{path}[{index}]")

@@ -1,0 +1,93 @@
+"""Rules on volume claims: access modes must suit the number of pods, and the storage class must support them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from voice_blueprint.azure.contract import NVME_DIR
+from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.pods import pods
+from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+ONE_NODE = "ReadWriteOnce"
+MANY = ("ReadWriteMany", "ReadOnlyMany")
+LOCAL = "localdisk.csi.acstor.io"
+OFFERED: Mapping[str, tuple[str, ...]] = {
+    "file.csi.azure.com": (ONE_NODE, *MANY),
+    "blob.csi.azure.com": (ONE_NODE, *MANY),
+    "disk.csi.azure.com": (ONE_NODE, "ReadWriteOncePod"),
+    LOCAL: (ONE_NODE, "ReadWriteOncePod"),
+}
+"""Access modes by provisioner: https://learn.microsoft.com/azure/aks/concepts-storage."""
+
+
+@stack_rule(
+    "claims-serve-their-pods",
+    "A claim of several pods must allow mounts on many nodes, and its class must support its access modes.",
+    remedy="use ReadWriteMany and a class of Azure Files for claims of several pods",
+    source="https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
+)
+def claims_serve_their_pods(stack: Stack) -> Iterator[Found]:
+    mounted = _mounted(stack)
+    for claim in stack.of(":PersistentVolumeClaim"):
+        metadata = claim.props["metadata"]
+        name = metadata["name"].text or claim.name
+        modes = [mode.text for mode in claim.props.at("spec", "accessModes")]
+        users = mounted[metadata["namespace"].text, name]
+        if sum(users.values()) > 1 and not set(modes) & set(MANY):
+            yield Found(
+                claim.urn,
+                f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "
+                f"{', '.join(users)}",
+            )
+        yield from _unoffered(stack, claim.urn, name, claim.props["spec"])
+    for pod in pods(stack):
+        for volume in pod.spec["volumes"]:
+            spec = volume.at("ephemeral", "volumeClaimTemplate", "spec")
+            yield from _unoffered(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
+
+
+def _unoffered(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Found]:
+    modes = {mode.text for mode in spec["accessModes"]}
+    provisioner = _provisioner(stack, spec["storageClassName"].text)
+    for mode in sorted(modes - set(OFFERED.get(provisioner, modes))):
+        yield Found(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
+
+
+@stack_rule(
+    "local-disks-are-local",
+    "Node-local data of pods must use a class of local disks that waits for the pod's node.",
+    remedy=f"use a class with the provisioner {LOCAL} and WaitForFirstConsumer",
+    source="https://github.com/Azure/local-csi-driver",
+)
+def local_disks_are_local(stack: Stack) -> Iterator[Found]:
+    for storage in stack.of(":StorageClass"):
+        if (
+            storage.props["provisioner"].text == LOCAL
+            and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
+        ):
+            yield Found(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
+    for pod in pods(stack):
+        for container in pod.running:
+            name = container.mounts.get(NVME_DIR)
+            if name is None:
+                continue
+            used = pod.volume(name).at("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
+            provisioner = _provisioner(stack, used)
+            if provisioner and provisioner != LOCAL:
+                yield Found(pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks")
+
+
+def _mounted(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
+    """Return the number of pods of each workload that mount a claim."""
+    most, result = most_replicas(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
+    for pod in pods(stack):
+        for volume in pod.spec["volumes"]:
+            if name := volume.at("persistentVolumeClaim", "claimName").text:
+                result[pod.namespace, name][pod.name] = max(1, most.get((pod.namespace, pod.name), 1))
+    return result
+
+
+def _provisioner(stack: Stack, name: str) -> str:
+    results = (r for r in stack.of(":StorageClass") if (r.props.at("metadata", "name").text or r.name) == name)
+    return next((r.props["provisioner"].text for r in results), "") if name else ""

@@ -1,0 +1,192 @@
+"""Rules on connections between workloads: ports, LMCache servers, quotas, flows."""
+
+import itertools
+from collections.abc import Iterator
+
+from voice_blueprint.azure.contract import GPU_RESOURCE
+from voice_blueprint.engines.launch.fabric import SIDE_CHANNEL_PORT
+from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.flows import unopened
+from voice_stacks.azure.policy.pods import REPLICATED, Container, pods
+from voice_stacks.azure.policy.quantities import amount
+from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.values import Value
+
+PORT_FLAGS = ("--port", "--http-port")
+PORT_VARIABLES = (SIDE_CHANNEL_PORT,)
+HOST_OF = {"--port": "--host", "--http-port": "--http-host"}
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+LMCACHE_SERVER = ("lmcache", "server")
+PODS = "https://kubernetes.io/docs/concepts/workloads/pods"
+HASH_SEED = "PYTHONHASHSEED"
+
+
+def listening(container: Container) -> set[str]:
+    """Return the listening ports of a container according to its manifest."""
+    argv = container.argv
+    ports = {after for flag, after in itertools.pairwise(argv) if flag in PORT_FLAGS}
+    ports |= {argument.partition("=")[2] for argument in argv if argument.partition("=")[0] in PORT_FLAGS}
+    ports |= {container.environment[name] for name in PORT_VARIABLES if name in container.environment}
+    ports |= {port["containerPort"].text for port in container.value["ports"]}
+    return ports - {""}
+
+
+@rule(
+    "ports-are-apart",
+    "Containers of a pod must listen on different ports.",
+    remedy="use the port of each container in the cluster's contract",
+    source=PODS,
+)
+def ports_are_apart(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        owner: dict[str, str] = {}
+        for container in pod.running:
+            for port in sorted(listening(container)):
+                if port in owner:
+                    yield Found(pod.urn, f"{owner[port]} and {container.name} of {pod.name} both listen on port {port}")
+                owner[port] = container.name
+
+
+@rule(
+    "servers-listen-to-others",
+    "A server for other pods must listen on the pod's address, on the port that its command contains.",
+    remedy="listen on 0.0.0.0, and declare the port of the command",
+    source=PODS,
+)
+def servers_listen_to_others(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.running:
+            place = f"{pod.name}/{container.name}"
+            named = {flag: container.option(flag) for flag in PORT_FLAGS if container.option(flag)}
+            declared = {port["containerPort"].text for port in container.value["ports"]}
+            for port in sorted(declared - set(named.values())) if named else ():
+                yield Found(
+                    pod.urn, f"{place} declares port {port}; its command listens on {', '.join(named.values())}"
+                )
+            for flag, port in named.items():
+                if port in declared and container.option(HOST_OF[flag]) in LOOPBACK:
+                    yield Found(
+                        pod.urn, f"{place} listens on port {port} of the loopback, which other pods cannot reach"
+                    )
+
+
+@stack_rule(
+    "ports-have-listeners",
+    "Probes and services must use ports that a container listens on.",
+    remedy="use the port that the container's command contains",
+    source=PODS,
+)
+def probes_have_targets(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.containers:
+            for probe in PROBES:
+                port = container.value.at(probe, "httpGet", "port")
+                if port.text and not _has(container, port) and listening(container):
+                    yield Found(
+                        pod.urn,
+                        f"{pod.name}/{container.name}: {probe} uses port {port.text}, on which no container listens",
+                    )
+    for service in stack.of("core/v1:Service"):
+        labels = service.props.at("spec", "selector").texts()
+        for port in service.props.at("spec", "ports"):
+            target = port["port"] if port["targetPort"].missing else port["targetPort"]
+            selected = [pod for pod in pods(stack) if labels and labels.items() <= pod.labels.items()]
+            if selected and not any(_has(container, target) for pod in selected for container in pod.running):
+                yield Found(
+                    service.urn, f"service {service.name} uses target port {target.text}, on which no pod listens"
+                )
+
+
+@rule(
+    "engines-have-their-cache",
+    "Every engine with LMCache must have its own server in its pod, with the same hash seed.",
+    remedy="use a server and port per engine, and the same PYTHONHASHSEED for both",
+    source="https://docs.lmcache.ai/mp/disaggregated_prefill.html",
+)
+def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
+    taken: dict[tuple[str, str], str] = {}
+    for engine in engines(stack):
+        for connector in engine.connectors:
+            port = connector.at("kv_connector_extra_config", "lmcache.mp.port").text
+            if not port:
+                continue
+            servers = [c for c in engine.pod.running if _serves(c, port)]
+            if not servers:
+                yield Found(
+                    engine.pod.urn,
+                    f"{engine.name} uses an LMCache server on port {port}, on which no server of its pod listens",
+                )
+            key = (engine.pod.urn, port)
+            if key in taken:
+                yield Found(engine.pod.urn, f"{taken[key]} and {engine.name} share the LMCache server on port {port}")
+            taken[key] = engine.name
+            seeds = {c.environment.get(HASH_SEED, "random") for c in [engine.container, *servers]}
+            if len(seeds) > 1 or seeds & {"random"}:
+                yield Found(
+                    engine.pod.urn,
+                    f"{engine.name} and its LMCache server have different chunk hashes: {HASH_SEED} {seeds}",
+                )
+
+
+@stack_rule(
+    "quotas-hold-replicas",
+    "The resource quota of a namespace must allow the maximum replicas of every workload.",
+    remedy="raise the quota, or lower maxReplicaCount",
+    source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
+)
+def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
+    most = most_replicas(stack)
+    for quota in stack.of("core/v1:ResourceQuota"):
+        namespace, hard = quota.props.at("metadata", "namespace").text, quota.props.at("spec", "hard")
+        members = [pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED)]
+        for key, pod_field in (
+            (f"requests.{GPU_RESOURCE}", lambda pod: pod.gpus),
+            ("requests.memory", lambda pod: pod.memory_gib * 2**30),
+            ("requests.cpu", lambda pod: pod.cpus),
+            ("pods", lambda _: 1),
+        ):
+            need = sum(most.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
+            if hard[key].text and need > float(amount(hard[key].text)):
+                yield Found(quota.urn, f"quota {key} of {namespace} is {hard[key].text}; its replicas may use {need:g}")
+
+
+@rule(
+    "gpus-are-whole",
+    "GPU requests must be whole numbers, and equal the limits.",
+    remedy="set both to the same whole number",
+    source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus",
+)
+def gpus_are_whole(stack: Stack) -> Iterator[Found]:
+    for pod in pods(stack):
+        for container in pod.containers:
+            resources = container.value["resources"]
+            asked, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
+            if (asked or limit) and (not limit or asked not in {"", limit} or not limit.isdecimal()):
+                yield Found(
+                    pod.urn,
+                    f"{pod.name}/{container.name} requests {asked or 'no'} GPUs; its limit is {limit or 'none'}",
+                )
+
+
+@stack_rule(
+    "contract-flows-are-allowed",
+    "Every flow of the cluster's contract must have network policies that allow its egress and its ingress.",
+    remedy="render the policies from voice_blueprint.azure.contract.cluster_flows",
+    source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
+)
+def flows_are_allowed(stack: Stack) -> Iterator[Found]:
+    yield from unopened(stack)
+
+
+def _has(container: Container, port: Value) -> bool:
+    named = {entry["name"].text: entry["containerPort"].text for entry in container.value["ports"]}
+    return named.get(port.text, port.text) in listening(container)
+
+
+def _serves(container: Container, port: str) -> bool:
+    argv = container.argv
+    return any(
+        (program.rpartition("/")[2], command) == LMCACHE_SERVER for program, command in itertools.pairwise(argv)
+    ) and port in listening(container)

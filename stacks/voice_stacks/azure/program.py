@@ -1,0 +1,41 @@
+"""Start of both Pulumi programs: load and check the configured deployment file."""
+
+from pathlib import Path
+
+import pulumi
+
+import voice_blueprint
+from voice_blueprint import checks
+from voice_blueprint.file.model.deployment import Deployment
+
+DEPLOYMENT_KEY = "deployment"
+
+
+def configured_deployment() -> Deployment:
+    """Load the deployment file of ``<project>:deployment``, and run the checks.
+
+    Warnings are logged unless the file accepts them.
+
+    A relative path in the configuration is relative to the project's folder, wherever the program itself is.
+
+    Raises:
+        pulumi.RunError: The file is invalid, a check refuses it, or it has no Azure section. Pulumi shows the text
+            without a traceback.
+    """
+    file = (Path(pulumi.runtime.settings.get_root_directory()) / pulumi.Config().require(DEPLOYMENT_KEY)).resolve()
+    try:
+        deployment = voice_blueprint.load(file)
+    except voice_blueprint.DeploymentFileError as error:
+        raise pulumi.RunError(str(error)) from None
+    if deployment.azure_section is None:
+        raise pulumi.RunError(f"{file}: deployment {deployment.name} has no section `azure`; there is nothing to make")
+    blocking = []
+    for finding in checks.run(deployment):
+        text = finding.text(deployment.source)
+        if finding.blocks:
+            blocking.append(text)
+        elif finding.accepted_because is None and finding.check.level is not checks.Level.INFO:
+            pulumi.log.warn(text)
+    if blocking:
+        raise pulumi.RunError("\n".join(blocking))
+    return deployment

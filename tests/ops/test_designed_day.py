@@ -1,0 +1,134 @@
+"""Cost, simulation and alerts use the same simulated day."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import voice_blueprint
+from tests.synthesized import ROOT
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.day import designed_load
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import with_images
+from voice_ops.cost.day import play_day
+from voice_ops.cost.estimate import Assumptions, price, sections
+from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
+from voice_ops.gameday.command import _simulated
+from voice_ops.gameday.simulated import play
+from voice_ops.init.answers import Answers, Cloud
+from voice_ops.init.drafts import drafts
+from voice_ops.simulate.run import Result
+
+SHIPPED_DEPLOYMENTS = ("small", "cells", "production-azure", "production-us-east-1")
+"""Files with a load, of which only `small` is simulated on every change."""
+REGIONS = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
+GENERATED_FILES = [
+    (cloud, calls) for cloud in Cloud for calls in (50, 100, 200, 400, 700, 1_000, 1_500, 2_000, 2_500, 3_000)
+]
+FILES_ON_EVERY_CHANGE = [(cloud, 200) for cloud in Cloud]
+"""Generated files whose faults are tested on every change; the others are tested nightly."""
+TOLERANCE = 0.02
+NOTIFICATION_SHARE = 0.8
+"""Fraction of the budget above which AWS Budgets and Azure notify operators."""
+
+
+@cache
+def load_shipped(name: str) -> Deployment:
+    return voice_blueprint.load(ROOT / f"deployments/{name}.yaml")
+
+
+@cache
+def generate_file(cloud: Cloud, calls: int) -> Deployment:
+    first, *_ = drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
+    with first.loaded() as deployment:
+        return deployment
+
+
+def assert_no_alert(deployment: Deployment) -> None:
+    """Simulate the day with the alerts of the file, and assert that none fires."""
+    played = play_day(deployment, alerts_of=with_images(deployment)).result
+    load = designed_load(deployment)
+    assert played.firings == ()
+    assert float(played.course.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)
+    assert played.ledger.refused <= 0.001 * played.ledger.offered
+
+
+def assert_cost_matches_simulation(deployment: Deployment) -> None:
+    """Compare the hosts in the cost estimate with those of a simulation with other random callers.
+
+    For fleets of two or three hosts a single additional host is 7 %, so the median of three days is used.
+    """
+    ours, *others = (hosts_usd(play_day(deployment, seed=seed).result) for seed in (1, 2))
+    assert ours > 0
+    if ours != pytest.approx(others[0], rel=TOLERANCE):
+        others += [hosts_usd(play_day(deployment, seed=seed).result) for seed in (3, 4)]
+    assert ours == pytest.approx(float(np.median(others)), rel=TOLERANCE)
+
+
+def hosts_usd(result: Result) -> float:
+    prices = {plan.name: plan.usd_per_hour or 0.0 for plan in result.plans}
+    return sum(float(np.mean(hosts)) * prices[name] for name, hosts in result.course.hosts.items())
+
+
+def test_a_small_file_fires_no_alert_on_its_day_and_its_cost_matches() -> None:
+    assert_no_alert(load_shipped("small"))
+    assert_cost_matches_simulation(load_shipped("small"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SHIPPED_DEPLOYMENTS[1:])
+def test_a_shipped_file_fires_no_alert_on_its_day_and_its_cost_matches(name: str) -> None:
+    assert_no_alert(load_shipped(name))
+    assert_cost_matches_simulation(load_shipped(name))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("cloud", "calls"), GENERATED_FILES)
+def test_a_new_file_fires_no_alert_on_its_day(cloud: Cloud, calls: int) -> None:
+    assert_no_alert(generate_file(cloud, calls))
+
+
+def alerts_of_faults(deployment: Deployment) -> set[str]:
+    """Simulate each game-day fault, and return the alerts; a fault that drops calls must fire a documented alert."""
+    effects = play(deployment)
+    rows = [_simulated(deployment, name, effect) for name, effect in effects.items()]
+    assert [row for row in rows if not row.passed] == []
+    return {row.scenario for row in rows if row.fired}
+
+
+def test_faults_of_a_small_file_fire_the_documented_alerts() -> None:
+    assert alerts_of_faults(load_shipped("small")) >= {"quota refusal", "silent metric"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SHIPPED_DEPLOYMENTS[1:])
+def test_faults_of_a_shipped_file_fire_the_documented_alerts(name: str) -> None:
+    assert alerts_of_faults(load_shipped(name))
+
+
+@pytest.mark.parametrize(("cloud", "calls"), FILES_ON_EVERY_CHANGE)
+def test_the_faults_of_a_few_first_files_fire_what_their_runbooks_name(cloud: Cloud, calls: int) -> None:
+    assert alerts_of_faults(generate_file(cloud, calls))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("cloud", "calls"), [each for each in GENERATED_FILES if each not in FILES_ON_EVERY_CHANGE])
+def test_faults_of_a_new_file_fire_the_documented_alerts(cloud: Cloud, calls: int) -> None:
+    assert alerts_of_faults(generate_file(cloud, calls))
+
+
+def test_host_cost_matches_the_simulated_day_and_stays_below_the_budget_notification() -> None:
+    deployment = load_shipped("small")
+    (section,) = sections(deployment, Assumptions())
+    priced = price(section, price_book(None))
+    assert priced.usd.expected < NOTIFICATION_SHARE * deployment.aws.observability.monthly_budget_usd
+    lines = [
+        line
+        for line in priced.lines
+        if line.kind in {"AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"}
+        and line.price.item.startswith(("c8g.", "fargate-"))
+    ]
+    assert len({line.kind for line in lines}) == 2
+    integrated = hosts_usd(play_day(deployment).result) * HOURS_PER_MONTH
+    assert sum(line.usd.expected for line in lines) == pytest.approx(integrated, rel=TOLERANCE)

@@ -1,0 +1,93 @@
+"""Shipped files are accepted, and each row of the table refuses exactly its case."""
+
+import re
+
+import pytest
+
+from tests.stacks.azure.recorded import cluster, edit_deployment
+from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, networks, pools, stores
+from tests.stacks.azure.refusals.planted import FILES, Case, graphs
+from voice_blueprint import catalog
+from voice_blueprint.azure import names
+from voice_sandbox.azure.refusals import ROWS, refused
+from voice_sandbox.azure.refusals import pools as sandbox_pools
+from voice_sandbox.azure.refusals.roles import Role
+
+MODULES = (pools, clusters, networks, gateways, stores, links, monitoring)
+CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
+IDS = [f"{number}-{case.row}" for number, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_resources_of_a_shipped_file_are_accepted(file: str) -> None:
+    assert refused(graphs(file)) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_planted_mistake_is_refused(case: Case) -> None:
+    answers = [answer for answer in case.answers(case.wrong) if answer.refusal == case.row]
+    assert answers, case.answers(case.wrong)
+    assert any(case.says in answer.message for answer in answers), answers
+    urns = {resource.urn for graph in graphs(case.file) for resource in graph.of_type(case.kind)}
+    assert any(answer.urn.startswith(tuple(urns)) for answer in answers)
+    assert all(answer.code and answer.remedy and answer.source for answer in answers)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_value_at_the_limit_is_accepted(case: Case) -> None:
+    assert [answer for answer in case.answers(case.right) if answer.refusal == case.row] == []
+
+
+def test_the_tables_contain_the_product_roles_and_the_vcpus_of_its_sizes() -> None:
+    assert [(role.name, names.Role[role.name]) for role in Role] == [(role.name, role.value) for role in Role]
+    matches = {name: sandbox_pools.VCPUS.match(name) for name in catalog.vm_sizes()}
+    assert {name: int(match[1]) for name, match in matches.items() if match} == {
+        name: size.vcpus for name, size in catalog.vm_sizes().items()
+    }
+
+
+def test_the_spot_pool_of_the_first_release_is_refused() -> None:
+    """Regression: `pools.py` set both numbers of every pool, so that a deployment of the shipped files failed."""
+    upgrade = {"upgradeSettings.maxSurge": "0", "upgradeSettings.maxUnavailable": "1"}
+    answers = Case("", pools.POOL, "h100spot", upgrade).answers(upgrade)
+    assert [(answer.refusal, answer.code) for answer in answers] == [
+        ("spot-max-surge", "InvalidParameter"),
+        ("spot-max-unavailable", "InvalidParameter"),
+    ]
+    assert {answer.resource for answer in answers} == {'containerservice:AgentPool "h100spot"'}
+
+
+def test_surge_nodes_of_a_spot_pool_are_refused_rather_than_ignored() -> None:
+    answers = refused([cluster(edit_deployment({"azure.pools.4.surge_nodes": 1}))])
+    assert [answer.message for answer in answers] == [
+        'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it has to be left out'
+    ]
+    assert answers[0].remedy == "set surge_nodes of the pool to 0"
+
+
+def test_a_replaced_resource_is_checked_as_a_new_one() -> None:
+    shorter = {"properties.softDeleteRetentionInDays": 30}
+    case = Case("vault-retention-stays", "keyvault:Vault", "vault", shorter, update=True)
+    assert [answer.refusal for answer in case.answers(shorter)] == ["vault-retention-stays"]
+    assert case.answers({**shorter, "location": "westus2"}) == []
+
+
+def test_every_row_has_a_case() -> None:
+    assert {row.name for row in ROWS} == {case.row for case in CASES}
+
+
+def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS) >= 40
+    for row in ROWS:
+        assert re.match(r"https://(learn\.microsoft\.com|github\.com)/", row.source), row.name
+        assert row.code.isalnum(), row.name
+        assert row.says[0].isupper(), row.name
+        assert not row.says.endswith("."), row.name
+        assert row.remedy, row.name
+
+
+def test_every_row_refers_to_a_deployed_type() -> None:
+    emitted = {
+        resource.type.partition(":")[2] for file in FILES for graph in graphs(file) for resource in graph.managed()
+    }
+    assert {row.kind for row in ROWS} <= emitted

@@ -1,0 +1,1 @@
+"""Generators for maintainers, which are not part of the installed package."""

@@ -1,0 +1,163 @@
+"""``python -m tools.azure_types``: generates a table of Azure's definitions of the types in the shipped files."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import voice_blueprint
+from voice_blueprint.shipped import ROOT
+from voice_ops.exits import FAILED
+from voice_ops.output import out, stop
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.definitions import READ_ONLY, Node
+from voice_sandbox.azure.graph import short_type
+from voice_sandbox.azure.schema import DEFINITIONS, api_version
+from voice_sandbox.azure.values import reveal
+from voice_sandbox.rehearsals.azure import Rehearsal
+
+REPOSITORY = "https://github.com/Azure/bicep-types-az"
+CLONE_HELP = f"A clone of {REPOSITORY}; `git clone --filter=blob:none --no-checkout` is enough."
+Given = dict[str, Any]
+"""Given names, each with its children; a list's items and a map's values are merged below `*`."""
+
+
+class Definitions:
+    """The definitions in a clone at its newest commit."""
+
+    def __init__(self, clone: Path) -> None:
+        self._clone = clone
+        self.commit = self._git("rev-parse", "HEAD").strip()
+        self._files = self._git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
+        self._types = cache(lambda file: json.loads(self._git("show", f"HEAD:{file}")))
+
+    def resource(self, name: str, given: Given) -> dict[str, Any]:
+        """Return a type, limited to the depth of the given values.
+
+        Raises:
+            KeyError: There is no such type in that version.
+        """
+        namespace, version = name.partition("/")[0].lower(), name.rpartition("@")[2]
+        for file in self._files:
+            if file.endswith(f"/{namespace}/{version}/types.json"):
+                types = self._types(file)
+                for each in types:
+                    if each["$type"] == "ResourceType" and each["name"].lower() == name.lower():
+                        return {"type": each["name"], "body": self._node(types, each["body"], given)}
+        raise KeyError(name)
+
+    def _node(self, types: list[Any], reference: Mapping[str, str], given: Given | None) -> Node:
+        result = types[int(reference["$ref"].partition("#/")[2])]
+        match result["$type"]:
+            case "BooleanType":
+                node: Node = "bool"
+            case "IntegerType":
+                node = {"int": _limits(result, "minValue", "maxValue")}
+            case "StringType":
+                pattern = {"pattern": result["pattern"]} if result.get("pattern") else {}
+                node = {"string": {**_limits(result, "minLength", "maxLength"), **pattern}}
+            case "StringLiteralType":
+                node = {"enum": [result["value"]]}
+            case "UnionType":
+                node = self._union(types, result)
+            case "ArrayType":
+                of = self._node(types, result["itemType"], given and given.get("*"))
+                node = {"list": {**_limits(result, "minLength", "maxLength"), "of": of}}
+            case "ObjectType" if given is not None:
+                node = self._object(types, result, given)
+            case "DiscriminatedObjectType" if given is not None:
+                node = self._choice(types, result, given)
+            case _:
+                node = "any"
+        return node
+
+    def _union(self, types: list[Any], found: Mapping[str, Any]) -> Node:
+        of = [types[int(each["$ref"].partition("#/")[2])] for each in found["elements"]]
+        values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
+        # Microsoft.Compute no longer updates its list of VM sizes (the newest are of 2018), so sizes are validated by
+        # the catalogue.
+        return {"enum": values} if values and "Standard_A0" not in values else "any"
+
+    def _object(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Node:
+        if found.get("additionalProperties") and not found["properties"]:
+            return {"map": self._node(types, found["additionalProperties"], given.get("*", {}))}
+        return {"object": dict(self._properties(types, found["properties"], given))}
+
+    def _properties(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Iterator[tuple[str, Any]]:
+        for name, each in found.items():
+            read_only = each["flags"] & READ_ONLY and name != "name"
+            # The SDK omits `properties`: its children are given at the parent's level.
+            below = {**given, **given.get(name, {})} if name == "properties" else given.get(name)
+            flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
+            yield name, [flags, "any" if read_only else self._node(types, each["type"], below)]
+
+    def _choice(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Node:
+        base = dict(self._properties(types, found["baseProperties"], given))
+        of = {name: self._node(types, each, given) for name, each in found["elements"].items()}
+        merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
+        return {"choice": {"by": found["discriminator"], "of": merged}}
+
+    def _git(self, *arguments: str) -> str:
+        return subprocess.run(  # noqa: S603  a fixed command
+            ["git", "-C", str(self._clone), *arguments],  # noqa: S607
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+
+
+def _limits(found: Mapping[str, Any], least: str, most: str) -> dict[str, int]:
+    return {name: found[key] for name, key in (("min", least), ("max", most)) if found.get(key) is not None}
+
+
+def _given(value: Any, into: Given) -> Given:  # noqa: ANN401  whatever an input holds
+    """Add the names of a value."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _given(item, into.setdefault(name, {}))
+            _given(item, into.setdefault("*", {}))
+    elif isinstance(value, list):
+        for item in value:
+            _given(item, into.setdefault("*", {}))
+    return into
+
+
+def emitted() -> dict[str, Given]:
+    """Run the programs of every shipped file with an Azure section; return their types with the given properties."""
+    results: dict[str, Given] = {}
+    for file in sorted((ROOT / "deployments").glob("*.yaml")):
+        deployment = voice_blueprint.load(file)
+        if deployment.azure_section is None:
+            continue
+        with Rehearsal.of(deployment) as rehearsal:
+            graphs = [done.up.graph for done in rehearsal.run()]
+        for resource in (each for graph in graphs for each in graph.managed()):
+            if resource.type.startswith("azure-native:"):
+                _given(reveal(resource.inputs), results.setdefault(short_type(resource.type), {}))
+    return results
+
+
+def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HELP)]) -> None:
+    """Read the definitions of every type in the shipped files, at the API versions of the SDK.
+
+    Example: python -m tools.azure_types ../bicep-types-az
+    """
+    definitions = Definitions(clone)
+    resources = {}
+    for kind, given in sorted(emitted().items()):
+        name = f"{arm.arm_type(kind)}@{api_version(f'azure-native:{kind}')}"
+        try:
+            known = definitions.resource(name, given)
+        except KeyError:
+            raise stop(f"{kind}: {REPOSITORY} has no {name} at {definitions.commit}", FAILED) from None
+        resources[kind] = known
+    rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(known)}" for kind, known in resources.items())
+    origin = json.dumps({"repository": REPOSITORY, "commit": definitions.commit})
+    DEFINITIONS.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
+    out.print(f"{len(resources)} types from {definitions.commit}")
+
+
+if __name__ == "__main__":
+    typer.run(refresh)

@@ -1,0 +1,166 @@
+"""An ``add_argument`` call: its keyword arguments as a setting."""
+
+import ast
+from dataclasses import dataclass, field
+
+from tools.engine_tables.classes import Field, Hint, choices, default_of, described, hint
+from tools.engine_tables.names import Definition, Scope
+from tools.engine_tables.values import Reader, called
+from voice_blueprint.engines.published.release import Setting
+
+_DEEPEST = 2
+"""Maximum depth of calls that are followed to determine the type of a converter."""
+
+
+@dataclass
+class Given:
+    """Arguments of an ``add_argument`` call.
+
+    Attributes:
+        origin: Configuration class from which it is derived, as in vLLM's ``get_kwargs``.
+        passed: Explicit keyword arguments, which take precedence.
+        dropped: Derived keyword arguments that are removed.
+    """
+
+    origin: Field | None = None
+    passed: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+
+    def set(self, key: str, value: ast.expr, scope: Scope) -> None:
+        """Set an explicit keyword argument."""
+        self.passed[key] = (value, scope)
+
+    def drop(self, key: str) -> None:
+        """Remove a derived keyword argument."""
+        self.dropped.add(key)
+        self.passed.pop(key, None)
+
+    @property
+    def action(self) -> str:
+        """The argparse action: a word, or the name of its class; "" for the default."""
+        match self.passed.get("action"):
+            case (ast.Constant(value=str(word)), _):
+                return word
+            case (ast.Name(id=name) | ast.Attribute(attr=name), _):
+                return name
+        return ""
+
+
+def setting(reader: Reader, name: str, given: Given, sizes: frozenset[str]) -> Setting:
+    """Return the setting that an ``add_argument`` call defines.
+
+    Args:
+        name: The flag.
+        sizes: Fields whose numbers may have a suffix.
+    """
+    made: dict[str, object] = {"name": name}
+    if given.origin is not None:
+        made |= _derived(reader, given.origin, sizes)
+    for key in given.dropped:
+        made.pop(key, None)
+    return Setting.model_validate(made | _passed(reader, given))
+
+
+def _passed(reader: Reader, given: Given) -> dict[str, object]:
+    made: dict[str, object] = {}
+    for key, (node, scope) in given.passed.items():
+        match key:
+            case "type":
+                made["type"] = converter(reader, node, scope)
+                made |= {} if made["type"] == "json" else {"config": None}
+            case "metavar" if reader.value_or(node, scope, None) == "JSON":
+                made["type"] = "json"
+            case "choices":
+                listed = reader.value_or(node, scope, [])
+                made |= choices(listed, extensible=False) if isinstance(listed, list) and listed else {}
+            case "default":
+                made["default"] = reader.value_or(node, scope, None)
+            case "nargs":
+                made["nargs"] = reader.value_or(node, scope, None)
+    match given.action:
+        case "store_true" | "store_false" | "store_const" | "count":
+            made |= {"type": "switch", "default": None}
+        case "BooleanOptionalAction":
+            made["type"] = "bool"
+        case "append" | "extend":
+            made["repeats"] = True
+    return made
+
+
+def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
+    """Return the type of the values that a converter (``type=`` of ``add_argument``) accepts."""
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    if "json.loads" in ast.unparse(node):
+        return "json"
+    for name, kind in (("human_readable_int_or_auto", "size-or-auto"), ("human_readable_int", "size")):
+        if name in names:
+            return kind
+    if isinstance(node, ast.Name) and node.id in {"int", "float", "str"}:
+        return node.id
+    if isinstance(node, ast.Call) and called(node) in {"optional_type", "parse_type"} and node.args:
+        return converter(reader, node.args[0], scope, depth)
+    result = reader.definition(node, scope)
+    if result and isinstance(result.node, ast.FunctionDef) and depth < _DEEPEST:
+        return _of_function(reader, result, depth)
+    return "str"
+
+
+def _of_function(reader: Reader, function: Definition, depth: int) -> str:
+    calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
+    kinds = [
+        called(call) if called(call) in {"float", "int"} else converter(reader, call.func, function.scope, depth + 1)
+        for call in calls
+    ]
+    return next((kind for kind in ("json", "size", "float", "int") if kind in kinds), "str")
+
+
+def size_fields(reader: Reader) -> frozenset[str]:
+    """Return vLLM's fields whose numbers may have a suffix such as ``k``; none in other distributions."""
+    for module in reader.tree.modules("vllm/engine/", "human_readable_int_args"):
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id="human_readable_int_args")], value=ast.Set(elts=names)):
+                    return frozenset(str(getattr(each, "value", "")) for each in names)
+    return frozenset()
+
+
+def _derived(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
+    """Return the result of vLLM's ``get_kwargs`` for a field of a configuration class, in its order."""
+    allowed = hint(reader, each.annotation, each.scope)
+    made: dict[str, object] = {
+        "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
+        "default": default_of(reader, each),
+    }
+    return made | _derived_type(each.name, allowed, sizes)
+
+
+def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, object]:
+    kinds = allowed.kinds - {"none"}
+    if "config" in kinds:
+        return described(allowed, kinds & {"config", "dict"})
+    if allowed.kinds == {"bool", "str", "none"}:
+        return {"type": "str", "nargs": "?"}
+    if "bool" in kinds:
+        return {"type": "bool"}
+    if "literal" in kinds:
+        return choices(allowed.values, extensible="str" in kinds)
+    if kinds & {"tuple", "list", "set"} and allowed.items is not None:
+        return _collected(allowed, allowed.items)
+    return _scalar(name, allowed, kinds, sizes)
+
+
+def _collected(allowed: Hint, items: Hint) -> dict[str, object]:
+    made = described(items, items.kinds - {"none"})
+    return made | {"type": "str" if made["type"] == "any" else made["type"], "nargs": allowed.length or "+"}
+
+
+def _scalar(name: str, allowed: Hint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:
+    if "int" in kinds:
+        return {"type": "size-or-auto" if name == "max_model_len" else "size" if name in sizes else "int"}
+    if "float" in kinds:
+        return {"type": "float"}
+    if "dict" in kinds:
+        return {"type": "json-or-str" if kinds & {"str", "other", "enum"} else "json"}
+    if "enum" in kinds and kinds <= {"enum", "str"}:
+        return {"type": "str", "choices": tuple(allowed.values), "any_case": True}
+    return {"type": "str"}

@@ -1,0 +1,218 @@
+"""Configuration classes: their fields, and the values that annotations allow."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tools.engine_tables.names import Definition, Scope
+from tools.engine_tables.source import Node
+from tools.engine_tables.values import Reader, UnknownValueError, called
+from voice_blueprint.engines.published.release import Setting
+
+_DECORATORS = {"config", "dataclass", "pydantic_dataclass"}
+_COLLECTIONS = {"list": "list", "List": "list", "Sequence": "list", "tuple": "tuple", "Tuple": "tuple", "set": "set"}
+_WRAPPERS = {"Annotated", "SkipValidation", "Optional", "Required", "NotRequired", "Final"}
+_MAPPINGS = {"dict", "Dict", "Mapping", "defaultdict"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a configuration class."""
+
+    name: str
+    annotation: ast.expr
+    default: ast.expr | None
+    scope: Scope
+
+
+@dataclass
+class Hint:
+    """Values that an annotation allows.
+
+    Attributes:
+        kinds: Some of ``none bool int float str literal list tuple set dict config enum other``.
+        items: Item type of a collection.
+        length: Length of a tuple, if it is fixed.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    values: list[object] = field(default_factory=list)
+    items: "Hint | None" = None
+    length: int | None = None
+    config: Definition | None = None
+
+    def add(self, other: "Hint") -> None:
+        """Also allow the values of another annotation."""
+        self.kinds |= other.kinds
+        self.values += [value for value in other.values if value not in self.values]
+        self.items = self.items or other.items
+        self.length = self.length or other.length
+        self.config = self.config or other.config
+
+
+def is_config(reader: Reader, cls: Definition) -> bool:
+    """Return True if a class is a dataclass, according to its decorators."""
+    decorators = [
+        called(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
+        for parent in reader.ancestry(cls)
+        for each in getattr(parent.node, "decorator_list", [])
+    ]
+    return any(name in _DECORATORS for name in decorators)
+
+
+def fields(reader: Reader, cls: Definition) -> dict[str, Field]:
+    """Return the fields of a configuration class, inherited ones first."""
+    results: dict[str, Field] = {}
+    for each in reversed(list(reader.ancestry(cls))):
+        for statement in getattr(each.node, "body", []):
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=default):
+                    if _is_taken(name, annotation, default):
+                        results[name] = Field(name, annotation, default, each.scope)
+    return results
+
+
+def _is_taken(name: str, annotation: ast.expr, default: ast.expr | None) -> bool:
+    if name.startswith("_") or "ClassVar" in ast.unparse(annotation):
+        return False
+    given = default.keywords if isinstance(default, ast.Call) else []
+    return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in given)
+
+
+def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
+    """Return the values that an annotation allows."""
+    match node:
+        case ast.Constant(value=None):
+            return Hint({"none"})
+        case ast.Constant(value=str(text)):
+            return hint(reader, ast.parse(text, mode="eval").body, scope)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union(reader, [left, right], scope)
+        case ast.Subscript():
+            return _subscript(reader, node, scope)
+        case ast.Name(id="bool" | "int" | "float" | "str" as name):
+            return Hint({name})
+        case ast.Name(id="dict" | "list" | "tuple" | "set" as name):
+            return Hint({name})
+        case ast.Name() | ast.Attribute():
+            result = reader.definition(node, scope)
+            return _defined(reader, result) if result and result.node is not node else Hint({"other"})
+    return Hint({"other"})
+
+
+def _union(reader: Reader, parts: list[ast.expr], scope: Scope) -> Hint:
+    whole = Hint()
+    for part in parts:
+        whole.add(hint(reader, part, scope))
+    return whole
+
+
+def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
+    name = getattr(node.value, "id", getattr(node.value, "attr", ""))
+    inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name == "Literal":
+        try:
+            return Hint({"literal"}, values=reader.literal(node, scope))
+        except UnknownValueError:
+            return Hint({"other"})
+    if name == "Union":
+        return _union(reader, inside, scope)
+    if name in _WRAPPERS:
+        whole = hint(reader, inside[0], scope)
+        if name == "Optional":
+            whole.kinds.add("none")
+        return whole
+    if name in _COLLECTIONS:
+        open_ended = name not in {"tuple", "Tuple"} or any(getattr(each, "value", None) is ... for each in inside)
+        length = None if open_ended else len(inside)
+        return Hint({_COLLECTIONS[name]}, items=hint(reader, inside[0], scope), length=length)
+    return Hint({"dict"} if name in _MAPPINGS else {"other"})
+
+
+def _defined(reader: Reader, found: Definition) -> Hint:
+    match found.node:
+        case ast.ClassDef(bases=bases):
+            if is_config(reader, found):
+                return Hint({"config"}, config=found)
+            if reader.is_enum(found):
+                return Hint({"enum"}, values=_spellings(reader.members(found)))
+            is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
+            return Hint({"dict"} if is_mapping else {"other"})
+        case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
+            return hint(reader, alias, found.scope)
+    return Hint({"other"})
+
+
+def _spellings(members: dict[str, object]) -> list[object]:
+    """Return the accepted forms of an enumeration's member: its name, or a numeric value."""
+    return [*members, *(value for value in members.values() if isinstance(value, int))]
+
+
+def setting_of(reader: Reader, each: Field) -> Setting:
+    allowed = hint(reader, each.annotation, each.scope)
+    kinds = allowed.kinds - {"none"}
+    many = bool(kinds & {"list", "tuple", "set"})
+    simple = len(kinds) == 1
+    of = allowed.items if many and simple and allowed.items else allowed
+    item_kinds = of.kinds - {"none"}
+    changes = described(of, item_kinds)
+    if many and simple:
+        changes["nargs"] = allowed.length or "*"
+    return Setting.model_validate(
+        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_of(reader, each), **changes}
+    )
+
+
+def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
+    """Return type, choices and class of a value that is not a collection."""
+    if kinds == {"config"} and allowed.config is not None:
+        return {"type": "json", "config": getattr(allowed.config.node, "name", None)}
+    if kinds == {"config", "dict"}:
+        return {"type": "json"}
+    if "literal" in kinds and kinds <= {"literal", "str"}:
+        return choices(allowed.values, extensible="str" in kinds)
+    if kinds == {"enum"}:
+        return {"type": "any", "choices": tuple(allowed.values), "any_case": True}
+    if kinds == {"int", "float"}:
+        return {"type": "float"}
+    if kinds == {"dict"}:
+        return {"type": "json"}
+    return {"type": kinds.pop() if len(kinds) == 1 and kinds <= {"bool", "int", "float", "str"} else "any"}
+
+
+def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
+    """Return the type and the choices of one of several values."""
+    usable = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    if len(usable) != len(values):
+        return {"type": "any"}
+    of_type = "int" if all(isinstance(value, int) for value in usable) else "str"
+    in_order = sorted(set(usable), key=str if of_type == "str" else float)
+    return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
+
+
+def default_of(reader: Reader, each: Field) -> object:
+    """Return a field's default; None also if it is determined when the engine starts."""
+    return reader.value_or(each.default, each.scope, None) if each.default is not None else None
+
+
+def closure(
+    reader: Reader, roots: dict[str, Definition], without: frozenset[str]
+) -> Iterator[tuple[str, dict[str, Field]]]:
+    """Yield configuration classes with their fields: the roots, and the classes of their fields.
+
+    Args:
+        without: Names of excluded classes, including the classes of their fields.
+    """
+    waiting, seen = dict(roots), set(without)
+    while waiting:
+        name, cls = waiting.popitem()
+        if name in seen:
+            continue
+        seen.add(name)
+        own = fields(reader, cls)
+        yield name, own
+        for each in own.values():
+            allowed = hint(reader, each.annotation, each.scope)
+            for config in (allowed.config, allowed.items.config if allowed.items else None):
+                if config is not None:
+                    waiting[getattr(config.node, "name", "")] = config

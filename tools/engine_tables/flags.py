@@ -1,0 +1,248 @@
+"""Command-line flags: interprets the functions that fill an argparse parser, statement by statement."""
+
+import ast
+from dataclasses import dataclass, field, replace
+
+from tools.engine_tables.argument import Given, size_fields
+from tools.engine_tables.argument import setting as setting_of
+from tools.engine_tables.classes import Field, fields
+from tools.engine_tables.names import Definition, MovedError, Scope
+from tools.engine_tables.source import Module, Symbols, blocks, symbols
+from tools.engine_tables.values import Reader, called
+from voice_blueprint.engines.published.release import Command, Setting
+
+_GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
+_ADDS = {*_GROUPS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
+_NEGATING_ACTION = "EnableDisableAction"
+"""vLLM's boolean action that pairs ``--enable-x`` with ``--disable-x``."""
+
+
+@dataclass
+class FieldArguments:
+    """The keyword arguments for ``add_argument`` of each field of a configuration class."""
+
+    fields: dict[str, Field]
+    changed: dict[str, Given] = field(default_factory=dict)
+
+    def of(self, name: str) -> Given:
+        """Return those of one field, the same object each time."""
+        return self.changed.setdefault(name, Given(origin=self.fields.get(name)))
+
+
+@dataclass
+class _Frame:
+    """A function being interpreted, with the values of its names."""
+
+    scope: Scope
+    local: Symbols
+    cls: Definition | None
+    owner: Definition | None
+    parsers: set[str]
+    arguments: dict[str, FieldArguments | Given] = field(default_factory=dict)
+
+
+class FlagReader:
+    """Parses the flags of a sub-command.
+
+    Args:
+        reader: Reader of the parser's distribution.
+        flexible: Whether the parser is vLLM's, which treats ``_`` as ``-`` and supports dotted flags.
+    """
+
+    def __init__(self, reader: Reader, *, flexible: bool = False) -> None:
+        self._reader = reader
+        self._flexible = flexible
+        self._negations = any(reader.tree.modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
+        self._sizes = size_fields(reader)
+        self._flags: dict[str, Setting] = {}
+        self._files: set[str] = set()
+        self._lost: set[str] = set()
+
+    def read(self, function: str) -> Command:
+        """Return the flags that a function adds to its parser argument.
+
+        Args:
+            function: Full dotted name.
+
+        Raises:
+            MovedError: The distribution has no such function.
+        """
+        result = self._reader.required(function)
+        if not isinstance(result.node, ast.FunctionDef):
+            raise MovedError(function)
+        owner = self._reader.named(function.rpartition(".")[0])
+        in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
+        self._function(result, in_class, in_class, {})
+        return Command(
+            flexible=self._flexible,
+            read_from=tuple(sorted(self._files)),
+            not_followed=tuple(sorted(self._lost)),
+            flags=tuple(sorted(self._flags.values(), key=lambda flag: flag.name)),
+        )
+
+    def _function(
+        self,
+        function: Definition,
+        cls: Definition | None,
+        owner: Definition | None,
+        arguments: dict[str, FieldArguments | Given],
+    ) -> FieldArguments | None:
+        """Interpret a function; return the field arguments that were passed to it, with its changes."""
+        node, module = function.node, function.scope.module
+        if not isinstance(node, ast.FunctionDef):
+            return None
+        parameters = {each.arg for each in node.args.args} - {"self", "cls"} - set(arguments)
+        local = _local_names(node, module)
+        frame = _Frame(self._reader.scope(module, local), local, cls, owner, parameters, dict(arguments))
+        self._block(node.body, frame)
+        return next((each for each in arguments.values() if isinstance(each, FieldArguments)), None)
+
+    def _block(self, statements: list[ast.stmt], frame: _Frame) -> None:
+        for statement in statements:
+            match statement:
+                case ast.FunctionDef() | ast.ClassDef():
+                    continue
+                case ast.For(iter=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items"))) if isinstance(
+                    whole := frame.arguments.get(name), FieldArguments
+                ):
+                    self._whole_class(whole, frame)
+                case ast.Assign(targets=[target], value=value):
+                    self._assignment(target, value, frame)
+                case ast.Delete(targets=targets):
+                    for target in targets:
+                        self._deletion(target, frame)
+                case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
+                    self._call(call, frame)
+            for block in blocks(statement):
+                self._block(block, frame)
+
+    def _assignment(self, target: ast.expr, value: ast.expr, frame: _Frame) -> None:
+        match target, value:
+            case ast.Name(id=name), ast.Call() if called(value) in _GROUPS:
+                frame.parsers.add(name)
+            case ast.Name(id=name), _ if (given := self._given(value, frame)) is not None:
+                frame.arguments[name] = given
+            case ast.Name(id=name), ast.IfExp():
+                frame.local[name] = value
+            case ast.Name(id=name), ast.Call():
+                result = self._call(value, frame)
+                if result is not None:
+                    frame.arguments[name] = result
+            case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
+                given = self._given(base, frame)
+                if isinstance(given, Given):
+                    given.set(key, value, frame.scope)
+
+    def _deletion(self, target: ast.expr, frame: _Frame) -> None:
+        match target:
+            case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
+                given = self._given(base, frame)
+                if isinstance(given, Given):
+                    given.drop(key)
+
+    def _given(self, node: ast.expr, frame: _Frame) -> FieldArguments | Given | None:
+        """Return the field arguments of an expression, if it is one."""
+        match node:
+            case ast.Name(id=name):
+                return frame.arguments.get(name)
+            case ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id="cls")]) if frame.cls:
+                return FieldArguments(fields(self._reader, frame.cls))
+            case ast.Call(func=ast.Name(id="get_kwargs"), args=[cls]):
+                result = self._reader.definition(cls, frame.scope)
+                return FieldArguments(fields(self._reader, result)) if result else None
+            case ast.Subscript(value=base, slice=ast.Constant(value=str(name))):
+                whole = self._given(base, frame)
+                return whole.of(name) if isinstance(whole, FieldArguments) else None
+        return None
+
+    def _call(self, call: ast.Call, frame: _Frame) -> FieldArguments | None:
+        if called(call) == "add_argument":
+            self._argument(call, frame)
+            return None
+        names = [each.id for each in call.args if isinstance(each, ast.Name)]
+        passed = {name: frame.arguments[name] for name in names if name in frame.arguments}
+        if called(call) in _ADDS or not (passed or frame.parsers & set(names)):
+            return None
+        target, owner = self._target(call.func, frame)
+        if target is None or not isinstance(target.node, ast.FunctionDef):
+            self._lost.add(ast.unparse(call.func))
+            return None
+        parameters = [each.arg for each in target.node.args.args if each.arg not in {"self", "cls"}]
+        renamed = {
+            parameter: passed[name] for parameter, name in zip(parameters, names, strict=False) if name in passed
+        }
+        bound = frame.cls if ast.unparse(call.func).startswith(("cls.", "super().")) else owner
+        return self._function(target, bound, owner, renamed)
+
+    def _target(self, func: ast.expr, frame: _Frame) -> tuple[Definition | None, Definition | None]:
+        """Return the called function, and its class."""
+        match func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=attr) if frame.owner:
+                parents = list(self._reader.ancestry(frame.owner))[1:]
+                return next(((self._reader.method(each, attr), each) for each in parents), (None, None))
+            case ast.Attribute(value=ast.Name(id="cls"), attr=attr) if frame.cls:
+                holders = (
+                    parent
+                    for parent in self._reader.ancestry(frame.cls)
+                    if any(getattr(each, "name", None) == attr for each in getattr(parent.node, "body", []))
+                )
+                return self._reader.method(frame.cls, attr), next(holders, frame.cls)
+            case ast.Attribute(value=base, attr=attr):
+                owner = self._reader.definition(base, frame.scope)
+                if owner and isinstance(owner.node, ast.ClassDef):
+                    return self._reader.method(owner, attr), owner
+        return self._reader.definition(func, frame.scope), None
+
+    def _whole_class(self, whole: FieldArguments, frame: _Frame) -> None:
+        for name in whole.fields:
+            self._add([f"--{name.replace('_', '-')}"], whole.of(name), frame.scope)
+
+    def _argument(self, call: ast.Call, frame: _Frame) -> None:
+        names = [
+            self._reader.value_or(each, frame.scope, None) for each in call.args if not isinstance(each, ast.Starred)
+        ]
+        texts = [name for name in names if isinstance(name, str)]
+        given = Given()
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                given = self._spread(keyword.value, frame, given)
+            else:
+                given.set(keyword.arg, keyword.value, frame.scope)
+        if texts:
+            self._add(texts, given, frame.scope)
+
+    def _spread(self, node: ast.expr, frame: _Frame, given: Given) -> Given:
+        """Return the arguments of ``**node``, overridden by explicit ones."""
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if key is None:
+                        given = self._spread(value, frame, given)
+                    else:
+                        given.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
+                return given
+        result = self._given(node, frame)
+        return replace(result, passed={**result.passed, **given.passed}) if isinstance(result, Given) else given
+
+    def _add(self, names: list[str], given: Given, scope: Scope) -> None:
+        if given.action in {"help", "version"}:
+            return
+        name = next((each for each in names if each.startswith("--")), names[0])
+        made = setting_of(self._reader, name, given, self._sizes)
+        off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
+        paired = self._negations and made.type == "bool"
+        self._flags.setdefault(
+            name,
+            made.model_copy(
+                update={"aliases": tuple(each for each in names if each != name), "off": off if paired else None}
+            ),
+        )
+        self._files.add(scope.module.path)
+
+
+def _local_names(function: ast.FunctionDef, module: Module) -> Symbols:
+    """Return a function's imports and the defaults of its parameters."""
+    package = module.name if module.path.endswith("/__init__.py") else module.name.rpartition(".")[0]
+    imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
+    given = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)
+    return symbols(list(imports), package) | {each.arg: default for each, default in given}

@@ -1,0 +1,162 @@
+"""Attention kernels of a release: supported blocks and types of KV cache, by GPU."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tools.engine_tables.names import Definition
+from tools.engine_tables.source import Node
+from tools.engine_tables.values import Reader
+from voice_blueprint.engines.published.release import Kernel
+
+MAJORS = (8, 9, 10, 12)
+"""Major compute capabilities of data centre GPUs from Ampere on."""
+BLOCKS, TYPES, TAKES_TYPE = "get_supported_kernel_block_sizes", "supported_kv_cache_dtypes", "supports_kv_cache_dtype"
+OTHER_LAYOUTS = ("is_mla", "is_sparse")
+"""Predicates of kernels for kinds of models other than the catalogue's."""
+UNKNOWN = object()
+"""A value that is only known at run time, like everything that depends on it."""
+
+
+def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
+    """Return the kernels from which a function selects, by name.
+
+    Raises:
+        MovedError: The release has no such function.
+    """
+    result = reader.required(chooser)
+    named = {
+        each.attr: cls
+        for each in ast.walk(result.node)
+        if isinstance(each, ast.Attribute) and isinstance(path := reader.value_or(each, result.scope, None), str)
+        if (cls := reader.named(path))
+    }
+    return tuple(
+        Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
+        for name, cls in sorted(named.items())
+        if (types := dict(_types(reader, cls)))  # one that delegates to others has none
+        and not any(_Judge(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
+    )
+
+
+def _blocks(reader: Reader, cls: Definition) -> set[int]:
+    """Return the sizes of which a block must be a multiple of one."""
+    method = reader.method(cls, BLOCKS)
+    returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
+    items = [item for each in returned if isinstance(each, ast.List) for item in each.elts]
+    plain = [item.args[0] if isinstance(item, ast.Call) and item.args else item for item in items]
+    sizes = {item.value for item in plain if isinstance(item, ast.Constant) and isinstance(item.value, int)}
+    return {size for size in sizes if not any(size % less == 0 for less in sizes if less < size)}
+
+
+def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
+    declared = _Judge(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
+    for kind in declared if isinstance(declared, list) else ():
+        majors = [major for major in MAJORS if _Judge(reader, cls, major).ask(TAKES_TYPE, kind) is not False]
+        yield str(kind), tuple(majors)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Evaluates a predicate on GPUs of one major compute capability, as far as its source permits."""
+
+    reader: Reader
+    cls: Definition
+    major: int
+    within: Definition | None = None
+    known: Mapping[str, object] | None = None
+
+    def ask(self, name: str, *given: object) -> object:
+        method = self.reader.method(self.cls, name)
+        return self._called(method, given) if method else UNKNOWN
+
+    def _called(self, function: Definition, given: tuple[object, ...]) -> object:
+        if not isinstance(function.node, ast.FunctionDef):
+            return UNKNOWN
+        names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
+        inner = _Judge(self.reader, self.cls, self.major, function, dict(zip(names, given, strict=False)))
+        return inner._block(function.node.body)
+
+    def _block(self, body: list[ast.stmt]) -> object:
+        for index, statement in enumerate(body):
+            match statement:
+                case ast.Return(value=ast.expr() as value):
+                    return self.value(value)
+                case ast.If(test=test, body=then, orelse=otherwise):
+                    truth, rest = self.value(test), body[index + 1 :]
+                    if truth is not UNKNOWN:
+                        return self._block([*(then if truth else otherwise), *rest])
+                    one, other = self._block([*then, *rest]), self._block([*otherwise, *rest])
+                    return one if one == other else UNKNOWN
+                case ast.Expr(value=ast.Constant()):
+                    continue
+            return UNKNOWN
+        return None
+
+    def value(self, node: Node) -> object:
+        scope = (self.within or self.cls).scope
+        match node:
+            case ast.Name(id=name) if self.known and name in self.known:
+                return self.known[name]
+            case ast.Attribute(value=ast.Name(id="cls"), attr=name) if member := self.reader.method(self.cls, name):
+                stated = member.node.value if isinstance(member.node, ast.AnnAssign) else member.node
+                return self.reader.value_or(stated, member.scope, UNKNOWN) if stated else UNKNOWN
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                truth = self.value(operand)
+                return truth if truth is UNKNOWN else not truth
+            case ast.BoolOp(op=operator, values=parts):
+                return self._joined(parts, decides=isinstance(operator, ast.Or))
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return _compared(operator, self.value(left), self.value(right))
+            case ast.Call():
+                return self._of_call(node)
+        return self.reader.value_or(node, scope, UNKNOWN)
+
+    def _joined(self, parts: list[ast.expr], *, decides: bool) -> object:
+        truths = []
+        for part in parts:
+            truths.append(self.value(part))
+            if truths[-1] is not UNKNOWN and bool(truths[-1]) is decides:
+                return decides
+        return UNKNOWN if UNKNOWN in truths else not decides
+
+    def _of_call(self, call: ast.Call) -> object:
+        given = tuple(map(self.value, call.args))
+        match call:
+            case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
+                given[0], int
+            ):
+                return given[0] // 10 == self.major
+            case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
+                whole = self.value(text)
+                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(given[0]))
+            case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
+                inherited = [
+                    result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
+                ]
+                above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
+                return self._called(above, given) if above else UNKNOWN
+            case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=part, generators=[each])]):
+                return self._any(part, each)
+        function = self.reader.definition(call.func, (self.within or self.cls).scope)
+        return self._called(function, given) if function and not call.keywords else UNKNOWN
+
+    def _any(self, part: ast.expr, over: ast.comprehension) -> object:
+        items, name = self.value(over.iter), getattr(over.target, "id", "")
+        if not isinstance(items, list):
+            return UNKNOWN
+        truths = [_Judge(self.reader, self.cls, self.major, self.within, {name: item}).value(part) for item in items]
+        return True in truths or (UNKNOWN if UNKNOWN in truths else False)
+
+
+def _compared(operator: ast.cmpop, left: object, right: object) -> object:
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    match operator:
+        case ast.Eq() | ast.Is():
+            return left == right
+        case ast.NotEq() | ast.IsNot():
+            return left != right
+        case ast.In() | ast.NotIn() if isinstance(right, list):
+            return (left in right) is isinstance(operator, ast.In)
+    return UNKNOWN

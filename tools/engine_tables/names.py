@@ -1,0 +1,127 @@
+"""Resolution of names in published source through imports and base classes."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tools.engine_tables.source import Import, Module, Node, Symbols, Tree
+
+
+class MovedError(Exception):
+    """A release lacks a name in a recipe."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"this release has no {name}; say in tools/engine_tables/recipes.yaml where it is now")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Scope of a name: a function's own names, then its module's."""
+
+    module: Module
+    local: Mapping[str, Node | Import]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Definition of a name, and its location."""
+
+    node: Node
+    scope: Scope
+
+
+class Names:
+    """Looks names up across the modules of one distribution."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def scope(self, module: Module, local: Symbols | None = None) -> Scope:
+        """Return the scope of a module, or of a function in it."""
+        return Scope(module, local or {})
+
+    def definition(self, node: Node, scope: Scope) -> Definition | None:
+        """Return the definition of a name or dotted name, or None if it is in another package."""
+        match node:
+            case ast.Name(id=name):
+                if name in scope.local:
+                    return self._follow(scope.local[name], scope)
+                return self._in_module(scope.module, name)
+            case ast.Attribute(value=value, attr=attr):
+                base = self.definition(value, scope)
+                return self._member(base, attr) if base else None
+        return None
+
+    def named(self, dotted: str) -> Definition | None:
+        """Return the definition of a full dotted name such as ``package.module.Class.method``."""
+        module_name, _, name = dotted.rpartition(".")
+        if (module := self.tree.module(dotted)) is not None:
+            return Definition(module.tree, self.scope(module))
+        base = self.named(module_name) if module_name else None
+        return self._member(base, name) if base else None
+
+    def required(self, dotted: str) -> Definition:
+        """Return the definition of a full dotted name that must exist.
+
+        Raises:
+            MovedError: The distribution has no such name.
+        """
+        result = self.named(dotted)
+        if result is None:
+            raise MovedError(dotted)
+        return result
+
+    def _member(self, base: Definition, name: str) -> Definition | None:
+        match base.node:
+            case ast.Module():
+                return self._in_module(base.scope.module, name)
+            case ast.ClassDef():
+                return self.method(base, name)
+            case ast.Call(func=func):  # an instance: its class's defaults, unless overridden by the call
+                for keyword in base.node.keywords:
+                    if keyword.arg == name:
+                        return Definition(keyword.value, base.scope)
+                cls = self.definition(func, base.scope)
+                return self._member(cls, name) if cls and isinstance(cls.node, ast.ClassDef) else None
+        return None
+
+    def _in_module(self, module: Module, name: str) -> Definition | None:
+        if name in module.symbols:
+            return self._follow(module.symbols[name], self.scope(module))
+        starred = [each.module for key, each in module.symbols.items() if key[0] == "*" and isinstance(each, Import)]
+        return next((result for each in starred if (result := self.named(f"{each}.{name}"))), None)
+
+    def method(self, cls: Definition, name: str) -> Definition | None:
+        """Return a member of a class, possibly inherited."""
+        for each in self.ancestry(cls):
+            for statement in getattr(each.node, "body", []):
+                match statement:
+                    case ast.FunctionDef(name=own) | ast.AnnAssign(target=ast.Name(id=own)) if own == name:
+                        return Definition(statement, each.scope)
+                    case ast.Assign(targets=[ast.Name(id=own)], value=value) if own == name:
+                        return Definition(value, replace(each.scope, local=class_names(each.node)))
+        return None
+
+    def ancestry(self, cls: Definition) -> Iterator[Definition]:
+        """Yield a class and its base classes, nearest first."""
+        yield cls
+        for base in getattr(cls.node, "bases", []):
+            result = self.definition(base, cls.scope)
+            if result and isinstance(result.node, ast.ClassDef):
+                yield from self.ancestry(result)
+
+    def _follow(self, meaning: Node | Import | None, scope: Scope) -> Definition | None:
+        if isinstance(meaning, Import):
+            if meaning.name is None:
+                return self.named(meaning.module)
+            return self.named(f"{meaning.module}.{meaning.name}")
+        return Definition(meaning, scope) if meaning is not None else None
+
+
+def class_names(cls: Node) -> dict[str, ast.expr]:
+    """Return the assignments of a class's body, by name."""
+    return {
+        statement.targets[0].id: statement.value
+        for statement in getattr(cls, "body", [])
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    }

@@ -1,0 +1,217 @@
+"""Features of a release other than flags: connectors, metrics, endpoints, environment variables."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tools.engine_tables.names import MovedError, Scope
+from tools.engine_tables.source import Module
+from tools.engine_tables.values import Reader, called
+from voice_blueprint.engines.published.release import Endpoint, PublishedMetric
+
+_METHODS = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE", "patch": "PATCH", "websocket": "WEBSOCKET"}
+_KINDS = ("counter", "gauge", "histogram", "summary", "info")
+_UNITS = {
+    "1": "", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "MiBy": "mebibytes",
+    "GiBy": "gibibytes", "%": "percent",
+}  # fmt: skip
+"""Unit names of OpenTelemetry's Prometheus exporter; others are unchanged."""
+_MAKES_METRICS = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
+_READS_ENVIRONMENT = re.compile(r"\bgetenv\(|\benviron\b")
+_PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+
+
+def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
+    """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
+    results: set[str] = set()
+    for module in reader.tree.modules(mentioning=f"{function}("):
+        for call in _calls(module):
+            named = ast.unparse(call.func)
+            if named == (f"{owner}.{function}" if owner else function) and call.args:
+                name = reader.value_or(call.args[0], reader.scope(module), None)
+                results |= {name} if isinstance(name, str) else set()
+    return sorted(results)
+
+
+def strings(reader: Reader, start: str) -> list[str]:
+    """Return the texts in the source that start with a dotted prefix and are one dotted name."""
+    pattern = re.compile(rf"{re.escape(start)}[a-z0-9_.]*[a-z0-9]")
+    return sorted(
+        {
+            node.value
+            for module in reader.tree.modules(mentioning=start)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.fullmatch(node.value)
+        }
+    )
+
+
+def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
+    """Return the metrics whose names start with one of the prefixes, as in Prometheus."""
+    results: set[tuple[str, str]] = set()
+    for module in reader.tree.modules(pattern=_MAKES_METRICS):
+        scope = reader.scope(module)
+        for node in ast.walk(module.tree):
+            results |= set(_metrics_in(reader, node, scope, prefixes))
+    known = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
+    rows = {
+        _exposed(name, kind): kind
+        for name, kind in sorted(results)
+        if kind != "unknown" or (name not in known and ":" in name and not name.endswith("_"))
+    }
+    return tuple(PublishedMetric.model_validate({"name": name, "kind": kind}) for name, kind in sorted(rows.items()))
+
+
+def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and kinds; a unit that OpenTelemetry adds to the name follows a bar."""
+    match node:
+        case ast.Tuple(elts=[ast.Constant(value=str(text)), *_]) | ast.Assign(value=ast.Constant(value=str(text))):
+            if _is_metric(text, prefixes):
+                yield text, "unknown"  # separate from the call that creates the metric
+        case ast.Call() if kind := _kind(node):
+            unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
+            named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
+            texts = [reader.value_or(given, scope, None) for given in [*node.args[:2], *named]]
+            names = [text for text in texts if isinstance(text, str) and _is_metric(text, prefixes)]
+            if names:  # the last one, since OpenTelemetry's meter may precede the metric
+                yield f"{names[-1]}|{unit}" if unit else names[-1], kind
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                yield from _paired(reader, key, value, scope, prefixes)
+        case ast.Assign(targets=[ast.Subscript(slice=key)], value=value):
+            yield from _paired(reader, key, value, scope, prefixes)
+
+
+def _paired(
+    reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a metric that a mapping defines: its name is the key, its kind the class of the value."""
+    if key is not None and isinstance(value, ast.Call) and (kind := _kind(value)):
+        name = reader.value_or(key, scope, None)
+        if isinstance(name, str) and _is_metric(name, prefixes):
+            yield name, kind
+
+
+def _kind(call: ast.Call) -> str | None:
+    return next((kind for kind in _KINDS if kind in called(call).lower()), None)
+
+
+def _is_metric(text: str, prefixes: Sequence[str]) -> bool:
+    return any(text.startswith(prefix) and re.fullmatch(r"[a-z0-9_.]+", text[len(prefix) :]) for prefix in prefixes)
+
+
+def _exposed(name: str, kind: str) -> str:
+    """Return a metric's name in Prometheus: with the unit added by OpenTelemetry, and ``_total`` for counters."""
+    bare, _, unit = name.partition("|")
+    base = re.sub(r"[^a-zA-Z0-9_:]", "_", bare)
+    if kind == "counter":
+        base = base.removesuffix("_total")
+    suffix = _unit(unit)
+    if suffix and not base.endswith(f"_{suffix}"):
+        base = f"{base}_{suffix}"
+    return f"{base}_total" if kind == "counter" else base
+
+
+def _unit(unit: str) -> str:
+    unit = re.sub(r"\{.*?\}", "", unit)
+    top, slash, bottom = unit.partition("/")
+    if slash:
+        return f"{_UNITS.get(top, top)}_per_{_PER.get(bottom, bottom)}"
+    return _UNITS.get(unit, unit)
+
+
+def endpoints(reader: Reader, folders: Sequence[str]) -> tuple[Endpoint, ...]:
+    """Return the endpoints that the modules in some folders define."""
+    results: set[tuple[str, str]] = set()
+    for folder in folders:
+        for module in reader.tree.modules(folder):
+            for call in _calls(module):
+                results |= set(_endpoints_in(reader, call, reader.scope(module)))
+    rows = sorted(results, key=lambda row: (row[1], row[0]))
+    return tuple(Endpoint.model_validate({"method": method, "path": path}) for method, path in rows)
+
+
+def _endpoints_in(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tuple[str, str]]:
+    path = reader.value_or(call.args[0], scope, None) if call.args else None
+    if not isinstance(path, str) or not path.startswith("/"):
+        return
+    on = ast.unparse(call.func).rpartition(".")[0]
+    if called(call) in _METHODS and ("router" in on or "app" in on):
+        yield _METHODS[called(call)], _prefix(reader, call, scope) + path
+    elif called(call) in {"add_api_route", "api_route"}:
+        listed = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
+        for method in listed if isinstance(listed, list) else []:
+            if str(method).lower() in _METHODS:
+                yield str(method), path
+    elif called(call) == "Mount":
+        yield "GET", path
+
+
+def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
+    if not isinstance(call.func, ast.Attribute):
+        return ""
+    router = reader.definition(call.func.value, scope)
+    given = router.node.keywords if router and isinstance(router.node, ast.Call) else []
+    return str(next((reader.value_or(each.value, scope, "") for each in given if each.arg == "prefix"), ""))
+
+
+def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
+    """Return the environment variables with a prefix that are read; their defaults are unknown."""
+    results: dict[str, object] = {}
+    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, mentioning=prefix):
+        for call in _calls(module):
+            if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
+                name = reader.value_or(call.args[0], reader.scope(module), None)
+                if isinstance(name, str) and name.startswith(prefix):
+                    results[name] = None
+    return results
+
+
+def variables_declared(reader: Reader, table: str) -> dict[str, object]:
+    """Return the variables that a module declares as ``NAME: type = default`` or in ``environment_variables``."""
+    results: dict[str, object] = {}
+    module = reader.tree.module(table)
+    if module is None:
+        raise MovedError(table)
+    for name, meaning in module.symbols.items():
+        if name.isupper() and isinstance(meaning, ast.AnnAssign) and not name.startswith("_"):
+            results[name] = reader.value_or(meaning.value, reader.scope(module), None) if meaning.value else None
+    declared = module.symbols.get("environment_variables")
+    keys = declared.value.keys if isinstance(declared, ast.AnnAssign) and isinstance(declared.value, ast.Dict) else []
+    return results | {str(key.value): results.get(str(key.value)) for key in keys if isinstance(key, ast.Constant)}
+
+
+def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
+    """Return the environment variables that a module lists by name."""
+    result = reader.required(dotted)
+    listed = reader.value_or(result.node, result.scope, None)
+    if not isinstance(listed, list):
+        raise MovedError(dotted)
+    return {str(name): None for name in listed}
+
+
+def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+    """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
+    result = reader.required(mapping)
+    node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
+    made: dict[str, object] = {}
+    for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+        given = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        default = next((each for name, each in given if getattr(name, "value", None) == "default"), None)
+        if isinstance(key, ast.Constant):
+            name = f"{prefix}{str(key.value).upper()}"
+            made[name] = reader.value_or(default, result.scope, None) if default else None
+    return made
+
+
+def _calls(module: Module) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+
+
+VARIABLES: Mapping[str, Callable[..., dict[str, object]]] = {
+    "read": variables_read,
+    "declared": variables_declared,
+    "listed": variables_listed,
+    "of_settings": variables_of_settings,
+}
+"""Functions by their name in recipes."""

@@ -1,0 +1,94 @@
+"""Converts a distribution's source to its table, and the table to text."""
+
+import json
+
+from pydantic import JsonValue
+
+from tools.engine_tables import offered
+from tools.engine_tables.classes import closure, setting_of
+from tools.engine_tables.flags import FlagReader
+from tools.engine_tables.kernels import kernels
+from tools.engine_tables.names import Definition
+from tools.engine_tables.recipes import Recipe
+from tools.engine_tables.source import Tree
+from tools.engine_tables.values import Reader
+from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting
+
+
+def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
+    """Return the table of one distribution.
+
+    Raises:
+        MovedError: A definition is not at the recipe's location.
+    """
+    plain = Reader(tree)
+    reader = Reader(tree, {name: offered.registered(plain, by) for name, by in recipe.registries.items()})
+    commands = {
+        name: FlagReader(reader, flexible=recipe.flexible).read(function) for name, function in recipe.commands.items()
+    }
+    return EngineTable(
+        origin=origin,
+        extends=recipe.extends,
+        commands=commands,
+        configs=_configs(reader, recipe, commands),
+        connectors={
+            kind: tuple(offered.registered(reader, function, owner))
+            for kind, (owner, function) in recipe.connectors.items()
+        },
+        connector_settings=tuple(
+            offered.strings(reader, recipe.connector_settings) if recipe.connector_settings else []
+        ),
+        metrics=offered.metrics(reader, recipe.metrics) if recipe.metrics else (),
+        endpoints=offered.endpoints(reader, recipe.endpoints),
+        kernels=kernels(reader, recipe.kernels) if recipe.kernels else (),
+        environment=_environment(reader, recipe),
+    )
+
+
+def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> dict[str, tuple[Setting, ...]]:
+    roots = {name.rpartition(".")[2]: reader.required(name) for name in recipe.configs}
+    for flag in (flag for command in commands.values() for flag in command.flags):
+        if flag.config and (cls := _class(reader, recipe.config_folder, flag.config)):
+            roots[flag.config] = cls
+    return {
+        name: tuple(setting_of(reader, each) for each in fields.values())
+        for name, fields in sorted(closure(reader, roots, recipe.not_configs))
+    }
+
+
+def _class(reader: Reader, folder: str, name: str) -> Definition | None:
+    modules = reader.tree.modules(folder, f"class {name}")
+    return next((result for module in modules if (result := reader.named(f"{module.name}.{name}"))), None)
+
+
+def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
+    results: dict[str, object] = {}
+    for how, given in recipe.environment.items():
+        results |= offered.VARIABLES[how](reader, **given)
+    return dict(sorted(results.items()))  # type: ignore[arg-type]
+
+
+def render(made: EngineTable) -> str:
+    """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
+    document = made.model_dump(mode="json", exclude_defaults=True)
+    entries = (
+        f" {_json(key)}: {_opened(value, ' ', deep=2 if key == 'commands' else 1)}" for key, value in document.items()
+    )
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def _opened(value: object, indent: str, deep: int) -> str:
+    """Return JSON whose containers are expanded up to a depth; deeper ones stay on one line each."""
+    if deep < 0 or not isinstance(value, dict | list) or not value:
+        return _json(value)
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        rows = [f"{inner}{_json(name)}: {_opened(each, inner, deep - 1)}" for name, each in value.items()]
+    else:
+        rows = [f"{inner}{_json(row)}" for row in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(rows) + f"\n{indent}{closing}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

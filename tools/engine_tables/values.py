@@ -1,0 +1,226 @@
+"""Static evaluation of expressions in published source."""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tools.engine_tables.names import Definition, Names, Scope, class_names
+from tools.engine_tables.source import Node, Tree
+
+
+class UnknownValueError(Exception):
+    """An expression has no value that can be determined statically."""
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], object]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b,
+    ast.LShift: lambda a, b: a << b,
+}
+_BUILDERS: dict[str, Callable[..., object]] = {
+    "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": list, "sorted": sorted,
+    "set": sorted, "frozenset": sorted,
+}  # fmt: skip
+_ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
+
+
+class Reader(Names):
+    """Looks names up and evaluates expressions across the modules of one distribution.
+
+    Args:
+        tree: The distribution.
+        registries: Names and values that functions return, by function.
+    """
+
+    def __init__(self, tree: Tree, registries: Mapping[str, list[str]] | None = None) -> None:
+        super().__init__(tree)
+        self._registries = registries or {}
+
+    def is_enum(self, cls: Definition) -> bool:
+        """Return True if a class is an enumeration."""
+        return any(
+            getattr(base, "id", getattr(base, "attr", "")) in _ENUMS
+            for each in self.ancestry(cls)
+            for base in getattr(each.node, "bases", [])
+        )
+
+    def members(self, enum: Definition) -> dict[str, object]:
+        """Return an enumeration's members: name to value, or the name if the value is not a text or number."""
+        results: dict[str, object] = {}
+        for name, node in class_names(enum.node).items():
+            value = self.value_or(node, replace(enum.scope, local=class_names(enum.node)), None)
+            results[name] = value if isinstance(value, str | int) else name
+        return results
+
+    def value_or(self, node: Node, scope: Scope, otherwise: object) -> object:
+        """Return an expression's value, or a default if it cannot be determined statically."""
+        try:
+            return self.value(node, scope)
+        except UnknownValueError:
+            return otherwise
+
+    def value(self, node: Node, scope: Scope) -> object:
+        """Return an expression's value.
+
+        Raises:
+            UnknownValueError: It cannot be determined statically.
+        """
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name() | ast.Attribute():
+                return self._of_name(node, scope)
+            case ast.Call():
+                return self._of_call(node, scope)
+            case ast.ListComp():
+                return self._of_comprehension(node, scope)
+            case ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
+                return self._of_display(node, scope)
+        return self._of_operation(node, scope)
+
+    def _of_display(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {str(self.value(key, scope)): self.value(value, scope) for key, value in pairs if key}
+        return [value for item in node.elts for value in self._items(item, scope)]
+
+    def _of_operation(self, node: Node, scope: Scope) -> object:
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._combined(ast.Sub(), 0, self.value(operand, scope))
+            case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+                return self._combined(operator, self.value(left, scope), self.value(right, scope))
+            case ast.JoinedStr(values=parts):
+                return "".join(str(self.value(part, scope)) for part in parts)
+            case ast.FormattedValue(value=inner):
+                return self.value(inner, scope)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.value(body if self.value(test, scope) else orelse, scope)
+        raise UnknownValueError(ast.unparse(node))
+
+    def _items(self, item: ast.expr, scope: Scope) -> list[object]:
+        if not isinstance(item, ast.Starred):
+            return [self.value(item, scope)]
+        inner = self.value(item.value, scope)
+        if not isinstance(inner, list):
+            raise UnknownValueError(ast.unparse(item))
+        return inner
+
+    @staticmethod
+    def _combined(operator: ast.operator, left: object, right: object) -> object:
+        try:
+            return _OPERATORS[type(operator)](left, right)  # type: ignore[arg-type]
+        except (TypeError, ArithmeticError):
+            raise UnknownValueError(type(operator).__name__) from None
+
+    def _of_name(self, node: ast.Name | ast.Attribute, scope: Scope) -> object:
+        if isinstance(node, ast.Attribute):
+            owner = self.definition(node.value, scope)
+            if owner and isinstance(owner.node, ast.ClassDef) and self.is_enum(owner):
+                members = self.members(owner)
+                if node.attr in members:
+                    return members[node.attr]
+            if node.attr in {"value", "name"} and isinstance(node.value, ast.Attribute):
+                return self.value(node.value, scope)
+        result = self.definition(node, scope)
+        match result:
+            case Definition(node=ast.AnnAssign(value=ast.expr() as value), scope=there):
+                return self.value(value, there)
+            case Definition(node=ast.expr() as value, scope=there) if value is not node:
+                return self.value(value, there)
+        raise UnknownValueError(ast.unparse(node))
+
+    def _of_call(self, call: ast.Call, scope: Scope) -> object:
+        name = called(call)
+        given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        if name in {"field", "Field"}:
+            return self._of_field(call, given, scope)
+        if name in self._registries:
+            return list(self._registries[name])
+        if name == "get_args":
+            return self.literal(call.args[0], scope)
+        if name == "get_field":
+            return self.value(ast.Attribute(call.args[0], str(self.value(call.args[1], scope))), scope)
+        if name in {"getenv", "get"} and "os." in ast.unparse(call.func):
+            return self.value(call.args[1], scope) if len(call.args) > 1 else None
+        if name in {"lower", "upper", "strip"} and isinstance(call.func, ast.Attribute):
+            return getattr(str(self.value(call.func.value, scope)), name)()
+        if name in _BUILDERS and len(call.args) == 1:
+            return self._built(name, self._listed(call.args[0], scope))
+        if name in {"list", "tuple", "set", "frozenset", "dict"} and not call.args and not call.keywords:
+            return {} if name == "dict" else []
+        raise UnknownValueError(ast.unparse(call))
+
+    def _listed(self, node: ast.expr, scope: Scope) -> object:
+        result = self.definition(node, scope)
+        if result and isinstance(result.node, ast.ClassDef) and self.is_enum(result):
+            return list(self.members(result).values())
+        return self.value(node, scope)
+
+    @staticmethod
+    def _built(name: str, value: object) -> object:
+        try:
+            return _BUILDERS[name](value)
+        except (TypeError, ValueError):
+            raise UnknownValueError(name) from None
+
+    def _of_field(self, call: ast.Call, given: dict[str, ast.expr], scope: Scope) -> object:
+        if "default" in given:
+            return self.value(given["default"], scope)
+        match given.get("default_factory"):
+            case None:
+                if not call.args:
+                    raise UnknownValueError("required")
+                return self.value(call.args[0], scope)
+            case ast.Name(id="list" | "set" | "tuple"):
+                return []
+            case ast.Name(id="dict"):
+                return {}
+            case ast.Lambda(body=body):
+                return self.value(body, scope)
+            case factory:
+                result = self.definition(factory, scope)
+                if result and isinstance(result.node, ast.ClassDef):
+                    return {}  # all of that class's defaults
+                raise UnknownValueError(ast.unparse(factory))
+
+    def _of_comprehension(self, node: ast.ListComp, scope: Scope) -> object:
+        match node:
+            case ast.ListComp(
+                elt=ast.Name() | ast.Attribute(value=ast.Name(), attr="value" | "name"),
+                generators=[ast.comprehension(target=ast.Name(), iter=source, ifs=[])],
+            ):
+                return self._listed(source, scope)
+        raise UnknownValueError(ast.unparse(node))
+
+    def literal(self, node: Node, scope: Scope) -> list[object]:
+        """Return the values that a ``Literal`` type allows, through aliases and unions of literals.
+
+        Raises:
+            UnknownValueError: The type is not a literal.
+        """
+        match node:
+            case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal"), slice=inside):
+                items = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+                return [
+                    value
+                    for item in items
+                    for value in ([item.value] if isinstance(item, ast.Constant) else self.literal(item, scope))
+                ]
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return [*self.literal(left, scope), *self.literal(right, scope)]
+            case ast.Name() | ast.Attribute():
+                result = self.definition(node, scope)
+                if result is not None and result.node is not node:
+                    alias = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
+                    if alias is not None:
+                        return self.literal(alias, result.scope)
+        raise UnknownValueError(ast.unparse(node))
+
+
+def called(call: ast.Call) -> str:
+    """Return the last part of the name of the called function; "" if it has none."""
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))

@@ -1,0 +1,74 @@
+"""Published wheels: downloaded by pip, cached outside the repository, identified by their hash."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
+PYTHON = "3.12"
+PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 31, 34, 35))
+_LAST_LINES = 5
+
+
+class UnavailableError(Exception):
+    """A published file is unavailable. The message contains the file and the reason."""
+
+
+def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
+    """Return a published wheel, from the cache or downloaded.
+
+    Args:
+        known_sha256: Hash of the wheel that was used last time; another one is rejected. Without it, pip verifies the
+            hash of the package index.
+
+    Raises:
+        UnavailableError: There is no such wheel, its hash differs, or the index is unreachable.
+    """
+    cached = next(
+        (
+            file
+            for file in CACHE.glob(f"{package.replace('-', '_')}-{version}-*.whl")
+            if known_sha256 in {None, sha256(file)}
+        ),
+        None,
+    )
+    if cached is not None:
+        return cached
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        _download(package, version, known_sha256, Path(folder))
+        arrived = next(Path(folder).glob("*.whl"))
+        return arrived.rename(CACHE / arrived.name)
+
+
+def sha256(file: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _download(package: str, version: str, known_sha256: str | None, folder: Path) -> None:
+    """Let pip download, so that the machine's index, proxy and certificates are used."""
+    desired = folder / "wanted.txt"
+    desired.write_text(f"{package}=={version}" + (f" --hash=sha256:{known_sha256}" if known_sha256 else "") + "\n")
+    command = [
+        *(_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON),
+        *(f"--platform={platform}" for platform in PLATFORMS),
+        *("--dest", str(folder), "--requirement", str(desired)),
+    ]
+    # pip prints its progress bar on stdout, and errors on stderr.
+    result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
+        raise UnavailableError(f"pip cannot download {package} {version}: {' '.join(lines[-_LAST_LINES:])}")
+
+
+def _pip() -> str:
+    own = Path(__file__).parents[2] / ".tools" / "bin" / "pip"
+    result = str(own) if own.exists() else shutil.which("pip")
+    if result is None:
+        raise UnavailableError("there is no pip: `make setup` puts one into .tools/bin")
+    return result

@@ -1,0 +1,135 @@
+"""The generated tables of docs/measurements.md: ``python -m tools.measurements_doc`` updates them."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import voice_blueprint
+from tools import doc_tables
+from tools.doc_tables import markdown
+from voice_blueprint.shipped import ROOT
+from voice_ops.simulate.calls import REDIAL_SHARE
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.command import SWEEP
+from voice_ops.simulate.policies import PEERS, Policy, own
+from voice_ops.simulate.report import summarize
+from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.shortfall import shortfall
+from voice_ops.simulate.traces import spike
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "measurements.md"
+FILES = ("production-us-east-1", "production-azure")
+FEWER = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
+"""Lower minimums of a file, whose refused calls are shown."""
+
+_ROW = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
+
+
+def rendered(text: str) -> str:
+    """Return the document with every table regenerated."""
+    return doc_tables.rendered(text, TABLES)
+
+
+def main() -> None:
+    """Update the document's tables."""
+    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def documented(text: str) -> dict[tuple[str, float], str]:
+    """Return the share of refused calls in the document, by file and utilization."""
+    return {
+        (row["file"], busy): cell
+        for row in _ROW.finditer(text)
+        for busy, cell in zip(SWEEP, row["cells"].split(" | "), strict=True)
+    }
+
+
+def refused(result: Result) -> str:
+    """Return the share of calls that a simulation refused."""
+    summary = summarize(result)
+    return f"{summary.refused_calls / summary.offered_calls:.1%}".replace("%", " %")
+
+
+@cache
+def _run(name: str, policy: Policy | None, busy: float, fewer: tuple[tuple[str, int], ...] = ()) -> Result:
+    """Simulate the spike of `voice simulate FILE --load spike`.
+
+    Args:
+        policy: Scaling policy; ``None`` for the file's own rules.
+        fewer: Hosts in service of some fleets, instead of the file's minimum.
+    """
+    deployment = voice_blueprint.load(ROOT / "deployments" / f"{name}.yaml")
+    minima = dict(fewer)
+    plans = tuple(_with_minimum(plan, minima.get(plan.name)) for plan in fleet_plans(deployment, {}))
+    aws, store = deployment.aws_section, store_calls(deployment)
+    settings = Settings(
+        zones=(aws or deployment.azure).availability_zones,
+        call_s=180,
+        cross_zone=aws is None or aws.edge.cross_zone,
+        seed=1,
+        busy_at_full=busy,
+        store_calls=store,
+        redial_share=REDIAL_SHARE,
+    )
+    return Simulation(plans, policy or own(plans), spike(usual_peak(plans, store)), settings).run()
+
+
+def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
+    """Return a fleet of one group with this minimum of hosts, or unchanged."""
+    if hosts is None:
+        return plan
+    (group,) = plan.groups
+    return replace(plan, groups=(replace(group, min_hosts=hosts),))
+
+
+def _policies() -> str:
+    rows = []
+    for policy in (*PEERS, None):
+        result = _run(FILES[0], policy, 1.0)
+        summary = summarize(result)
+        answered = (summary.refused_conversations / summary.conversations) if summary.conversations else 0
+        rows.append((result.policy, refused(result), f"{answered:.1%}".replace("%", " %"), f"{summary.usd:,.0f}"))
+    return markdown(("Policy", "Refused calls", "Conversations without an agent", "USD of hosts"), rows)
+
+
+def _own() -> str:
+    headings = [f"{busy:.0%} busy".replace("%", " %") for busy in SWEEP]
+    rows = [(f"`{name}.yaml`", *(refused(_run(name, None, busy)) for busy in SWEEP)) for name in FILES]
+    return markdown(("Refused calls if a full host is", *headings), rows)
+
+
+def _reserve() -> str:
+    rows = []
+    for name in FILES:
+        result = shortfall(_run(name, None, 1.0))
+        if result is None:
+            rows.append((f"`{name}.yaml`", "-", "-", "-", "-"))
+            continue
+        came = "-" if result.help_s is None else f"after {result.help_s:.0f} s"
+        reserve = ", ".join(f"{hosts} {fleet}" for fleet, hosts in result.reserve.items())
+        usd = "-" if result.hold_usd_per_hour is None else f"{result.hold_usd_per_hour:,.0f}"
+        rows.append((f"`{name}.yaml`", f"{result.places:,}", came, reserve, usd))
+    headings = ("File", "Slots", "First new host", "Hosts that would refuse no call", "Additional USD per hour")
+    return markdown(headings, rows)
+
+
+def _fewer() -> str:
+    rows = [
+        (f"`{name}.yaml` with {', '.join(f'{hosts} {fleet}' for fleet, hosts in minima.items())}",
+         refused(_run(name, None, 1.0, tuple(minima.items()))))
+        for name, minima in FEWER
+    ]  # fmt: skip
+    return markdown(("Fewer in service", "Refused calls"), rows)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "scaling-policies": _policies,
+    "scaling-own": _own,
+    "scaling-reserve": _reserve,
+    "scaling-fewer": _fewer,
+}
+
+if __name__ == "__main__":
+    main()

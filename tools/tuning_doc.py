@@ -1,0 +1,138 @@
+"""Tables of docs/tuning.md, from voice_blueprint.engines.sizing; ``python -m tools.tuning_doc`` writes them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tools import doc_tables
+from tools.doc_tables import markdown
+from voice_blueprint import catalog
+from voice_blueprint.catalog.inference import Architecture
+from voice_blueprint.engines.sizing.defaults import batch_defaults
+from voice_blueprint.engines.sizing.layouts import CELL, Asked, Layout, layouts
+from voice_blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
+from voice_blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
+from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS
+from voice_blueprint.file.model.serving import KvCacheType, Load
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "tuning.md"
+
+SEED_SESSIONS = 500
+"""Sessions per node that the seed documents claim."""
+
+SEED_GPU = "A100-80"
+
+
+def rendered(text: str) -> str:
+    """Return the document with every table computed again."""
+    return doc_tables.rendered(text, TABLES)
+
+
+def main() -> None:
+    """Regenerate the tables of the document."""
+    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _kv_table() -> str:
+    rows = [
+        (
+            model.name,
+            f"{model.layers}, {model.kv_heads}, {model.head_dim}",
+            f"{kv_bytes_per_token(model):,}",
+            f"{kv_bytes_per_token(model, KvCacheType.FP8):,}",
+            f"{cross_attention_bytes(model) / 1e6:.0f} MB"
+            if model.architecture is Architecture.ENCODER_DECODER
+            else "-",
+        )
+        for model in catalog.models().values()
+    ]
+    headings = ("model", "layers, KV heads, head size", "bf16 B/token", "FP8 B/token", "cross-attention per session")
+    return markdown(headings, rows)
+
+
+def _profile_table() -> str:
+    headings = (
+        "model",
+        "GPUs",
+        "KV tokens",
+        "baseline: seqs / step tokens",
+        "sessions",
+        "tuned: seqs / step tokens / graphs / in flight",
+        "sessions",
+        "bound by",
+    )
+    return markdown(headings, [_profile_cells(row) for row in profile_table()])
+
+
+def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
+    gpus = f"{row.tensor_parallel} x {row.gpu}"
+    if row.baseline is None or row.tuned is None:
+        why = row.refusal.arithmetic if row.refusal else ""
+        return row.model, gpus, "-", "-", "-", "-", "-", f"refused: {why}"
+    defaults, tuned = batch_defaults(catalog.gpus()[row.gpu]), row.tuned
+    knobs = (
+        tuned.max_num_seqs,
+        tuned.max_num_batched_tokens,
+        len(tuned.cudagraph_capture_sizes),
+        tuned.max_queued_requests,
+    )
+    return (
+        row.model,
+        gpus,
+        f"{tuned.kv_cache_tokens:,}",
+        f"{defaults.max_num_seqs} / {defaults.max_num_batched_tokens}",
+        str(row.baseline.sessions),
+        " / ".join(map(str, knobs)),
+        str(tuned.sessions),
+        tuned.limit.value,
+    )
+
+
+def _pair_table() -> str:
+    row = next(row for row in profile_table() if (row.model, row.gpu) == ("qwen3-8b", "A100-80"))
+    if row.tuned is None:
+        raise LookupError("qwen3-8b does not fit an A100-80")
+    control, treatment = batching_pair(row.tuned)
+    knobs = ("max_num_seqs", "max_num_batched_tokens", "block_size")
+    rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in knobs]
+    return markdown(("knob", "control", "treatment"), rows)
+
+
+def _sessions_table() -> str:
+    asked = Asked(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
+    sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
+    rows = [
+        _session_cells(name, layout)
+        for name in ("voxtral-small-24b", "qwen3-8b", "qwen2.5-7b-instruct")
+        for size in sizes
+        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, asked, region="")
+        if isinstance(layout, Layout)
+    ]
+    return markdown(("model", "node", "layout", "sessions/node", "longest session that 500 of them may hold"), rows)
+
+
+def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:
+    tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS
+    enough = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
+    size = layout.vm_size.removeprefix("Standard_")
+    name = "cell" if layout.name == CELL else layout.name
+    return model, size, name, f"{enough}{layout.sessions_per_node}{enough}", f"{tokens:,} tokens"
+
+
+def _tts_table() -> str:
+    rows = [
+        (str(p.concurrency), f"{p.first_audio_ms:g} ms", f"{p.real_time_factor:g}", f"{p.chars_per_s:g}")
+        for p in PUBLISHED_POINTS
+    ]
+    return markdown(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "kv-bytes": _kv_table,
+    "profiles": _profile_table,
+    "ab-pair": _pair_table,
+    "five-hundred": _sessions_table,
+    "tts": _tts_table,
+}
+
+if __name__ == "__main__":
+    main()

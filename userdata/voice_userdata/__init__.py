@@ -1,0 +1,51 @@
+"""User data of EC2 hosts: shell steps in strict mode, rendered from typed values."""
+
+from voice_userdata.render import (
+    HOST_ACTIONS,
+    SIZE_LIMIT_BYTES,
+    deployed_bytes,
+    render,
+    render_bake,
+    render_preparation,
+    unpacked,
+)
+from voice_userdata.values import (
+    SET_ON_THE_HOST,
+    AfXdp,
+    Artifacts,
+    Bake,
+    Container,
+    HealthCommand,
+    HealthPort,
+    HostBoot,
+    HugePages,
+    LifecycleHooks,
+    Mount,
+    Preparation,
+    StateAccess,
+    Vfio,
+)
+
+__all__ = [
+    "HOST_ACTIONS",
+    "SET_ON_THE_HOST",
+    "SIZE_LIMIT_BYTES",
+    "AfXdp",
+    "Artifacts",
+    "Bake",
+    "Container",
+    "HealthCommand",
+    "HealthPort",
+    "HostBoot",
+    "HugePages",
+    "LifecycleHooks",
+    "Mount",
+    "Preparation",
+    "StateAccess",
+    "Vfio",
+    "deployed_bytes",
+    "render",
+    "render_bake",
+    "render_preparation",
+    "unpacked",
+]

@@ -1,0 +1,295 @@
+"""Renders typed values into the bash script that a host gets as user data."""
+
+import base64
+import bz2
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from importlib.resources import files
+from typing import Literal
+
+from voice_userdata.values import AfXdp, Bake, Container, HealthCommand, HealthPort, HostBoot, Preparation, Vfio
+
+SIZE_LIMIT_BYTES = 16_384
+"""EC2's limit of user data before encoding.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
+TOKEN_BYTES = 160
+"""Maximum length of a resolved CDK token: the ARN of a secret or target group with names of 64 characters and the
+longest partition and region. The token itself has about 20 bytes."""
+_TOKEN = re.compile(r"\$\{Token\[[^\]]*\]\}")
+_UNPACK = (
+    "BODIES=$(python3 -c 'import base64, bz2, sys; "
+    'sys.stdout.write(bz2.decompress(base64.b64decode(sys.argv[1])).decode())\' {})\neval "$BODIES"'
+)
+"""bzip2's format and output have not changed since 2000, whereas gzip's output differs between builds of zlib: user
+data that depends on the deploying machine would replace all hosts."""
+_PACKED = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
+
+HOST_ACTIONS = (
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:RecordLifecycleActionHeartbeat",
+    "autoscaling:SetInstanceHealth",
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetAuthorizationToken",
+    "ecr:GetDownloadUrlForLayer",
+    "elasticloadbalancing:DeregisterTargets",
+    "elasticloadbalancing:RegisterTargets",
+    "logs:CreateLogStream",
+    "logs:PutLogEvents",
+    "secretsmanager:GetSecretValue",
+    "ssm:GetParameter",
+)
+"""Permissions of a host's role, in addition to those of its containers; those for the load balancer are only needed for
+VFIO."""
+
+_ALWAYS_BEFORE = ("lib", "need")
+_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
+_ALWAYS_AFTER = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
+
+
+def render(boot: HostBoot) -> str:
+    """Render the user data of a fleet's hosts.
+
+    Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
+    followed by the compressed bodies of the required step files, without comments and indentation; no string in them
+    may depend on these.
+
+    Raises:
+        ValueError: A value spans several lines, or the script exceeds EC2's limit.
+    """
+    bodies = "\n".join(_body(step) for step in _files(boot))
+    packed = base64.b64encode(bz2.compress(bodies.encode())).decode()
+    parts = ["#!/bin/bash", "set -Eeuo pipefail", *_assignments(boot), _UNPACK.format(packed), 'main "$@"']
+    script = "\n".join(parts) + "\n"
+    size = deployed_bytes(script)
+    if size > SIZE_LIMIT_BYTES:
+        raise ValueError(
+            f"user data of {boot.fleet} is {size} bytes, EC2 takes {SIZE_LIMIT_BYTES}: "
+            "move variables of the containers into their images"
+        )
+    return script
+
+
+def unpacked(script: str) -> str:
+    """Return a script with its steps as plain text, for people and tools; it may exceed EC2's limit."""
+    return _PACKED.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
+
+
+def deployed_bytes(script: str) -> int:
+    """Return the maximum size of a script after CloudFormation has resolved the CDK's tokens."""
+    return len(_TOKEN.sub("x" * TOKEN_BYTES, script).encode())
+
+
+def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
+    """Render the script that EC2 Image Builder runs on the build machine of a host image.
+
+    Its functions are ``bake``, then ``check``.
+    """
+    pages = bake.huge_pages
+    values = {
+        "REGION": bake.region,
+        "PAGE_SIZE_MIB": pages.size_mib if pages else None,
+        "PAGE_COUNT": pages.count if pages else None,
+        "VFIO_DRIVERS": bake.vfio_drivers,
+        "SIGNING_KEY": bake.signing_key,
+    }
+    steps = ["lib", "need", "runtime", *_signature(bake), "images", *(["huge_pages"] if pages else []), "bake"]
+    parts = [
+        "set -Eeuo pipefail",
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("CONTAINERS", list(bake.images)),
+        f"declare -A IMAGE=({' '.join(f'[{name}]={_quote(uri)}' for name, uri in bake.images.items())})",
+        *(_body(step) for step in steps),
+        f"main {what}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def render_preparation(job: Preparation) -> str:
+    """Render the user data of the host that creates a fleet's artifacts."""
+    name, uri = job.image
+    disks = ["instance_store"] if job.instance_store_mount else []
+    steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
+    bodies = ["lib", "need", *_signature(job), *steps]
+    values = {
+        "REGION": job.region,
+        "ARTIFACTS": job.artifacts.source,
+        "ARTIFACTS_DIR": job.artifacts.directory,
+        "ARTIFACTS_USER": job.artifacts.user_id,
+        "MOUNTED_AT": job.mounted_at,
+        "INSTANCE_STORE": job.instance_store_mount,
+        "GPUS": "yes" if job.accelerator == "gpu" else None,
+        "SHARED_MEMORY_MIB": job.shared_memory_mib,
+        "SIGNING_KEY": job.signing_key,
+    }
+    parts = [
+        "#!/bin/bash",
+        "set -Eeuo pipefail",
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
+        _array("DEVICES", []),
+        _array("CONTAINERS", [name]),
+        _array("COMMAND", list(job.command)),
+        f"ENVIRONMENT={_lines(_variables(job.environment))}",
+        f"declare -A IMAGE=([{name}]={_quote(uri)})",
+        *(_body(step) for step in bodies),
+        "main",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _files(boot: HostBoot) -> list[str]:
+    """Return the step files in the order in which they run.
+
+    AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
+    """
+    optional = (
+        ("huge_pages", boot.huge_pages),
+        ("mtu", boot.mtu),
+        ("af_xdp", isinstance(boot.data_path, AfXdp)),
+        ("ena_express", boot.ena_express),
+        ("vfio", isinstance(boot.data_path, Vfio)),
+        ("instance_store", boot.instance_store_mount),
+        ("neuron", boot.accelerator == "neuron"),
+        ("gpu", boot.accelerator == "gpu"),
+        ("artifacts", boot.artifacts),
+        ("cold_start", boot.starting),
+        ("signature", boot.signing_key),
+    )
+    return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
+
+
+def _signature(of: Bake | Preparation) -> list[str]:
+    return ["signature"] if of.signing_key else []
+
+
+def _boot_steps(boot: HostBoot) -> list[str]:
+    """Return the functions to call at every boot: tools that a minimal image may lack, then the function of each file.
+
+    ``aws`` is first, since failures are reported to Auto Scaling with it.
+    """
+    needs = ["need aws awscli-2"]
+    if boot.data_path or boot.ena_express:
+        needs.append("need ethtool ethtool")
+    if boot.instance_store_mount:
+        needs.append("need mkfs.xfs xfsprogs")
+    if boot.signing_key:
+        needs.append("need openssl openssl")
+    steps = needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
+    if boot.starting:
+        pull = steps.index("images")
+        steps[pull : pull + 1] = ["before_pull", "images", "after_pull"]
+    return steps
+
+
+def _body(step: str) -> str:
+    text = (files("voice_userdata") / "steps" / f"{step}.sh").read_text(encoding="utf-8")
+    lines = (line.strip() for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def _assignments(boot: HostBoot) -> list[str]:
+    hooks = boot.hooks
+    af_xdp = boot.data_path if isinstance(boot.data_path, AfXdp) else None
+    target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, Vfio) else None
+    values: dict[str, str | int | None] = {
+        "REGION": boot.region,
+        "TIER": boot.tier.value,
+        "GROUP": boot.auto_scaling_group,
+        "LAUNCH_HOOK": hooks.launch,
+        "TERMINATE_HOOK": hooks.terminate,
+        "HEARTBEAT_EVERY_S": hooks.heartbeat_every_s,
+        "READY_BUDGET_S": hooks.ready_budget_s,
+        "DRAIN_BUDGET_S": hooks.drain_budget_s,
+        "LOG_GROUP": boot.log_group,
+        "STATE_HOST": boot.state.host_parameter,
+        "SECRET": boot.state.secret_arn,
+        "SECRET_FIELD": boot.state.field,
+        "MTU": boot.mtu,
+        "PAGE_SIZE_MIB": boot.huge_pages.size_mib if boot.huge_pages else None,
+        "PAGE_COUNT": boot.huge_pages.count if boot.huge_pages else None,
+        "RX_QUEUES": af_xdp.rx_queues if af_xdp else None,
+        "RX_RING_SIZE": af_xdp.rx_ring_size if af_xdp else None,
+        "INSTANCE_STORE": boot.instance_store_mount,
+        "ARTIFACTS": boot.artifacts.source if boot.artifacts else None,
+        "ARTIFACTS_DIR": boot.artifacts.directory if boot.artifacts else None,
+        "ARTIFACTS_USER": boot.artifacts.user_id if boot.artifacts else None,
+        "STARTING": boot.starting.name if boot.starting else "",
+        "START_LOG": _start_log(boot.starting) if boot.starting else None,
+        "TARGET_GROUP": target_group or "",
+        "SIGNING_KEY": boot.signing_key,
+    }
+    return [
+        *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
+        _array("BOOT_STEPS", _boot_steps(boot)),
+        _array("DEVICES", []),
+        _array("CONTAINERS", [container.name for container in boot.containers]),
+        f"COMMON={_lines(_variables(boot.shared_environment))}",
+        _container_tables(boot),
+    ]
+
+
+def _start_log(container: Container) -> str:
+    return "|".join(f"{phase}={text}" for phase, text in (container.start_log or {}).items())
+
+
+def _container_tables(boot: HostBoot) -> str:
+    """Return associative arrays with the per-container values of a step. A container without a value has no entry."""
+    tables: dict[str, Callable[[Container], Iterable[str]]] = {
+        "IMAGE": lambda c: [c.image_uri],
+        "ENVIRONMENT": lambda c: _variables(c.environment),
+        "OPTIONS": lambda c: _options(boot, c),
+        "COMMAND": lambda c: c.arguments,
+        "RUN_AS": lambda c: [str(c.user_id)],
+        "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.writable],
+        "HARDWARE": lambda c: ["yes"] if c.hardware else [],
+        "HEALTH_PORT": lambda c: [f"{c.health.number}{c.health.path}"] if isinstance(c.health, HealthPort) else [],
+    }
+    rendered = []
+    for table, of in tables.items():
+        entries = [(container.name, list(of(container))) for container in boot.containers]
+        rendered.append(f"{table}=({' '.join(f'[{name}]={_lines(lines)}' for name, lines in entries if lines)})")
+    return "declare -A " + " ".join(rendered)
+
+
+def _options(boot: HostBoot, container: Container) -> list[str]:
+    """Return the arguments of ``docker run`` that differ between containers and do not depend on the host."""
+    options = []
+    if container.shared_memory_mib:
+        options.append(f"--shm-size={container.shared_memory_mib}m")
+    options += [f"--group-add={group}" for group in container.groups]
+    options += [f"--cap-add={capability}" for capability in container.capabilities]
+    options += [f"--device={device}" for device in container.devices]
+    options += [f"--volume={m.source}:{m.target}:{'rw' if m.writable else 'ro'}" for m in container.mounts]
+    if isinstance(container.health, HealthCommand):
+        options += [f"--health-cmd={container.health.command}", f"--health-interval={container.health.interval_s}s"]
+    if container.hardware and boot.data_path:
+        options.append("--ulimit=memlock=-1:-1")
+    if container.hardware and boot.huge_pages:
+        options.append("--volume=/run/voice/hugepages:/dev/hugepages")
+    if container.hardware and boot.accelerator == "gpu":
+        options.append("--gpus=all")
+    return options
+
+
+def _variables(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]
+
+
+def _array(name: str, items: list[str]) -> str:
+    return f"{name}=({' '.join(map(_quote, items))})"
+
+
+def _lines(items: Iterable[str]) -> str:
+    return shlex.quote("\n".join(map(_one_line, items)))
+
+
+def _quote(value: str) -> str:
+    return shlex.quote(_one_line(value))
+
+
+def _one_line(value: str) -> str:
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise ValueError(f"{value!r} spans lines, which no environment file or argument list can hold")
+    return value

@@ -1,0 +1,367 @@
+"""Typed values of user data, validated here instead of on a host."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from voice_blueprint.contract.environment import (
+    DATA_PATH,
+    DEPLOYMENT,
+    FLEET,
+    HOST,
+    HOST_ADDRESS,
+    HUGE_PAGE_SIZE_MIB,
+    INTERFACE,
+    REGION,
+    RX_QUEUES,
+    RX_RING_SIZE,
+    VALKEY_HOST_FILE,
+    VALKEY_PASSWORD,
+    VALKEY_PASSWORD_FILE,
+    ZONE,
+)
+from voice_blueprint.contract.metrics import StartPhase
+from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
+
+POLL_S = 5
+"""Interval at which a host checks its containers and its metadata."""
+
+SET_ON_THE_HOST = frozenset(
+    v.name for v in (HOST, HOST_ADDRESS, ZONE, INTERFACE, VALKEY_HOST_FILE, VALKEY_PASSWORD_FILE)
+)
+"""Variables of every container whose values are only known on the host."""
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def _check_variables(of: str, environment: Mapping[str, str]) -> None:
+    for name in environment:
+        _require(_VARIABLE.fullmatch(name) is not None, f"{of}: {name!r} is no variable name")
+    _require(
+        VALKEY_PASSWORD.name not in environment,
+        f"{of}: {VALKEY_PASSWORD.name} in user data can be read by every process of the host",
+    )
+
+
+@dataclass(frozen=True)
+class HugePages:
+    """Huge pages to reserve; a host that cannot reserve them abandons its launch.
+
+    Attributes:
+        size_mib: Page size; with 4 KiB base pages, arm64 supports 2, 32 and 1024 MiB.
+        count: Number of pages, at most 80 % of the host's memory.
+    """
+
+    size_mib: int
+    count: int
+
+
+@dataclass(frozen=True)
+class LifecycleHooks:
+    """The lifecycle hooks of the Auto Scaling group. The default result of both must be ``ABANDON``.
+
+    Attributes:
+        launch: Name of the hook on ``EC2_INSTANCE_LAUNCHING``.
+        terminate: Name of the hook on ``EC2_INSTANCE_TERMINATING``.
+        heartbeat_s: Heartbeat timeout of both. No heartbeat is sent during the pull of an image.
+        ready_budget_s: Maximum time from the start of the containers until they are ready.
+        drain_budget_s: Maximum time to finish sessions; after a spot notice, at most 100 s.
+    """
+
+    launch: str
+    terminate: str
+    heartbeat_s: int
+    ready_budget_s: int
+    drain_budget_s: int
+
+    def __post_init__(self) -> None:
+        _require(
+            self.heartbeat_s >= 3 * POLL_S,
+            f"heartbeat_s={self.heartbeat_s} is shorter than three polls of {POLL_S} s",
+        )
+
+    @property
+    def heartbeat_every_s(self) -> int:
+        """A third of the timeout, in whole polls, so that two heartbeats may be lost."""
+        return self.heartbeat_s // 3 // POLL_S * POLL_S
+
+
+@dataclass(frozen=True)
+class StateAccess:
+    """Address and credentials of the state store for a host.
+
+    Attributes:
+        host_parameter: Name of the Systems Manager parameter with the store's endpoint.
+        secret_arn: JSON secret in Secrets Manager of the tier's Valkey user.
+        field: Field of the password in the secret.
+    """
+
+    host_parameter: str
+    secret_arn: str
+    field: str
+
+
+@dataclass(frozen=True)
+class AfXdp:
+    """AF_XDP on the primary interface."""
+
+    rx_queues: int
+    rx_ring_size: int
+
+
+@dataclass(frozen=True)
+class Vfio:
+    """DPDK's own driver on the interface with device number 1.
+
+    Attributes:
+        rx_queues: Number of polled receive queues.
+        rx_ring_size: Descriptors per queue.
+        ip_target_group_arn: Target group of type ``ip`` in which the host registers the interface's address, since Auto
+            Scaling only registers primary interfaces.
+    """
+
+    rx_queues: int
+    rx_ring_size: int
+    ip_target_group_arn: str | None = None
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A host directory in a container. A writable one is created, and owned by the container's user."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class HealthPort:
+    """The container is ready when this TCP port of the host accepts connections.
+
+    Attributes:
+        path: Path that must respond with HTTP 200; empty if a connection is sufficient.
+    """
+
+    number: int
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class HealthCommand:
+    """The container is ready when this command, run inside it, succeeds."""
+
+    command: str
+    interval_s: int = POLL_S
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of the host, in the host's network, with a read-only root and no capabilities by default.
+
+    Attributes:
+        name: Name of the container, its systemd unit and its log stream.
+        image_uri: Image in an ECR registry, by digest.
+        environment: Variables in addition to those of the host (``HostBoot.variables_for``).
+        health: Readiness check.
+        user_id: User of the container, who owns its copy of the password.
+        groups: Additional groups of that user, for sockets and devices of other users.
+        capabilities: Linux capabilities to add, without ``CAP_``.
+        devices: Additional device files.
+        mounts: Mounted host directories.
+        hardware: Whether it gets the resources of the data path or accelerator: huge pages and locked memory, the VFIO
+            group, Neuron devices, or GPUs.
+        shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
+        arguments: Arguments of the image's entry point.
+        start_log: For the container that determines the host's start-up time: the log text that precedes the seconds of
+            each phase, by phase. Empty if it logs none, ``None`` for all other containers.
+    """
+
+    name: str
+    image_uri: str
+    environment: Mapping[str, str]
+    health: HealthPort | HealthCommand
+    user_id: int = 0
+    groups: tuple[int, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hardware: bool = False
+    shared_memory_mib: int | None = None
+    arguments: tuple[str, ...] = ()
+    start_log: Mapping[StartPhase, str] | None = None
+
+    def __post_init__(self) -> None:
+        _require(_NAME.fullmatch(self.name) is not None, f"container name {self.name!r} is not like vad-dataplane")
+        _require(
+            "@sha256:" in self.image_uri or "${Token[" in self.image_uri,
+            f"{self.name}: image {self.image_uri} is not by digest: a host would run what the tag means that day",
+        )
+        _check_variables(self.name, self.environment)
+        for mount in self.mounts:
+            _require(" " not in mount.source, f"{self.name}: mount {mount.source!r} has a space")
+        for text in (self.start_log or {}).values():
+            _require(not set(text) & set("|=\\"), f"{self.name}: start_log {text!r} has one of | = \\")
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Artifacts that the job of a fleet uploads for its hosts.
+
+    Attributes:
+        source: Location, ``s3://bucket/name``.
+        directory: Directory on the host, which is its engine's cache.
+        user_id: Owner of the files.
+    """
+
+    source: str
+    directory: str
+    user_id: int
+
+
+@dataclass(frozen=True)
+class HostBoot:
+    """All values of one fleet's user data.
+
+    Attributes:
+        deployment: Name of the deployment.
+        fleet: Name of the fleet.
+        tier: Tier; the first part of every log stream's name.
+        region: Region of all AWS calls.
+        auto_scaling_group: Literal name of the group. A reference would be circular, since the group refers to the
+            launch template, which contains this value.
+        hooks: Its lifecycle hooks.
+        containers: Containers, telemetry last: it is stopped after the others have drained.
+        log_group: CloudWatch log group of hosts and containers.
+        state: Access to the state store.
+        environment: Variables of every container, such as the port of the state store.
+        mtu: MTU of the primary interface; ``None`` leaves EC2's 9001.
+        huge_pages: Huge pages reserved at every boot.
+        ena_express: Whether the host is set up for ENA Express, and refuses to serve without it.
+        data_path: Receive path of audio packets.
+        instance_store_mount: Mount path of the local NVMe disks, as RAID 0 if there are several.
+        accelerator: Devices that must be visible before containers start.
+        artifacts: Artifacts to download before containers start; ``None`` if engines download from a hub.
+        signing_key: Key that must have signed an image before it is pulled, as returned by
+            ``voice_blueprint.signing.key_line``; ``None`` without verification.
+    """
+
+    deployment: str
+    fleet: str
+    tier: Tier
+    region: str
+    auto_scaling_group: str
+    hooks: LifecycleHooks
+    containers: tuple[Container, ...]
+    log_group: str
+    state: StateAccess
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mtu: int | None = None
+    huge_pages: HugePages | None = None
+    ena_express: bool = False
+    data_path: AfXdp | Vfio | None = None
+    instance_store_mount: str | None = None
+    accelerator: Literal["neuron", "gpu"] | None = None
+    artifacts: Artifacts | None = None
+    signing_key: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [container.name for container in self.containers]
+        _require(bool(names), "a host requires at least one container")
+        _require(len(set(names)) == len(names), f"container names repeat: {', '.join(names)}")
+        timed = [container.name for container in self.containers if container.start_log is not None]
+        _require(len(timed) <= 1, f"phases are told of one container's start, not of {', '.join(timed)}")
+        _require(
+            not (self.data_path and self.accelerator),
+            "a host has a packet data path or an accelerator, not both: containers ask for 'hardware' as one",
+        )
+        if isinstance(self.data_path, AfXdp):
+            self._limit_mtu(XDP_MTU, "native XDP on ENA")
+        if self.ena_express:
+            self._limit_mtu(ENA_EXPRESS_MTU, "ENA Express")
+        _check_variables(self.fleet, self.environment)
+        self._check_reserved(self.fleet, self.environment, SET_ON_THE_HOST | self._own_environment().keys())
+        for container in self.containers:
+            self._check_reserved(
+                container.name, container.environment, SET_ON_THE_HOST | self.shared_environment.keys()
+            )
+
+    @staticmethod
+    def _check_reserved(of: str, environment: Mapping[str, str], taken: frozenset[str]) -> None:
+        twice = sorted(environment.keys() & taken)
+        _require(not twice, f"{of}: {', '.join(twice)} is set from HostBoot or by the host")
+
+    def _limit_mtu(self, limit: int, what: str) -> None:
+        mtu = self.mtu or 9001
+        _require(mtu <= limit, f"{what} takes an MTU of {limit} at most, not {mtu}: set mtu")
+
+    @property
+    def starting(self) -> Container | None:
+        """The container whose start-up phases are measured."""
+        return next((container for container in self.containers if container.start_log is not None), None)
+
+    @property
+    def shared_environment(self) -> dict[str, str]:
+        """Variables of every container, derived from the values above."""
+        return {**self._own_environment(), **self.environment}
+
+    def _own_environment(self) -> dict[str, str]:
+        own = {DEPLOYMENT.name: self.deployment, FLEET.name: self.fleet, REGION.name: self.region}
+        if self.data_path:
+            own[DATA_PATH.name] = "af_xdp" if isinstance(self.data_path, AfXdp) else "vfio"
+            own[RX_QUEUES.name] = str(self.data_path.rx_queues)
+            own[RX_RING_SIZE.name] = str(self.data_path.rx_ring_size)
+        if self.huge_pages:
+            own[HUGE_PAGE_SIZE_MIB.name] = str(self.huge_pages.size_mib)
+        return own
+
+    def variables_for(self, container: Container) -> frozenset[str]:
+        """Names of all variables of a container."""
+        return SET_ON_THE_HOST | self.shared_environment.keys() | container.environment.keys()
+
+
+@dataclass(frozen=True)
+class Bake:
+    """Values of a host image, in addition to AWS's base image.
+
+    Attributes:
+        images: Container image URIs with digests, by name.
+        huge_pages: Huge pages that the kernel reserves at boot.
+        vfio_drivers: Commit of amzn-drivers whose patch adds write combining to vfio-pci, or ``None``.
+        signing_key: As in ``HostBoot``.
+    """
+
+    region: str
+    images: Mapping[str, str]
+    huge_pages: HugePages | None = None
+    vfio_drivers: str | None = None
+    signing_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A job in which an engine downloads and compiles its model, for the hosts of its fleet.
+
+    Attributes:
+        image: Name of the engine's image, and its URI with digest.
+        command: Arguments of its container, including the program.
+        mounted_at: Path of the cache in the container.
+        signing_key: As in ``HostBoot``.
+    """
+
+    region: str
+    image: tuple[str, str]
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    artifacts: Artifacts
+    mounted_at: str
+    instance_store_mount: str | None = None
+    accelerator: Literal["neuron", "gpu"] | None = None
+    shared_memory_mib: int | None = None
+    signing_key: str | None = None

@@ -1,0 +1,1 @@
+"""AWS parts of a deployment: names, metrics, alarms, alerts, scaling, dashboards."""

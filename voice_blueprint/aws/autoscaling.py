@@ -1,0 +1,74 @@
+"""Rules of EC2 Auto Scaling, shared by the sandbox's drill and the simulator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from voice_blueprint.aws.alarms import AlarmRule
+from voice_blueprint.file.model.scaling import Band, ScalingRule
+
+ACTION_REPEAT_S = 60
+"""Interval at which the Auto Scaling actions of an alarm in ALARM are repeated.
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html"""
+
+
+def step_adjustment(bands: Sequence[Band], distance: float) -> int:
+    """Return the adjustment of the step that matches a breach, or 0.
+
+    Above the threshold, the lower bound of a step is inclusive; below the threshold, the upper bound is:
+    https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html
+
+    Args:
+        bands: Ranges of the policy's steps.
+        distance: Metric value minus alarm threshold.
+    """
+    for band in bands:
+        if band.lower <= distance < band.upper if distance > 0 else band.lower < distance <= band.upper:
+            return band.adjustment
+    return 0
+
+
+def alarm_for(rule: ScalingRule) -> AlarmRule:
+    return AlarmRule(
+        comparison=rule.comparison,
+        threshold=rule.threshold,
+        datapoints_to_alarm=rule.datapoints_to_alarm,
+        evaluation_periods=rule.evaluation_periods,
+        missing_data=rule.missing_data,
+    )
+
+
+@dataclass(frozen=True)
+class GroupSize:
+    """Size of an Auto Scaling group.
+
+    Attributes:
+        desired: Desired capacity.
+        in_service: Hosts that have completed their instance warm-up.
+        warming: Hosts that have been launched and have not completed it.
+        terminating: Hosts that are being terminated, which are counted in neither.
+    """
+
+    desired: int
+    minimum: int
+    maximum: int
+    in_service: int
+    warming: int = 0
+    terminating: int = 0
+
+    def clamp(self, hosts: int) -> int:
+        """Return the nearest permitted number of hosts."""
+        return min(max(hosts, self.minimum), self.maximum)
+
+
+def desired_after(size: GroupSize, adjustment: int) -> int:
+    """Return the desired capacity after a ``ChangeInCapacity`` step adjustment.
+
+    Scale-out starts from the hosts that have completed their warm-up, so a breach that lasts while hosts warm up does
+    not add them again. Scale-in still counts terminating hosts, and waits until no host is warming up:
+    https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html ("Instance warmup").
+    """
+    if adjustment > 0:
+        return size.clamp(max(size.desired, size.in_service + adjustment))
+    if size.warming:
+        return size.desired
+    return size.clamp(min(size.desired, size.in_service + size.terminating + adjustment))

@@ -1,0 +1,52 @@
+"""Limits of AWS for API Gateway, Fargate and Route 53, and the resulting settings of the gateway."""
+
+from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
+from voice_blueprint.file.model.edge import Domain
+
+FARGATE_STOP_TIMEOUT_S = 120
+"""Maximum time from SIGTERM to SIGKILL on Fargate. Source:
+https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"""
+
+AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
+"""Drain timeout of an agent: conversations end within it, or clients are asked between two turns to reconnect to
+another agent."""
+AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
+"""Size of an agent's task: one process uses one core, and 2 GiB is the minimum on Fargate for it. Eight conversations
+use 0.3 GiB."""
+
+STREAM_TIMEOUT_S = 900
+"""Maximum duration of a streamed response on API Gateway; callers resume with ``Last-Event-ID``."""
+STREAM_IDLE_S = 300
+"""Idle timeout of a streamed response on a Regional endpoint. Source of both:
+https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
+
+API_RATE_PER_S = 10_000
+API_BURST = 5_000
+"""Default burst quota of API Gateway for an account and region, requests. Source:
+https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
+
+
+HEALTH_CHECK_INTERVAL_S = 10
+"""Interval between the requests of each Route 53 health checker. 30 s would cost a third, but detect a failure
+later."""
+HEALTH_CHECK_FAILURES = 3
+"""Number of consecutive failed health checks after which a region counts as unhealthy: Route 53's default."""
+ALIAS_TTL_S = 60
+"""TTL of alias records. Source of all:
+https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/health-checks-creating-values.html and
+resource-record-sets-values-alias-common.html"""
+
+
+def api_host(domain: Domain) -> str:
+    """Return the host name of the session API."""
+    return f"api.{domain.name}"
+
+
+def agent_host(domain: Domain) -> str:
+    """Return the host name of the agents."""
+    return f"agent.{domain.name}"
+
+
+def media_host(domain: Domain) -> str:
+    """Return the host name of the public load balancer's listeners."""
+    return f"media.{domain.name}"

@@ -1,0 +1,85 @@
+"""Every fleet of a deployment, for checks that apply to all fleets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.aws import Purchase
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import ScalingRule
+from voice_blueprint.file.source import Location
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet as described in the file.
+
+    Attributes:
+        groups: Number of Auto Scaling groups of the fleet; the bounds in the file apply to each.
+        min_hosts: Minimum number of hosts of the whole fleet.
+        max_hosts: Maximum number of hosts of the whole fleet.
+        warm_hosts: Hosts of its warm pool, in addition to the above: each uses an address, and boots before it stops.
+        machine_image: Machine image of its hosts; ``None`` for AWS's latest.
+    """
+
+    name: str
+    tier: Tier
+    location: Location
+    instance_type: InstanceType
+    zones: tuple[str, ...]
+    groups: int
+    min_hosts: int
+    max_hosts: int
+    purchase: Purchase | None
+    rules: tuple[ScalingRule, ...]
+    warm_hosts: int = 0
+    machine_image: str | None = None
+
+    @property
+    def max_hosts_per_zone(self) -> int:
+        """Maximum number of hosts in the subnet of one zone."""
+        return self.max_hosts // self.groups + self.warm_hosts
+
+    @property
+    def vcpus(self) -> tuple[int, int]:
+        """Use of a vCPU quota at the minimum and at the maximum, including a booting warm pool."""
+        low, high = self.min_hosts + self.warm_hosts, self.max_hosts + self.warm_hosts
+        return low * self.instance_type.vcpus, high * self.instance_type.vcpus
+
+
+def fleets(deployment: Deployment) -> Iterator[Fleet]:
+    """Yield the VAD fleet, then the ASR fleets in file order; without an AWS section, there are none."""
+    if deployment.aws_section is None:
+        return
+    aws = deployment.aws_section
+    zones = aws.availability_zones
+    yield Fleet(
+        name="vad",
+        tier=Tier.VAD,
+        location=("aws", "vad"),
+        instance_type=catalog.instance_types()[aws.vad.instance_type],
+        zones=zones,
+        groups=len(zones),
+        min_hosts=aws.vad.hosts_per_zone.min * len(zones),
+        max_hosts=aws.vad.hosts_per_zone.max * len(zones),
+        purchase=None,
+        rules=aws.vad.scaling,
+        machine_image=aws.vad.machine_image,
+    )
+    for index, fleet in enumerate(aws.asr):
+        yield Fleet(
+            name=fleet.name,
+            tier=Tier.ASR,
+            location=("aws", "asr", index),
+            instance_type=catalog.instance_types()[fleet.instance_type],
+            zones=fleet.availability_zones or zones,
+            groups=1,
+            min_hosts=fleet.hosts.min,
+            max_hosts=fleet.hosts.max,
+            purchase=fleet.purchase,
+            rules=fleet.scaling,
+            warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
+            machine_image=fleet.machine_image,
+        )

@@ -1,0 +1,125 @@
+"""Metrics that AWS publishes: those of services, and those that metric filters count in logs.
+
+Names, units and dimension sets follow the documentation of each service, linked below. CloudWatch publishes some
+metrics with several dimension sets; only the declared one is read.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from voice_blueprint.contract.metrics import LOG_FAILURE_MARKER, LOG_LEVEL_FIELD, Metric, Unit
+from voice_blueprint.contract.network import Tier
+
+API_GATEWAY = "AWS/ApiGateway"
+"""https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-metrics-and-dimensions.html"""
+AUTO_SCALING = "AWS/AutoScaling"
+"""https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-metrics.html"""
+CONTAINER_SERVICE = "AWS/ECS"
+"""https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html"""
+ELASTICACHE = "AWS/ElastiCache"
+"""https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html"""
+NAT_GATEWAY = "AWS/NATGateway"
+"""https://docs.aws.amazon.com/vpc/latest/userguide/metrics-dimensions-nat-gateway.html"""
+NETWORK_LOAD_BALANCER = "AWS/NetworkELB"
+"""https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-cloudwatch-metrics.html"""
+LOG_NAMESPACE = "VoiceServe/Logs"
+"""Metric filters cannot add constant dimensions, so each deployment uses a namespace of its own below this one."""
+
+_EDGE = (Tier.GATEWAY, Tier.AGENT)
+_HOSTS = (Tier.VAD, Tier.ASR)
+
+
+def _service(
+    namespace: str, tiers: tuple[Tier, ...], dimensions: tuple[str, ...], metrics: dict[str, tuple[Unit, str]]
+) -> list[Metric]:
+    return [
+        Metric(name, unit, "aws", meaning, tiers, dimensions=dimensions, namespace=namespace)
+        for name, (unit, meaning) in metrics.items()
+    ]
+
+
+SERVICE_METRICS: dict[tuple[str, str], Metric] = {
+    (metric.namespace, metric.name): metric
+    for metric in (
+        *_service(API_GATEWAY, _EDGE, ("ApiName", "Stage"), {
+            "Count": ("Count", "Requests of the session API."),
+            "4XXError": ("Count", "Requests that the caller got wrong; the average is their share."),
+            "5XXError": ("Count", "Requests that failed on our side; the average is their share."),
+            "Latency": ("Milliseconds", "Request to end of response; an event stream lasts as long as it is open."),
+        }),
+        *_service(AUTO_SCALING, _HOSTS, ("AutoScalingGroupName",), {
+            "GroupInServiceInstances": ("None", "Hosts that carry load."),
+            "GroupPendingInstances": ("None", "Hosts that were launched and are not ready yet."),
+        }),
+        *_service(CONTAINER_SERVICE, _EDGE, ("ClusterName", "ServiceName"), {
+            "CPUUtilization": ("Percent", "Share of the vCPUs that the tasks reserve."),
+            "MemoryUtilization": ("Percent", "Share of the memory that the tasks reserve."),
+        }),
+        *_service(ELASTICACHE, (Tier.STATE,), ("CacheClusterId",), {
+            "DatabaseMemoryUsagePercentage": ("Percent", "Memory in use; at 100 keys near their end are evicted."),
+            "EngineCPUUtilization": ("Percent", "The one thread that runs commands."),
+            "ReplicationLag": ("Seconds", "How far a replica is behind; the primary publishes none."),
+            "CurrConnections": ("Count", "Client connections."),
+            "Evictions": ("Count", "Keys dropped for want of memory."),
+            "SuccessfulReadRequestLatency": ("Microseconds", "Inside the engine, without the network."),
+        }),
+        *_service(NAT_GATEWAY, (Tier.AWS,), ("NatGatewayId",), {
+            "ErrorPortAllocation": ("Count", "Connections that failed because a destination had no free port."),
+        }),
+        *_service(NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
+            "HealthyHostCount": ("Count", "Targets that pass the health check."),
+            "UnHealthyHostCount": ("Count", "Targets that fail the health check."),
+        }),
+        *_service(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
+            "ActiveFlowCount_TLS": ("Count", "Open TLS connections of callers."),
+            "ActiveFlowCount_UDP": ("Count", "Live RTP flows of callers."),
+            "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers broke off."),
+        }),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LogMetric:
+    """A metric of a metric filter on a log group.
+
+    Attributes:
+        metric: The metric. Its namespace is a prefix, see ``in_deployment``.
+        pattern: CloudWatch Logs filter pattern; ``{address_prefix}`` stands for the start of the VPC's addresses.
+        value: Increment per match: 1, or a field of the pattern.
+        source: Log group that is read.
+    """
+
+    metric: Metric
+    pattern: str
+    source: Literal["vad", "asr", "gateway", "flow-logs"]
+    value: str = "1"
+
+
+def _counted(name: str, meaning: str, *tiers: Tier) -> Metric:
+    return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
+
+
+_ABANDONED = f"[marker={LOG_FAILURE_MARKER}, ...]"
+_REJECTED = (
+    "[version, account, interface, source={address_prefix}*, destination, source_port, destination_port, protocol, "
+    "packets, bytes, start, end, action=REJECT, status]"
+)
+
+LOG_METRICS: dict[str, LogMetric] = {
+    counted.metric.name: counted
+    for counted in (
+        LogMetric(_counted("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD), _ABANDONED, "vad"),
+        LogMetric(_counted("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR), _ABANDONED, "asr"),
+        LogMetric(_counted("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
+                  f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
+        LogMetric(_counted("InternalPacketsRejected", "Packets between our own addresses that no flow of the contract "
+                           "allows. Rejected strangers are not counted: the internet knocks all day.", *_HOSTS),
+                  _REJECTED, "flow-logs", "$packets"),
+    )
+}  # fmt: skip
+
+
+def log_namespace(deployment: str) -> str:
+    """Return the namespace of a deployment's metric filters."""
+    return f"{LOG_NAMESPACE}/{deployment}"

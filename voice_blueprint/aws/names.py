@@ -1,0 +1,118 @@
+"""Names of deployed resources that several programs must spell identically."""
+
+import hashlib
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import ScalingRule
+
+DEPLOYMENT_TAG = "voice-serve:deployment"
+"""Tag of every stack and its resources with the deployment's name."""
+FILE_OUTPUT = "File"
+"""Output of a stack in a region other than the first: the name of the deployment in its file."""
+VAD_FLEET = "vad"
+GATEWAY_FLEET = "gateway"
+"""Fleet dimension of the gateway's metrics."""
+AGENT_FLEET = "agent"
+"""Fleet dimension of the agents' metrics."""
+
+ELASTICACHE_ID_LENGTH = 40
+"""Maximum length of the id of a replication group; we assume that it also applies to users and user groups. Source:
+https://docs.aws.amazon.com/AmazonElastiCache/latest/APIReference/API_CreateReplicationGroup.html"""
+
+
+def stack(deployment: Deployment, tier: str) -> str:
+    return f"{deployment.name}-{tier}"
+
+
+def fleet_tier(fleet: str) -> str:
+    """Return the last part of the stack name of an ASR fleet."""
+    return f"asr-{fleet}"
+
+
+def group(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
+    """Return the name of an Auto Scaling group; the VAD fleet has one in each zone."""
+    suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""
+    return f"{deployment.name}-{fleet}{suffix}"
+
+
+def vad_groups(deployment: Deployment) -> list[str]:
+    """Return the VAD fleet's group names in zone order."""
+    return [group(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
+
+
+def job(deployment: Deployment, fleet: str) -> str:
+    """Return the name of the launch template of the job that uploads a fleet's artifacts to the bucket."""
+    return f"{deployment.name}-{fleet}-artifacts"
+
+
+def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
+    return f"{deployment.name}-{fleet}-{rule.name}"
+
+
+def baked_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
+    """Return the tags of the machine images of a fleet's pipeline."""
+    return {DEPLOYMENT_TAG: deployment.name, "voice-serve:fleet": fleet}
+
+
+def state_prefix(deployment: Deployment) -> str:
+    """Return the prefix of the state store's user ids."""
+    return f"{deployment.name}-state"
+
+
+def state_group(deployment: Deployment) -> str:
+    """Return the id of the state store's replication group, which depends on the snapshot that it is restored from."""
+    prefix, snapshot = state_prefix(deployment), deployment.aws.state.restore_from
+    return state_part(prefix, _checksum(snapshot)) if snapshot else prefix
+
+
+def state_host(deployment: Deployment) -> str:
+    """Return the name of the parameter with the state store's endpoint."""
+    return f"/voice/{deployment.name}/state-host"
+
+
+def rollout_parameter(deployment: Deployment) -> str:
+    """Return the name of the parameter with the state of a rollout in progress."""
+    return f"/voice/{deployment.name}/rollout"
+
+
+def state_part(prefix: str, part: str) -> str:
+    """Return the id of a part of the state store. A long id is truncated and ends with its checksum."""
+    whole = f"{prefix}-{part}"
+    if len(whole) <= ELASTICACHE_ID_LENGTH:
+        return whole
+    checksum = _checksum(whole)
+    return f"{whole[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def state_nodes(deployment: Deployment) -> list[str]:
+    """Return the ids of the state store's nodes in ElastiCache; a failover changes roles, not ids."""
+    nodes = deployment.aws.state.replicas + 1
+    return [f"{state_group(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
+
+
+def alert_alarm(deployment: Deployment, alert: str, target: str | None = None) -> str:
+    """Return the name of an alert's alarm, for one of its targets if it has several."""
+    return "-".join(filter(None, (deployment.name, "alert", alert, target)))
+
+
+def alert_topic(deployment: Deployment) -> str:
+    """Return the name of the SNS topic for operators."""
+    return f"{deployment.name}-alerts"
+
+
+def budget(deployment: Deployment) -> str:
+    """Return the name of the monthly cost budget."""
+    return f"{deployment.name}-monthly"
+
+
+def dashboard(deployment: Deployment, topic: str) -> str:
+    return f"{deployment.name}-{topic}"
+
+
+def runbook_url(deployment: Deployment, alert: str) -> str:
+    """Return the URL of an alert's runbook."""
+    return f"{deployment.aws.observability.runbook_url}/{alert}.md"

@@ -1,0 +1,42 @@
+"""CPUs of the pods that serve callers, and the required number of nodes."""
+
+import math
+
+from voice_blueprint import catalog
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.agents import AgentPods
+from voice_blueprint.file.model.azure_callers import Callers
+from voice_blueprint.file.model.base import HostCount
+
+NODE_CPUS = 1.0
+"""CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
+AGENT_CPUS = 1.0
+"""CPUs of an agent's pod: one process uses one core."""
+SIDECAR_CPUS = 0.15
+"""CPUs of the sidecars that keep a pod signed in to the state store, and export the metrics of its program to
+Prometheus."""
+
+
+def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tuple[float, HostCount]]:
+    """Return the CPUs of a pod with its sidecars, and the number of pods, of each tier on the CPU pool.
+
+    Without callers, there are none.
+    """
+    if callers is None:
+        return {}
+    asked = {
+        Tier.GATEWAY: (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
+        Tier.VAD: (callers.vad.cpus, callers.vad.replicas),
+        Tier.ASR: (callers.asr.cpus, callers.asr.replicas),
+        **({Tier.AGENT: (AGENT_CPUS, agents.replicas)} if agents else {}),
+    }
+    return {tier.value: (cpus + SIDECAR_CPUS, replicas) for tier, (cpus, replicas) in asked.items()}
+
+
+def cpu_nodes(vm_size: str, pods: list[float], need: float) -> int:
+    """Return the number of nodes of a size that fit these pods, which need ``need`` CPUs in total.
+
+    Each node may leave CPUs unused, at most as many as the largest pod requests.
+    """
+    room = catalog.vm_sizes()[vm_size].vcpus - NODE_CPUS
+    return math.ceil(need / max(room - max(pods) + 1, 1))

@@ -1,0 +1,284 @@
+"""Names of Azure resources, node labels, taints and exports that several programs must spell identically."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from voice_blueprint.azure.contract import NAMESPACE, ROUTER_HTTP, Component
+from voice_blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    GpuPool,
+    PrefillDecodeCell,
+    SpotNodes,
+)
+from voice_blueprint.file.model.deployment import Deployment
+
+CLUSTER_PROJECT = "voice-cluster"
+
+API_SERVER_APP = "6dae42f8-4368-4678-94ff-3960e28e3630"
+"""Application id of every AKS API server in Microsoft Entra. https://azure.github.io/kubelogin/concepts/aks.html"""
+
+# --- Resources --------------------------------------------------------------------------------------------
+
+_SUFFIX = 6
+"""Number of hexadecimal digits that make a name unique to the subscription: one in 16 million."""
+
+
+def resource_group(deployment: Deployment) -> str:
+    """Return the name of the resource group that contains everything except the nodes."""
+    return deployment.name
+
+
+def node_resource_group(deployment: Deployment) -> str:
+    """Return the name of the resource group that AKS creates for the nodes."""
+    return f"{deployment.name}-nodes"
+
+
+def cluster(deployment: Deployment) -> str:
+    return deployment.name
+
+
+def registry(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the container registry: globally unique, 5 to 50 letters and digits."""
+    return f"voice{deployment.name.replace('-', '')}{_digest(deployment, subscription)}"
+
+
+def vault(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the key vault: globally unique, 3 to 24 characters."""
+    return _short(deployment, subscription, limit=24)
+
+
+def grafana(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the Grafana workspace: globally unique, 2 to 23 characters."""
+    return _short(deployment, subscription, limit=23)
+
+
+def state_store(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the state store: unique in its region, at most 60 characters."""
+    return _short(deployment, subscription, limit=60)
+
+
+def archive(deployment: Deployment, subscription: str) -> str:
+    """Return the name of the storage account of transcripts: globally unique, 3 to 24 letters and digits."""
+    return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX] + _digest(deployment, subscription)
+
+
+def part(deployment: Deployment, role: str) -> str:
+    """Return the name of any other resource, such as ``production-azure-nat``."""
+    return f"{deployment.name}-{role}"
+
+
+def engines_name(service: AzureService) -> str:
+    """Return the name of the headless Kubernetes service whose DNS record contains the address of each ready pod."""
+    return f"engines-{service.name}"
+
+
+def model_url(model: str) -> str:
+    """Return the router's URL of a model, without ``/v1``."""
+    return f"http://{Component.ROUTER}.{NAMESPACE}:{ROUTER_HTTP.number}/{model}"
+
+
+def replicas_name(service: AzureService, pool: str) -> str:
+    """Return the name of the Deployment of a service's replicas on one of its pools."""
+    return f"{service.name}-{pool}" if isinstance(service, ChatService) else service.name
+
+
+def runbook_url(deployment: Deployment, alert: str) -> str:
+    """Return the URL of an alert's runbook."""
+    return f"{deployment.azure.observability.runbook_url}/azure/{alert}.md"
+
+
+def _short(deployment: Deployment, subscription: str, *, limit: int) -> str:
+    head = deployment.name[: limit - _SUFFIX - 1].rstrip("-")
+    return f"{head}-{_digest(deployment, subscription)}"
+
+
+def _digest(deployment: Deployment, subscription: str) -> str:
+    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX]
+
+
+@dataclass(frozen=True)
+class IdParts:
+    """Parts of a resource id."""
+
+    subscription: str
+    group: str
+    name: str
+
+    @classmethod
+    def of(cls, identifier: str) -> "IdParts":
+        """Parse ``/subscriptions/S/resourceGroups/G/providers/.../NAME``."""
+        parts = identifier.split("/")
+        return cls(parts[2], parts[4], parts[-1])
+
+
+# --- Exports of the cluster's stack -----------------------------------------------------------------------
+
+
+class ClusterOutput(StrEnum):
+    """An export of the cluster's stack; the workloads' stack reads it through a stack reference."""
+
+    DEPLOYMENT = "deployment"
+    """Name of the deployment that the cluster was created from."""
+    LOCATION = "location"
+    TENANT_ID = "tenantId"
+    SUBSCRIPTION_ID = "subscriptionId"
+    RESOURCE_GROUP = "resourceGroup"
+    NODE_RESOURCE_GROUP = "nodeResourceGroup"
+    """Resource group in which the cluster's identity may create disks and storage accounts for volumes."""
+    NODES_SUBNET_ID = "nodesSubnetId"
+    """Subnet with the service endpoint of storage, through which NFS shares of Azure Files are mounted."""
+    CLUSTER_NAME = "clusterName"
+    CLUSTER_ID = "clusterId"
+    KUBECONFIG = "kubeconfig"
+    """Secret. It signs in through ``kubelogin`` with the login of the Azure CLI."""
+    OIDC_ISSUER = "oidcIssuer"
+    REGISTRY_NAME = "registryName"
+    REGISTRY_LOGIN_SERVER = "registryLoginServer"
+    VAULT_NAME = "vaultName"
+    VAULT_URI = "vaultUri"
+    PROMETHEUS_QUERY_ENDPOINT = "prometheusQueryEndpoint"
+    KEDA_CLIENT_ID = "kedaClientId"
+    """Client id for ``TriggerAuthentication``: the identity that queries Prometheus."""
+    MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
+    """Client id for the service account of the model fetch: the identity that reads secrets of the vault."""
+    CALLER_IDENTITIES = "callerIdentities"
+    """With callers: for each of their tiers, ``clientId`` for signing in and ``principalId``, its user of the store."""
+    STATE_HOST = "stateHost"
+    """With callers: host name of the state store."""
+    ARCHIVE_URL = "archiveUrl"
+    """With an archive: URL of the transcript container."""
+    RTP_ADDRESS_NAME = "rtpAddressName"
+    """With callers: name of the public address of the UDP load balancer."""
+    EDGE_ADDRESSES = "edgeAddresses"
+    """With callers: public addresses of the edge, for DNS records."""
+    LOG_WORKSPACE_ID = "logWorkspaceId"
+    GRAFANA_ENDPOINT = "grafanaEndpoint"
+
+
+# --- Service accounts with an Azure identity --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ServiceAccount:
+    """A Kubernetes service account."""
+
+    namespace: str
+    name: str
+
+    @property
+    def subject(self) -> str:
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+KEDA_SERVICE_ACCOUNT = ServiceAccount("kube-system", "keda-operator")
+"""Service account of AKS's KEDA add-on."""
+MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
+"""Service account of the jobs that fill the model cache; it may read secrets of the vault (a token for gated
+models)."""
+
+CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
+CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CALLER_TIERS, Component.AGENT)}
+"""Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
+VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
+TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  the name of a secret
+"""Secret of the vault that signs tokens of sessions and conversations. An operator creates it."""
+
+
+def caller_tiers(azure: Azure) -> tuple[Component, ...]:
+    """Return the tiers that serve callers; without `callers`, there are none."""
+    tiers = CALLER_TIERS if azure.callers else ()
+    return (*tiers, Component.AGENT) if azure.agents else tiers
+
+
+# --- Nodes ------------------------------------------------------------------------------------------------
+
+SYSTEM_POOL = "system"
+POOL_LABEL = "voice-serve/pool"
+GPU_LABEL = "voice-serve/gpu"
+"""Node label with the name of the GPU model in the catalogue."""
+GPU_COUNT_LABEL = "voice-serve/gpu-count"
+AUTOSCALER_GPU_LABEL = "accelerator"
+"""The cluster autoscaler's ``GPULabel`` for Azure: it waits for the GPUs of a new node before it adds another node."""
+SPOT_LABEL = "kubernetes.azure.com/scalesetpriority"
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A taint that excludes pods without a toleration from a node."""
+
+    key: str
+    value: str
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}"
+
+
+SYSTEM_TAINT = Taint("CriticalAddonsOnly", "true")
+GPU_TAINT = Taint("nvidia.com/gpu", "present")
+SPOT_TAINT = Taint(SPOT_LABEL, "spot")
+"""AKS adds this taint to every spot pool."""
+
+
+def nvme_pools(azure: Azure) -> tuple[str, ...]:
+    """Return the pools whose nodes store KV cache on local disks."""
+    pools = (
+        service.pool
+        for service in azure.services
+        if isinstance(service, PrefillDecodeCell | AggregatedService)
+        and service.lmcache is not None
+        and service.lmcache.l2_nvme_gib > 0
+    )
+    return tuple(dict.fromkeys(pools))
+
+
+def pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
+    """Return the taints of a pool's nodes; pods of the pool tolerate all of them.
+
+    A pool of cells is reserved for cells: a pod that takes one GPU of a node breaks an NVLink pair, and the node no
+    longer has room for a cell.
+    """
+    cells = any(isinstance(service, PrefillDecodeCell) and service.pool == pool.name for service in azure.services)
+    return (
+        GPU_TAINT,
+        *((Taint(POOL_LABEL, pool.name),) if cells else ()),
+        *((SPOT_TAINT,) if isinstance(pool.purchase, SpotNodes) else ()),
+    )
+
+
+# --- Roles ------------------------------------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    """A built-in role of Azure RBAC. The value is the GUID of its definition, which is the same in every tenant.
+
+    Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+    """
+
+    ACR_IMPORT = "577a9874-89fd-4f24-9dbd-b5034d0ad23a"
+    """Container Registry Data Importer and Data Reader: `az acr import` goes through the control plane."""
+    ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+    ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
+    AKS_CLUSTER_USER = "4abbcc35-e782-43d8-92c5-2d3f1bd2253f"
+    AKS_RBAC_CLUSTER_ADMIN = "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b"
+    CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
+    GRAFANA_ADMIN = "22926164-76b3-42b3-bc55-97df8dab3e41"
+    KEY_VAULT_SECRETS_OFFICER = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7"
+    KEY_VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
+    MANAGED_IDENTITY_OPERATOR = "f1a07417-d97a-45cb-824c-7a7467783830"
+    MONITORING_DATA_READER = "b0d8363b-8ddd-447d-831f-62ca05bff136"
+    MONITORING_READER = "43d0d8ad-25c7-4714-9337-8ba259a9fe05"
+    NETWORK_CONTRIBUTOR = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+
+    PRIVATE_DNS_ZONE_CONTRIBUTOR = "b12aa53e-6015-4669-85d0-8515ebb3ae7f"
+    READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
+    STORAGE_BLOB_DATA_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+    VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN = "1c0163c0-47e6-4577-8991-ea5c82e286e4"
+
+    def definition(self, subscription: str) -> str:
+        """Return the id of the role's definition in a subscription."""
+        return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{self}"

@@ -1,0 +1,72 @@
+"""Subnets of a virtual network's range, and the size of public ranges."""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from itertools import islice
+from typing import NamedTuple
+
+EVERYBODY = frozenset({"*", "any", "internet"})
+"""Azure's names for all addresses, in lower case."""
+MAX_SHARE = 2**-8
+"""Share of the address space above which ranges do not identify a single organisation: a /8, the largest range of one
+organisation (https://www.iana.org/assignments/ipv4-address-space)."""
+
+_SMALL_PREFIX = 26
+"""59 usable addresses. Two endpoints use four, Bastion requires the same prefix, and an application gateway uses one
+per instance."""
+
+
+class SmallRanges(NamedTuple):
+    """The first ranges in the upper half of the virtual network."""
+
+    endpoints: str
+    jump: str
+    bastion: str
+    edge: str
+
+
+def nodes_range(cidr: str) -> str:
+    """Return the range of the nodes: the lower half of the virtual network."""
+    return str(next(IPv4Network(cidr).subnets()))
+
+
+def small_ranges(cidr: str) -> SmallRanges:
+    """Return the ranges of everything except the nodes."""
+    _, upper = IPv4Network(cidr).subnets()
+    return SmallRanges(*(str(each) for each in islice(upper.subnets(new_prefix=_SMALL_PREFIX), 4)))
+
+
+def gateway_address(cidr: str) -> str:
+    """Return the address of the gateway's internal load balancer: the last usable address of the nodes' subnet."""
+    return str(IPv4Network(nodes_range(cidr))[-2])
+
+
+def agent_address(cidr: str) -> str:
+    """Return the address of the agents' load balancer, which precedes the gateway's address."""
+    return str(IPv4Network(nodes_range(cidr))[-3])
+
+
+def admits_everybody(ranges: Iterable[str]) -> bool:
+    """Return True if the ranges together contain more addresses than any one organisation has.
+
+    Args:
+        ranges: Prefixes, addresses, or Azure's names for all addresses. Service tags are ignored.
+    """
+    texts = [text.strip() for text in ranges]
+    if any(text.lower() in EVERYBODY for text in texts):
+        return True
+    networks = [network for text in texts if (network := _network(text))]
+    v4 = (each for each in networks if isinstance(each, IPv4Network))
+    v6 = (each for each in networks if isinstance(each, IPv6Network))
+    shares = (
+        sum(each.num_addresses for each in collapse_addresses(v4)) / 2**32,
+        sum(each.num_addresses for each in collapse_addresses(v6)) / 2**128,
+    )
+    return max(shares) > MAX_SHARE
+
+
+def _network(text: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None

@@ -1,0 +1,243 @@
+"""Model of the kubelet's Topology Manager: admission of pods by NUMA node, and the GPUs that they get.
+
+The algorithm is that of Kubernetes 1.34, ``pkg/kubelet/cm/topologymanager/policy.go``: every resource provides sets of
+NUMA nodes that can serve a request ("hints"), and prefers those with the fewest nodes. One hint of each resource is
+merged by intersection; the result is preferred only if all hints are the same preferred set. ``best-effort`` uses the
+best merge, ``restricted`` refuses a pod whose best merge is not preferred, and ``single-numa-node`` considers only
+preferred hints of one node. AKS supports no scope other than the container.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from voice_blueprint.catalog.azure import VmSize
+from voice_blueprint.file.model.azure import TopologyPolicy
+
+Nodes = frozenset[int]
+"""A set of NUMA nodes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Resource requests of one container.
+
+    Attributes:
+        gpus: Number of whole GPUs.
+        cpus: CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits. ``None``
+            for any other container; its CPUs are not aligned.
+    """
+
+    gpus: int
+    cpus: int | None
+
+
+@dataclass(frozen=True)
+class Free:
+    """Free resources of a node.
+
+    Attributes:
+        cpus: Free CPUs of each NUMA node.
+        gpus: Free GPUs.
+    """
+
+    cpus: tuple[int, ...]
+    gpus: tuple[int, ...]
+
+    def without(self, *gpus: int) -> "Free":
+        """Return the free resources without some GPUs, which other pods use."""
+        return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu not in gpus))
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The kubelet's decision about a container.
+
+    Attributes:
+        admitted: Whether the container starts; a rejected pod fails with ``TopologyAffinityError`` and is not
+            rescheduled.
+        gpus: The allocated GPUs.
+        nodes: NUMA nodes that resources are allocated from first; empty if the policy does not align resources.
+        preferred: Whether every resource is on the same, smallest set of NUMA nodes.
+        reason: Reason for a rejection.
+    """
+
+    admitted: bool
+    gpus: tuple[int, ...] = ()
+    nodes: Nodes = frozenset()
+    preferred: bool = False
+    reason: str = ""
+
+
+class _Hint(NamedTuple):
+    nodes: Nodes
+    preferred: bool
+
+
+def kube_reserved_cpus(size: VmSize) -> float:
+    """Return the CPUs that AKS reserves: 0.14 of the first four, and 0.01 of each further one.
+
+    The table of learn.microsoft.com/azure/aks/node-resource-reservations ends at 64 with 0.74; the increase from 4 to
+    64 is assumed to continue for larger sizes.
+    """
+    return 0.14 + 0.01 * max(0, size.vcpus - 4)
+
+
+def whole_node(size: VmSize, reserved_cpus: int | None = None) -> Free:
+    """Return the free resources of an empty node.
+
+    Args:
+        size: VM size.
+        reserved_cpus: Whole CPUs of the first NUMA node that the static CPU manager allocates to no container. The
+            default is the reservation of AKS, rounded up as the kubelet does.
+    """
+    if reserved_cpus is None:
+        reserved_cpus = math.ceil(kube_reserved_cpus(size))
+    cpus = [node.vcpus for node in size.numa_nodes]
+    return Free((cpus[0] - reserved_cpus, *cpus[1:]) if cpus else (), tuple(range(size.gpu_count)))
+
+
+def admit(size: VmSize, free: Free, request: Request, policy: TopologyPolicy) -> Admission:
+    """Return the decision of a kubelet with these free resources about a container.
+
+    If the catalogue does not contain the NUMA nodes of a size, the answer is exact only for ``none`` and
+    ``best-effort``, which never reject a pod; the other policies are assumed to admit it.
+    """
+    if request.gpus > len(free.gpus):
+        return Admission(False, reason=f"{request.gpus} GPUs of {len(free.gpus)} that are free")
+    if size.numa_nodes and (request.cpus or 0) > sum(free.cpus):
+        return Admission(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
+    if policy is TopologyPolicy.NONE or not size.numa_nodes:
+        return Admission(True, _linked(size, free.gpus, request.gpus))
+    offers = _offers(size, free, request)
+    if policy is TopologyPolicy.SINGLE_NUMA_NODE:
+        offers = [[hint for hint in hints if hint.preferred and len(hint.nodes) == 1] for hints in offers]
+    best = _merge(offers, frozenset(range(len(size.numa_nodes))))
+    if policy is not TopologyPolicy.BEST_EFFORT and not best.preferred:
+        return Admission(False, nodes=best.nodes, reason=_why_not(size, request, policy))
+    near = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in best.nodes)
+    far = tuple(gpu for gpu in free.gpus if gpu not in near)
+    gpus = _linked(size, near, min(request.gpus, len(near)))
+    gpus += _linked(size, far, request.gpus - len(gpus))
+    return Admission(True, tuple(sorted(gpus)), best.nodes, best.preferred)
+
+
+def place(size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: Free) -> Iterator[Admission]:
+    """Yield the decisions about containers that start one after another on a node."""
+    for request in requests:
+        answer = admit(size, free, request, policy)
+        if answer.admitted:
+            free = Free(_pinned(free.cpus, request.cpus or 0, answer.nodes), free.gpus).without(*answer.gpus)
+        yield answer
+
+
+def share_nvlink(size: VmSize, gpus: Sequence[int]) -> bool:
+    """Return True if NVLink connects the GPUs with each other; a single GPU needs no link."""
+    return len(gpus) <= 1 or set(gpus) <= set(size.nvlink_domain(gpus[0]))
+
+
+def admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
+    """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
+    free = whole_node(size)
+    fit = [cpus for cpus in range(1, size.vcpus + 1) if admit(size, free, Request(gpus, cpus), policy).admitted]
+    return range(fit[0], fit[-1] + 1) if fit else None
+
+
+def _numa_node(size: VmSize, gpu: int) -> int | None:
+    return next((index for index, node in enumerate(size.numa_nodes) if gpu in node.gpus), None)
+
+
+def _gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sum(gpu in node.gpus for gpu in gpus) for node in size.numa_nodes)
+
+
+def _offers(size: VmSize, free: Free, request: Request) -> list[list[_Hint]]:
+    """Return the hints for each requested resource of a container."""
+    offers = []
+    if request.cpus:
+        offers.append(_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
+    if request.gpus:
+        everything = _gpus_by_node(size, range(size.gpu_count))
+        offers.append(_hints(everything, _gpus_by_node(size, free.gpus), request.gpus))
+    return offers
+
+
+def _hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
+    """Return every set of NUMA nodes with enough free resources.
+
+    Sets as small as those of an empty node are preferred.
+    """
+    smallest = _fewest_nodes(total, amount)
+    return [
+        _Hint(nodes, len(nodes) == smallest)
+        for nodes in _sets(len(total))
+        if sum(free[node] for node in nodes) >= amount
+    ]
+
+
+def _fewest_nodes(total: Sequence[int], amount: int) -> int:
+    sizes = [len(nodes) for nodes in _sets(len(total)) if sum(total[node] for node in nodes) >= amount]
+    return min(sizes, default=len(total))
+
+
+def _sets(count: int) -> Iterator[Nodes]:
+    for length in range(1, count + 1):
+        yield from map(frozenset, itertools.combinations(range(count), length))
+
+
+def _merge(offers: list[list[_Hint]], everything: Nodes) -> _Hint:
+    """Return the best intersection of one hint per resource."""
+    # If no merge is preferred, the resource that needs the most nodes determines the desired number of nodes.
+    desired = max((min((len(hint.nodes) for hint in hints), default=0) for hints in offers), default=0)
+    best: _Hint | None = None
+    for hints in itertools.product(*offers):
+        nodes = everything.intersection(*(hint.nodes for hint in hints))
+        preferred = all(hint.preferred and hint.nodes == hints[0].nodes for hint in hints)
+        if nodes and (best is None or _rank(_Hint(nodes, preferred), desired) < _rank(best, desired)):
+            best = _Hint(nodes, preferred)
+    return best or _Hint(everything, False)
+
+
+def _rank(hint: _Hint, wanted: int) -> tuple[bool, bool, int, int]:
+    """Return the sort key of a merge.
+
+    Preferred merges are first, then the number of nodes closest to the desired one, fewer before more, then low node
+    numbers.
+    """
+    count = len(hint.nodes)
+    mask = sum(1 << node for node in hint.nodes)
+    if hint.preferred:
+        return False, False, count, mask
+    return True, count > wanted, abs(count - wanted), mask
+
+
+def _linked(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the GPUs that NVIDIA's device plugin prefers: the most NVLink connections, then low numbers.
+
+    Its best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).
+    """
+    groups = itertools.combinations(sorted(gpus), count)
+    return min(groups, key=lambda group: -sum(share_nvlink(size, pair) for pair in itertools.combinations(group, 2)))
+
+
+def _pinned(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
+    """Return the CPUs of each node that remain free; nodes of the alignment are used first, in their order."""
+    left = list(free)
+    for node in [*sorted(nodes), *(node for node in range(len(free)) if node not in nodes)]:
+        taken = min(left[node], cpus)
+        left[node] -= taken
+        cpus -= taken
+    return tuple(left)
+
+
+def _why_not(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
+    count = len(size.numa_nodes)
+    gpu_nodes = _fewest_nodes(_gpus_by_node(size, range(size.gpu_count)), request.gpus)
+    spans = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []
+    if request.cpus:
+        cpu_nodes = _fewest_nodes([node.vcpus for node in size.numa_nodes], request.cpus)
+        spans.append(f"{request.cpus} CPUs on {cpu_nodes}")
+    wants = "everything on one" if policy is TopologyPolicy.SINGLE_NUMA_NODE else "both on the same, smallest set"
+    return f"{', '.join(spans)}; {policy} wants {wants}"

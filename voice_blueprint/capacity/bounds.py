@@ -1,0 +1,242 @@
+"""Limits on the calls of a host, task, pod or store, each with its source."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import Accelerator, InstanceType
+from voice_blueprint.catalog.inference import Gpu
+from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
+from voice_blueprint.engines.sizing.memory import kv_memory, session_bytes
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.engines.sizing.service import size_fleet
+from voice_blueprint.file.model.aws import AsrFleet, StateStore, VadFleet
+from voice_blueprint.file.model.azure_callers import GatewayPods, VadPods
+from voice_blueprint.file.model.edge import GatewayService
+from voice_blueprint.file.model.load import Measured
+
+Kind = Literal["measured", "published", "assumed"]
+
+STREAMS_PER_CORE = 2_000
+"""Streams per polled core of a VAD host: half of what the data plane's benchmark handles without loss on a shared x86
+machine. Graviton4 is not measured."""
+
+SOCKET_STREAMS_PER_CORE = 500
+"""Streams per core that polls kernel sockets in a pod: a quarter of ``STREAMS_PER_CORE``, since the kernel needs its
+share. ASSUMED."""
+
+VAD_STREAMS = 8_192
+"""Maximum streams of the VAD module (images/vad-dataplane/src/vad)."""
+
+PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
+"""A packet contains 20 ms of L16 at 16 kHz, with the headers of RTP, UDP and IPv4."""
+
+LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
+"""Model and tokens per session for which an accelerator's memory is divided, regardless of the served model: the
+largest Whisper with a full decoder."""
+
+CPU_WORK = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
+"""Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
+shared x86 machine in int8 (docs/measurements.md, the voice path)."""
+
+CORE_SPEED = 0.5
+"""Assumed speed of a Graviton4 vCPU relative to that machine, with a margin for timely finals. Graviton4 is not
+measured. ASSUMED."""
+
+SPEECH_SHARE = 0.5
+"""Default fraction of a call that is speech."""
+
+SOCKETS_PER_CALL = 2
+"""A caller's audio socket and event stream."""
+
+EDGE_INSTANCES, EDGE_UNITS = (2, 50), 10
+"""Minimum and maximum number of instances of Azure's application gateway: with two, one may fail, and its subnet has no
+addresses for many more (voice_blueprint/azure/ranges.py). Each instance provides this many capacity units, each of
+which is 2,500 connections, 2.22 Mbit/s or, with a web application firewall, ten requests per second.
+https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
+
+GATEWAY_WORK = 0.28
+"""Seconds of CPU time that a gateway process uses per minute of a call, at 120 concurrent calls: measured on a shared
+x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` is applied to it."""
+
+GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
+"""Memory of a gateway task without callers, including decoders of two files (90 MiB each), and memory per open socket.
+ASSUMED."""
+
+STORE_SHARE = 0.75
+"""Usable share of a node's memory: ElastiCache reserves a quarter for snapshots and replication
+(``reserved-memory-percent``). https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
+
+STORE_FILL = 0.78
+"""Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the number of
+calls varies by its square root."""
+
+REDIS_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
+"""Memory of Azure Managed Redis by size, in ascending order.
+https://azure.microsoft.com/pricing/details/managed-redis"""
+
+REDIS_SHARE = 0.8
+"""Usable share of that memory: a fifth is reserved for replication.
+https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
+
+UTTERANCE_S, CHUNKS_PER_S = 30, 10
+"""Maximum duration of an utterance before its final transcript, for which chunks are kept, and its chunks per
+second."""
+
+TRANSCRIPT_BYTES = 512 * 1024
+"""Size of a transcript with 4,096 events of 128 bytes. ASSUMED."""
+
+FINALS_BYTES = 128 * 1024
+"""Size of the finals of an archived session, which are kept until its end: ten minutes of speech with 150 words per
+minute and 80 bytes per word. ASSUMED."""
+
+STORE_BYTES_PER_CALL = UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + TRANSCRIPT_BYTES
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit on the calls of a host, task or store.
+
+    Attributes:
+        kind: Whether the number was measured, is derived from published values, or is assumed.
+    """
+
+    name: Literal["slots", "memory", "compute", "packets", "network", "sockets"]
+    calls: int
+    kind: Kind
+    source: str
+
+
+Bounds = tuple[Bound, ...]
+
+
+def least(bounds: Bounds) -> Bound:
+    """Return the limiting bound."""
+    return min(bounds, key=lambda bound: bound.calls)
+
+
+def gateway_task(gateway: GatewayService) -> Bounds:
+    """Return the bounds of a task, whose process uses at most one core. A measured value replaces the assumption."""
+    return _gateway(gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured)
+
+
+def gateway_sockets(gateway: GatewayService) -> int:
+    """Return the maximum number of sockets of a task; it refuses more."""
+    return least(gateway_task(gateway)).calls * SOCKETS_PER_CALL
+
+
+def gateway_pod(gateway: GatewayPods) -> Bounds:
+    """Return the bounds of a pod on Azure."""
+    return _gateway(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
+
+
+def gateway_pod_sockets(gateway: GatewayPods) -> int:
+    """Return the maximum number of sockets of a pod; it refuses more."""
+    return least(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
+
+
+def _gateway(
+    vcpu: float, memory_gib: int, most_sockets: int | None, setting: str, measured: Measured | None = None
+) -> Bounds:
+    compute = Bound(
+        "compute",
+        int(60 / GATEWAY_WORK * CORE_SPEED * min(1.0, vcpu)),
+        "assumed",
+        f"{GATEWAY_WORK:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the one core of "
+        f"{vcpu:g} vCPU that one process uses",
+    )
+    sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
+    memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
+    results = (_measured(measured) if measured else compute, memory)
+    if most_sockets is None:
+        return results
+    source = f"{setting} {most_sockets:,}, {SOCKETS_PER_CALL} a call"
+    return (*results, Bound("sockets", most_sockets // SOCKETS_PER_CALL, "assumed", source))
+
+
+def vad_host(vad: VadFleet) -> Bounds:
+    """Return the bounds of a host. A measured value replaces the assumption per polled core."""
+    kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
+    packets = Bound(
+        "packets",
+        STREAMS_PER_CORE * queues,
+        "assumed",
+        f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 carries without loss",
+    )
+    network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
+    return (
+        _measured(vad.measured) if vad.measured else packets,
+        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
+        Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
+    )
+
+
+def vad_pod(vad: VadPods) -> Bounds:
+    """Return the bounds of a pod. All of its CPUs but one poll."""
+    polled = vad.cpus - 1
+    source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled} polled cores, with kernel sockets"
+    return (
+        Bound("packets", SOCKET_STREAMS_PER_CORE * polled, "assumed", source),
+        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
+    )
+
+
+def asr_host(fleet: AsrFleet) -> Bounds:
+    """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0."""
+    kind = catalog.instance_types()[fleet.instance_type]
+    measured = (_measured(fleet.measured),) if fleet.measured else ()
+    if fleet.vllm:
+        slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
+        return (slots, _vllm_memory(fleet), *measured)
+    if kind.accelerator is None:
+        return measured or (_cores(kind, fleet.model or DEFAULT_MODELS["cpu"]),)
+    return (_memory(kind, kind.accelerator), *measured)
+
+
+def store(state: StateStore, *, archives: bool) -> Bounds:
+    """Return the bounds by memory.
+
+    Each call needs the audio and transcript of one utterance, and its finals until they are archived.
+
+    Args:
+        archives: Whether transcripts are archived; every call is assumed to be archived.
+    """
+    node = catalog.cache_node_types()[state.node_type]
+    size = STORE_BYTES_PER_CALL + (FINALS_BYTES if archives else 0)
+    calls = int(node.memory_gib * 2**30 * STORE_SHARE / size)
+    each = f"{size / 1e6:.1f} MB a call: {UTTERANCE_S} s of audio and a transcript"
+    return (Bound("memory", calls, "assumed", f"{STORE_SHARE:.0%} of {node.memory_gib:g} GiB, {each}"),)
+
+
+def _measured(found: Measured) -> Bound:
+    return Bound("compute", found.calls, "measured", f"{found.conditions}, {found.date}")
+
+
+def _vllm_memory(fleet: AsrFleet) -> Bound:
+    try:
+        sized = size_fleet(fleet)
+    except DoesNotFitError as refusal:
+        return Bound("memory", 0, "published", str(refusal))
+    return Bound("memory", sized.sessions if sized else 0, "published", "KV cache of the engine that fits the host")
+
+
+def _cores(kind: InstanceType, model: str) -> Bound:
+    work = CPU_WORK.get(model)
+    if work is None:
+        return Bound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
+    calls = int(kind.vcpus * CORE_SPEED / (work * SPEECH_SHARE))
+    source = f"{work:g} s of an x86 core for a second of speech, {CORE_SPEED:g} of that speed on {kind.vcpus} vCPU"
+    return Bound("compute", calls, "assumed", f"{source}, {SPEECH_SHARE:.0%} speech")
+
+
+def _memory(kind: InstanceType, accelerator: Accelerator) -> Bound:
+    chip = catalog.gpus().get(accelerator.model) or Gpu(
+        name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
+    )
+    model = catalog.models()[LARGEST_MODEL]
+    each = kv_memory(model, chip).bytes // session_bytes(model, SESSION_TOKENS)
+    source = (
+        f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured"
+    )
+    return Bound("memory", each * accelerator.count, "published", source)

@@ -1,0 +1,137 @@
+"""Conversations of each part of the chain that agents use."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint.capacity.bounds import SPEECH_SHARE
+from voice_blueprint.capacity.load import is_heard_by_model, peak_calls
+from voice_blueprint.capacity.tiers import FILL, Capacity, agent_capacity, by_tier, caller_capacities, capacities
+from voice_blueprint.engines.sizing.service import Room, rooms
+from voice_blueprint.file.model.agents import ClusterService
+from voice_blueprint.file.model.aws import Aws
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import CallLoad
+from voice_blueprint.file.source import Location
+
+CONVERSATION_WORK = 4.6
+"""Seconds of CPU time that an agent process uses per minute of a conversation: measured manually on a shared x86
+machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats it."""
+
+CONVERSATIONS_PER_CORE = 8
+"""Conversations per core. 13 would saturate it, but the models for voice and turn detection must respond immediately.
+ASSUMED."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A stage in which a conversation occupies a slot: a tier, or a service that transcribes, answers or speaks.
+
+    Attributes:
+        units: Minimum and maximum number of hosts, tasks or replicas, over all fleets or pools.
+        low: Conversations at the minimum number of units.
+        most: Conversations at the maximum number of units.
+        location: Location of the number of units in the file.
+        source: Source of the numbers.
+    """
+
+    name: str
+    units: HostCount
+    low: int
+    most: int
+    location: Location
+    source: str
+
+    @property
+    def calls(self) -> int:
+        """Conversations per unit, averaged over different kinds of units."""
+        return self.most // self.units.max
+
+    def units_for(self, conversations: float) -> int:
+        """Return the number of units at a utilization of ``FILL``. The proportions of the fleets are kept.
+
+        Raises:
+            ValueError: A unit serves no conversations.
+        """
+        if not self.most:
+            raise ValueError(f"{self.name} carries no conversations: {self.source}")
+        return max(1, math.ceil(conversations * self.units.max / (self.most * FILL)))
+
+
+def conversations_in(load: CallLoad) -> tuple[float, int]:
+    """Return the concurrent conversations of a load: the mean and the peak."""
+    return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
+
+
+def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
+    """Return the stages of a conversation: the agents, then each tier of a call. Without agents, there are none.
+
+    Language model and text to speech are external endpoints, whose capacity is not in the file.
+    """
+    if aws.agents is None:
+        return ()
+    tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
+    own = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
+    return _chain((own, *(each for each in capacities(aws) if not is_heard_by_model(each.tier, aws.agents))))
+
+
+def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
+    """Return the stages of a conversation on a cluster, including the services that transcribe, answer and speak.
+
+    A service that cannot work has no slots.
+
+    Raises:
+        LookupError: A service refers to a pool that the file does not define, or to one without GPUs.
+    """
+    agents, callers = azure.agents, azure.callers
+    if agents is None or callers is None:
+        return ()
+    own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
+    results = list(rooms(azure))
+    tiers = [each for each in caller_capacities(callers) if not is_heard_by_model(each.tier, agents)]
+    engines = []
+    if agents.listening == "transcript":
+        engines += [_engine(azure, callers.asr.model, [room for room in results if room.model == callers.asr.model])]
+    for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
+        if isinstance(engine, ClusterService):
+            engines.append(_engine(azure, engine.service, [r for r in results if r.service == engine.service], share))
+    return (*_chain((own, *tiers)), *filter(None, engines))
+
+
+def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+    """Yield the stages of each section that has agents, the agents first.
+
+    Raises:
+        LookupError: A service on Azure refers to a pool that the file does not define, or to one without GPUs.
+    """
+    if deployment.aws_section and deployment.aws_section.agents:
+        yield conversations_on_aws(deployment.aws_section)
+    if deployment.azure_section and (chain := conversations_on_azure(deployment.azure_section)):
+        yield chain
+
+
+def _engine(azure: Azure, name: str, found: list[Room], share: float = 1.0) -> Link | None:
+    """Return replicas as a stage; each conversation occupies a session for ``share`` of its time."""
+    if not found:
+        return None
+    index = next(index for index, service in enumerate(azure.services) if service.name == found[0].service)
+    low, most = (
+        int(sum(count * room.sessions for room, count in zip(found, counts, strict=True)) / share)
+        for counts in ([room.low for room in found], [room.most for room in found])
+    )
+    units = HostCount(min=sum(room.low for room in found), max=sum(room.most for room in found))
+    source = " and ".join(f"{room.sessions:,} sessions a replica on {room.pool}" for room in found)
+    if share < 1:
+        source += f", each conversation {share:.0%} of its time"
+    return Link(name, units, low, most, ("azure", "services", index, "replicas"), source)
+
+
+def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
+    links = []
+    for tier, (low, most) in by_tier(found).items():
+        parts = [each for each in found if each.tier is tier]
+        units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
+        links.append(Link(tier.value, units, low, most, parts[0].location, parts[0].binding.source))
+    return tuple(links)

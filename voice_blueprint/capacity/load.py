@@ -1,0 +1,105 @@
+"""Units of each tier for a load."""
+
+import math
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.capacity.bounds import REDIS_GB, REDIS_SHARE, STORE_BYTES_PER_CALL, STORE_FILL, least, store
+from voice_blueprint.capacity.tiers import Capacity, at_peak, caller_capacities, capacities
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.agents import AgentRules
+from voice_blueprint.file.model.aws import Aws, StateStore
+from voice_blueprint.file.model.azure_callers import Callers
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import CallLoad
+
+
+def load_for(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
+    """Return the part of a load that reaches a tier.
+
+    Audio that the language model consumes bypasses the transcription tiers.
+    """
+    if not is_heard_by_model(tier, agents):
+        return load
+    return load.model_copy(update={"calls": math.ceil(load.calls * (1 - load.conversation_share))})
+
+
+def is_heard_by_model(tier: Tier, agents: AgentRules | None) -> bool:
+    """Return True if conversations do not use a tier, because the language model receives the audio."""
+    return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
+
+
+def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+    """Yield each tier of an Azure section with its recommended settings for a load, as YAML."""
+    for each in caller_capacities(callers):
+        own = load_for(each.tier, load, agents)
+        if each.tier is Tier.STATE:
+            need = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
+            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= need), "none: use `cells`")
+            continue
+        low, most = each.units_for(own.calls), each.units_for(peak_calls(own))
+        yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
+
+
+def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+    """Yield each tier's capacity with its recommended settings for a load, as YAML: bounds, or the store's node type.
+
+    For a tier that serves no calls, the reason is yielded instead.
+    """
+    units = units_for(aws, load)
+    for each in capacities(aws):
+        if each.tier is Tier.STATE:
+            calls = math.ceil(peak_calls(load) / STORE_FILL)
+            yield each, _node_type(aws.state, calls, archives=aws.edge.archive is not None)
+        elif each.name in units:
+            low, most = (count // each.parts for count in units[each.name])
+            yield each, f"{{min: {low}, max: {most}}}"
+        else:
+            yield each, f"other hosts: {each.binding.source}"
+
+
+def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
+    """Return the hosts or tasks that a load requires at its mean and at its peak, by fleet.
+
+    The shares of the ASR fleets are kept.
+
+    Tiers that serve no calls are omitted.
+    """
+    results = [each for each in capacities(aws) if each.calls and each.tier is not Tier.STATE]
+    asr = sum(each.most for each in results if each.tier is Tier.ASR)
+    units = {}
+    for each in results:
+        share = each.most / asr if each.tier is Tier.ASR else 1.0
+        own = load_for(each.tier, load, aws.agents)
+        low, most = (each.units_for(calls * share) for calls in (own.calls, peak_calls(own)))
+        units[each.name] = low, max(most, low + each.parts)
+    return units
+
+
+def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
+    """Return the cheapest node type with enough capacity, of the current generation if possible."""
+    family = state.node_type.rpartition(".")[0]
+    enough = [
+        kind
+        for kind in catalog.cache_node_types().values()
+        if least(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
+    ]
+    if not enough:
+        return "none of the catalogue: use fewer calls, or `cells`"
+    return min(enough, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
+
+
+def too_many_for_one(deployment: Deployment) -> bool:
+    """Return True if the peak exceeds every state store of the catalogue, and requires several deployments."""
+    if not deployment.load:
+        return False
+    if aws := deployment.aws_section:
+        kinds = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
+        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in kinds)
+    else:
+        most = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
+    return at_peak(Tier.STATE, most) < peak_calls(deployment.load)
+
+
+def peak_calls(load: CallLoad) -> int:
+    return math.ceil(load.calls * load.peak_factor)

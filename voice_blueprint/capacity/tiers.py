@@ -1,0 +1,171 @@
+"""Calls of each tier: the minimum of its limits, times its units."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from voice_blueprint.capacity.bounds import (
+    REDIS_GB,
+    REDIS_SHARE,
+    STORE_BYTES_PER_CALL,
+    STORE_FILL,
+    Bound,
+    Bounds,
+    asr_host,
+    gateway_pod,
+    gateway_task,
+    least,
+    store,
+    vad_host,
+    vad_pod,
+)
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.agents import AgentRules
+from voice_blueprint.file.model.aws import Aws
+from voice_blueprint.file.model.azure_callers import Callers
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.source import Location
+
+SCATTER_OF_ONE = 5.0
+"""Number of standard deviations by which random assignment can load one of many hosts above the mean. The
+standard deviation is the square root of the mean; larger deviations are rare, although each of 100,000 callers may
+reach a full host."""
+
+FILL = 0.7
+"""Utilization for which a tier is sized; the remainder is the headroom for scaling. ASSUMED."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Capacity of a fleet, the gateway service or the state store.
+
+    Attributes:
+        name: Name of the fleet, or of the tier.
+        units: Minimum and maximum number of hosts or tasks; the store counts as one.
+        location: Location in the file of the number of units, or of the size of the store.
+        parts: Number of groups over which the units are evenly distributed; the bounds in the file apply to each group.
+    """
+
+    tier: Tier
+    name: str
+    units: HostCount
+    bounds: Bounds
+    location: Location
+    parts: int = 1
+
+    @property
+    def binding(self) -> Bound:
+        """The bound that determines the calls per unit."""
+        return least(self.bounds)
+
+    @property
+    def calls(self) -> int:
+        """Calls per unit."""
+        return self.binding.calls
+
+    @property
+    def low(self) -> int:
+        """Calls at the minimum number of units."""
+        return self.units.min * self.calls
+
+    @property
+    def most(self) -> int:
+        """Calls at the maximum number of units."""
+        return self.units.max * self.calls
+
+    def units_for(self, calls: float) -> int:
+        """Return the number of units that serve these calls at a utilization of ``FILL``.
+
+        They are evenly distributed over the parts.
+
+        Raises:
+            ValueError: A unit serves no calls.
+        """
+        if not self.calls:
+            raise ValueError(f"{self.name} carries no calls: {self.binding.source}")
+        return self.parts * max(1, math.ceil(calls / (self.calls * FILL * self.parts)))
+
+    @property
+    def in_file(self) -> HostCount:
+        """Bounds of the units as written in the file: those of one part."""
+        return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
+
+
+def capacities(aws: Aws) -> tuple[Capacity, ...]:
+    """Return the tiers in the order of a call's path: gateway, VAD, each ASR fleet, state store."""
+    zones, per_zone, tasks = len(aws.availability_zones), aws.vad.hosts_per_zone, aws.edge.gateway.tasks
+    vad = HostCount(min=per_zone.min * zones, max=per_zone.max * zones)
+    gateway = HostCount(min=tasks.min, max=tasks.max)
+    return (
+        Capacity(Tier.GATEWAY, "gateway", gateway, gateway_task(aws.edge.gateway), ("aws", "edge", "gateway", "tasks")),
+        Capacity(Tier.VAD, "vad", vad, vad_host(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
+        *(
+            Capacity(Tier.ASR, fleet.name, fleet.hosts, asr_host(fleet), ("aws", "asr", index, "hosts"))
+            for index, fleet in enumerate(aws.asr)
+        ),
+        Capacity(
+            Tier.STATE,
+            "state",
+            HostCount(min=1, max=1),
+            store(aws.state, archives=aws.edge.archive is not None),
+            ("aws", "state", "node_type"),
+        ),
+    )
+
+
+def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
+    """Return the tiers of an Azure section in that order, without the services that its ASR tier calls."""
+    place = ("azure", "callers")
+    gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
+    slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
+    memory = int(REDIS_GB[callers.state.sku] * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
+    held = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
+    return (
+        Capacity(
+            Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*place, "edge", "gateway", "replicas")
+        ),
+        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*place, "vad", "replicas")),
+        Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*place, "asr", "replicas")),
+        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (held,), (*place, "state", "sku")),
+    )
+
+
+def of_callers(deployment: Deployment) -> tuple[Capacity, ...]:
+    """Return the tiers that serve callers, those of AWS if there are both; without callers, there are none."""
+    if aws := deployment.aws_section:
+        return capacities(aws)
+    callers = deployment.azure.callers
+    return caller_capacities(callers) if callers else ()
+
+
+def mean_by_chance(places: int) -> float:
+    """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
+
+    It is the largest mean for which mean + roots * sqrt(mean) does not exceed the slots of a host.
+    """
+    return ((math.sqrt(SCATTER_OF_ONE**2 + 4 * places) - SCATTER_OF_ONE) / 2) ** 2
+
+
+def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
+    """Return the conversations that the processes of agents serve, for a number of tasks or replicas."""
+    return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
+
+
+def agent_bound(agents: AgentRules) -> Bound:
+    """Each process serves the configured number of conversations."""
+    return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
+
+
+def at_peak(tier: Tier, most: int) -> int:
+    """Return the peak calls for which a tier is sized, given its maximum."""
+    return int(most * STORE_FILL) if tier is Tier.STATE else most
+
+
+def by_tier(found: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+    """Return the calls of each tier at the minimum and the maximum number of units."""
+    room: dict[Tier, tuple[int, int]] = {}
+    for each in found:
+        low, most = room.get(each.tier, (0, 0))
+        room[each.tier] = low + each.low, most + each.most
+    return room

@@ -1,0 +1,94 @@
+"""Checks of a deployment file before a deploy."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+from voice_blueprint.checks import agents, callers, engines, limits, live, supply
+from voice_blueprint.checks.aws import capacity, edge, load, machines, network, regions, scaling, vad_host
+from voice_blueprint.checks.azure import callers as azure_callers
+from voice_blueprint.checks.azure import capacity as azure_capacity
+from voice_blueprint.checks.azure import models, pools, sizing, topology
+from voice_blueprint.checks.base import Check, Finding, Level, Violation, check
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.suggestion import suggestion
+
+__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
+
+
+@check(
+    "accepted-checks-exist",
+    "Every accepted check exists, and can be accepted.",
+    source="voice_blueprint/checks",
+    acceptable=False,
+)
+def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
+    known = {known.id: known for known in CHECKS}
+    for index, accepted in enumerate(deployment.accepted_checks):
+        at = ("accepted_checks", index, "id")
+        if accepted.id not in known:
+            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(known))}"
+            yield Violation(at, message, "`voice checks` lists them")
+        elif not known[accepted.id].acceptable:
+            yield Violation(
+                at,
+                f"`{accepted.id}` cannot be accepted: nothing could be made from the file then",
+                "fix the finding",
+            )
+
+
+def _of(*modules: ModuleType) -> tuple[Check, ...]:
+    return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
+
+
+AWS_CHECKS = _of(vad_host, capacity, machines, load, network, edge, scaling)
+AZURE_CHECKS = _of(azure_capacity, pools, topology, sizing, models, azure_callers)
+COMMON_CHECKS = (*_of(engines, callers, supply, live, agents, limits), accepted_checks_exist)
+REGION_CHECKS = _of(regions)
+"""Checks that compare all regions."""
+CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
+"""All checks in the order of reporting."""
+
+
+def applicable(deployment: Deployment) -> tuple[Check, ...]:
+    """Return the checks that apply to a deployment."""
+    return (
+        *(AWS_CHECKS if deployment.aws_section else ()),
+        *(AZURE_CHECKS if deployment.azure_section else ()),
+        *COMMON_CHECKS,
+    )
+
+
+def run(deployment: Deployment) -> list[Finding]:
+    """Return the findings, errors first, each in the order of the file's sections."""
+    reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
+    first, *others = deployment.in_regions()
+    results = [(rule, violation) for rule in applicable(first) for violation in rule.examine(first)]
+    for index, other in enumerate(others):
+        # A finding that is identical in the first region is reported once.
+        results += [
+            (rule, _elsewhere(deployment, index, violation))
+            for rule in (*AWS_CHECKS, *COMMON_CHECKS)
+            for violation in rule.examine(other)
+            if (rule, violation) not in results
+        ]
+    results += [(rule, violation) for rule in REGION_CHECKS for violation in rule.examine(deployment)]
+    findings = [
+        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None) for rule, violation in results
+    ]
+    order = list(Level)
+    return sorted(findings, key=lambda finding: order.index(finding.check.level))
+
+
+def _elsewhere(deployment: Deployment, index: int, violation: Violation) -> Violation:
+    """Return a finding of another region, at the line of that region if it has one."""
+    other = deployment.aws.other_regions[index]
+    at = violation.location
+    if other.says(at):
+        at = ("aws", "other_regions", index, *at[1:])
+    return replace(violation, location=at, message=f"in {other.region} {violation.message}")
+
+
+def refusals(deployment: Deployment) -> list[str]:
+    """Return the reasons why a deployment is refused, one line each."""
+    return [result.text(deployment.source) for result in run(deployment) if result.blocks]

@@ -1,0 +1,148 @@
+"""Checks on the agent tier of either cloud."""
+
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.capacity.conversations import (
+    CONVERSATION_WORK,
+    CONVERSATIONS_PER_CORE,
+    Link,
+    conversation_chains,
+    conversations_in,
+)
+from voice_blueprint.catalog.inference import ModelCard, Task
+from voice_blueprint.checks.azure.sizing import growth
+from voice_blueprint.checks.base import Violation, check, place
+from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.source import Location
+
+
+@check(
+    "agents-fit-core",
+    f"An agent's process, which has one core, holds {CONVERSATIONS_PER_CORE} conversations at most.",
+    source="voice_blueprint/capacity: what a conversation takes of a core",
+)
+def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        if agents.conversations > CONVERSATIONS_PER_CORE:
+            share = agents.conversations * CONVERSATION_WORK / 60
+            yield Violation(
+                (*at, "conversations"),
+                f"{agents.conversations} conversations take {share:.0%} of the one core of a process "
+                f"({CONVERSATION_WORK:g} s a minute each): the models that notice voice and the end of a turn wait, "
+                "and so do callers",
+                f"set conversations to at most {CONVERSATIONS_PER_CORE}, and take more processes",
+            )
+
+
+@check(
+    "agents-fit-tiers",
+    "Agents admit no more conversations than what hears, answers and speaks for them carries.",
+    source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
+)
+def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
+    for agents, *others in _chains(deployment):
+        for each in others:
+            if agents.most > each.most:
+                holds = each.most * agents.units.max // agents.most
+                at = place(agents.location)
+                lower = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
+                yield Violation(
+                    agents.location,
+                    f"agents admit {agents.most:,} conversations at most, {each.name} carries {each.most:,} "
+                    f"({each.source})",
+                    f"{lower}, or let {each.name} grow ({place(each.location)})",
+                )
+
+
+@check(
+    "load-fits-agents",
+    "Agents, and the services that answer and speak for them, hold the conversations of the load's peak at their most.",
+    source="voice_blueprint/capacity; the load's `conversation_share`",
+)
+def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    services = [each.name for each in deployment.azure_section.services] if deployment.azure_section else []
+    for agents, *others in _chains(deployment):
+        # The load applies to the AWS section if there is one.
+        if load is None or (agents.location[0] == "azure" and deployment.aws_section):
+            continue
+        mean, peak = conversations_in(load)
+        for each in (agents, *(other for other in others if other.name in services)):
+            if each.most >= peak:
+                continue
+            low, most = each.units_for(mean), each.units_for(peak)
+            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(most, low + 1)}}}"
+            if each is not agents:
+                remedy = growth(deployment.azure, each.name, most - each.units.max)
+            yield Violation(
+                each.location,
+                f"{each.name} holds {each.most:,} conversations at most, the "
+                f"load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
+                f"{remedy}, or lower load.conversation_share where fewer callers want an agent",
+            )
+
+
+@check(
+    "voice-licence-allows-use",
+    "The licence of an endpoint's voice allows what the deployment is for, or an agreement does.",
+    source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
+)
+def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        card = _card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
+        section = deployment.azure if at[0] == "azure" else deployment.aws.agents
+        assert section is not None  # noqa: S101  it is where the agents stand
+        agreed = {each.model for each in section.model_agreements}
+        if card and section.commercial and not card.commercial_use and card.name not in agreed:
+            yield Violation(
+                (*at, "speech", "model"),
+                f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
+                "commercial",
+                "speak with an engine of a permissive licence, name the agreement with its owner under "
+                "model_agreements, or set commercial: false where that is true",
+            )
+
+
+@check(
+    "chat-model-hears",
+    "A language model that is given audio understands it.",
+    source="voice_blueprint/catalog/models.yaml: the task audio-chat; of other models only their operator knows",
+)
+def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agents(deployment):
+        if agents.listening != "audio":
+            continue
+        chat = agents.chat
+        if isinstance(chat, ClusterService):
+            services = deployment.azure.services
+            named = next((each.model for each in services if each.name == chat.service), None)
+        else:
+            named = chat.model
+        card = _card(named)
+        if card and card.task is not Task.AUDIO_CHAT:
+            hear = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
+            yield Violation(
+                (*at, "chat"),
+                f"{card.name} is given the callers' audio, and understands text alone ({card.task})",
+                f"answer with a model that hears ({hear}), or set listening: transcript",
+            )
+
+
+def _card(named: str | None) -> ModelCard | None:
+    return next((each for each in catalog.models().values() if named in (each.name, each.repository)), None)
+
+
+def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
+    for cloud, section in (("aws", deployment.aws_section), ("azure", deployment.azure_section)):
+        if section and section.agents:
+            yield (cloud, "agents"), section.agents
+
+
+def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+    """Yield the stages of each section that has agents, the agents first."""
+    try:
+        yield from conversation_chains(deployment)
+    except LookupError:
+        return  # another check reports a pool that is missing or has no GPUs

@@ -1,0 +1,270 @@
+"""Checks on the cloud's offering: regions, zones, quotas, purchase options, engines."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.capacity.bounds import asr_host, least
+from voice_blueprint.capacity.load import units_for
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.hosts import asr_images
+from voice_blueprint.images import specs
+
+
+@check(
+    "artifacts-used",
+    "In production no ASR host asks a hub for weights.",
+    source="a host that is launched in a spike must not depend on a hub; docs/runbooks/procedures/artifacts.md",
+    level=Level.INFO,
+)
+def artifacts_used(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        if deployment.environment is Environment.PRODUCTION and not fleet.artifacts:
+            yield Violation(
+                ("aws", "asr", index),
+                f"each host of {fleet.name} fetches weights from a hub at its first start, and may compile",
+                "set artifacts, deploy the stack asr, run the job of the fleet, then deploy the rest",
+            )
+
+
+@check(
+    "instance-type-in-region",
+    "Every fleet's instance type is offered in the region.",
+    source="cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)",
+)
+def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
+    region = deployment.aws.region
+    for fleet in fleets(deployment):
+        row = fleet.instance_type
+        if region not in row.regions:
+            yield Violation(
+                (*fleet.location, "instance_type"),
+                f"{row.name} is not offered in {region}",
+                f"it is offered in {', '.join(row.regions)}",
+            )
+
+
+@check(
+    "zones-belong-to-region",
+    "Every availability zone lies in the region, and a fleet's zones are among the deployment's.",
+    source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
+)
+def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    for index, zone in enumerate(aws.availability_zones):
+        suffix = zone.removeprefix(aws.region)
+        if suffix == zone or len(suffix) != 1 or not suffix.islower():
+            yield Violation(
+                ("aws", "availability_zones", index),
+                f"{zone} is no availability zone of {aws.region}",
+                f"zones are named {aws.region}a, {aws.region}b, ...",
+            )
+    for number, fleet in enumerate(aws.asr):
+        for index, zone in enumerate(fleet.availability_zones or ()):
+            if zone not in aws.availability_zones:
+                yield Violation(
+                    ("aws", "asr", number, "availability_zones", index),
+                    f"fleet {fleet.name} asks for {zone}, where the network has no subnet",
+                    f"choose among {', '.join(aws.availability_zones)}",
+                )
+
+
+@check(
+    "capacity-block-fits",
+    "A Capacity Block is bought for a type that has them, in exactly one zone.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
+)
+def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, CapacityBlock):
+            continue
+        if not fleet.instance_type.capacity_blocks:
+            yield Violation(
+                (*fleet.location, "purchase"),
+                f"{fleet.instance_type.name} is not sold in Capacity Blocks",
+                "use on-demand or a capacity-reservation",
+            )
+        if len(fleet.zones) != 1:
+            yield Violation(
+                (*fleet.location, "purchase"),
+                f"a Capacity Block lies in one zone, fleet {fleet.name} spans {len(fleet.zones)}",
+                "set the fleet's availability_zones to the block's zone",
+            )
+
+
+@check(
+    "warm-pool-allowed",
+    "A fleet with a warm pool buys On-Demand, without a reservation that a stopped host would lose.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
+)
+def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        if fleet.warm_pool and not isinstance(fleet.purchase, OnDemand):
+            yield Violation(
+                ("aws", "asr", index, "warm_pool"),
+                f"fleet {fleet.name} buys {fleet.purchase.option} hosts, which a warm pool cannot hold",
+                "remove warm_pool, or set purchase to on-demand",
+            )
+
+
+@check(
+    "engine-supports-accelerator",
+    "Every ASR fleet's engine runs on what its hosts have: accelerators, or cores whose speed is known.",
+    source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
+    "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
+)
+def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        row = catalog.instance_types()[fleet.instance_type]
+        if row.accelerator is None:
+            yield from _on_cpus(fleet, row, index)
+        elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
+            reason = (
+                "the Neuron image runs our engine only"
+                if row.name.startswith("trn2.")
+                else "Neuron SDK 2.33 serves Trn2 and Trn3 only"
+            )
+            yield Violation(
+                ("aws", "asr", index, "engine"),
+                f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
+                "set engine: whisper",
+            )
+
+
+def _on_cpus(fleet: AsrFleet, row: InstanceType, index: int) -> Iterator[Violation]:
+    if fleet.engine is Engine.VLLM:
+        yield Violation(
+            ("aws", "asr", index, "engine"), f"vLLM does not run on the CPUs of {row.name} here", "set engine: whisper"
+        )
+    elif least(asr_host(fleet)).calls == 0:
+        yield Violation(
+            ("aws", "asr", index, "instance_type"),
+            f"{row.name} carries no calls: {least(asr_host(fleet)).source}",
+            "take a larger type or a smaller `model`, or write what was `measured`",
+        )
+
+
+@check(
+    "neuron-lifecycle",
+    "No fleet is built on accelerators whose software is in maintenance mode.",
+    source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
+    level=Level.WARNING,
+)
+def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if fleet.instance_type.name.startswith(("inf2.", "trn1.", "trn1n.")):
+            yield Violation(
+                (*fleet.location, "instance_type"),
+                f"{fleet.instance_type.name}: Neuron's Inf2/Trn1 software is in maintenance mode since SDK "
+                "2.31 (June 2026)",
+                "plan the move to trn2 or p5; until then the image pins SDK 2.31.1",
+            )
+
+
+@check(
+    "quota-need",
+    "The vCPU quotas that the deployment counts against are known and sufficient.",
+    source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
+    level=Level.INFO,
+)
+def quota_need(deployment: Deployment) -> Iterator[Violation]:
+    counted: dict[str, list[Fleet]] = defaultdict(list)
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, Spot | CapacityBlock):
+            counted[fleet.instance_type.quota_code].append(fleet)
+    units = units_for(deployment.aws, deployment.load) if deployment.load else {}
+    for code, members in counted.items():
+        low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in members), strict=True))
+        sized = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in members if fleet.name in units]
+        load = ""
+        if sized:
+            mean, peak = (sum(hosts[case] * hosts[2] for hosts in sized) for case in (0, 1))
+            load = f"; the load takes {mean}, and {peak} at its peak"
+        yield Violation(
+            members[0].location,
+            f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum{load}",
+            f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
+            f"--region {deployment.aws.region}",
+        )
+
+
+@check(
+    "vad-on-graviton",
+    "VAD hosts are arm64, and have no accelerator.",
+    source="images/vad-dataplane/image.yaml (linux/arm64 on AWS); the machine image is chosen by the accelerator",
+)
+def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
+    row = catalog.instance_types()[deployment.aws.vad.instance_type]
+    if row.architecture != "arm64" or row.accelerator:
+        has = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
+        yield Violation(
+            ("aws", "vad", "instance_type"), f"{row.name} {has}: the data plane runs on Graviton", "take a c8g type"
+        )
+
+
+@check(
+    "images-run-on-hosts",
+    "Every image is built for the architecture of the hosts that run it.",
+    source="platforms of images/*/image.yaml",
+)
+def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
+    built = specs()
+    for index, fleet in enumerate(deployment.aws.asr):
+        row = catalog.instance_types()[fleet.instance_type]
+        platform = "linux/arm64" if row.architecture == "arm64" else "linux/amd64"
+        for image in asr_images(fleet):
+            if platform not in built[image].platforms:
+                yield Violation(
+                    ("aws", "asr", index, "instance_type"),
+                    f"{image} is built for {', '.join(built[image].platforms)}, and {row.name} is {row.architecture}",
+                    "take another type",
+                )
+
+
+@check(
+    "asr-has-fleets",
+    "There is a fleet that recognises speech.",
+    source="a session without an ASR host is refused",
+)
+def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
+    if not deployment.aws.asr:
+        yield Violation(("aws", "asr"), "0 ASR fleets: every session would be refused", "add one")
+
+
+SPOT_DRAIN_S = 100
+"""Maximum drain time of a host, of the two minutes after a spot notice (userdata/voice_userdata/steps/drain.sh)."""
+
+
+@check(
+    "spot-drain-fits-notice",
+    "A spot host's drain fits the notice that it gets.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
+)
+def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        if isinstance(fleet.purchase, Spot) and fleet.drain_timeout_s > SPOT_DRAIN_S:
+            yield Violation(
+                ("aws", "asr", index, "drain_timeout_s"),
+                f"fleet {fleet.name} drains for {fleet.drain_timeout_s} s, and a spot notice leaves {SPOT_DRAIN_S}",
+                f"set drain_timeout_s to at most {SPOT_DRAIN_S}, or accept that longer calls change their host",
+            )
+
+
+@check(
+    "warm-pool-in-fleet",
+    "A warm pool is no larger than its fleet.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
+)
+def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws.asr):
+        most = fleet.hosts.max - fleet.hosts.min
+        if fleet.warm_pool and fleet.warm_pool.size > most:
+            yield Violation(
+                ("aws", "asr", index, "warm_pool", "size"),
+                f"{fleet.warm_pool.size} hosts wait for fleet {fleet.name}, which can take {most} more",
+                f"set size to at most {most}" if most else "remove warm_pool",
+            )

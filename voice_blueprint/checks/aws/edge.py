@@ -1,0 +1,217 @@
+"""Checks on the access of callers to the platform."""
+
+from collections.abc import Iterator
+
+from voice_blueprint.aws import edge
+from voice_blueprint.capacity.bounds import gateway_task, least
+from voice_blueprint.capacity.tiers import by_tier, capacities
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
+from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.model.edge import ApiKeyAuthorizer, IamAuthorizer, NoAuthorizer
+
+PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "invalid", "test")
+"""Domain names that RFC 2606 reserves."""
+
+AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
+"""Volume of a caller's L16 audio at 16 kHz, mono, without headers."""
+
+REQUESTS_PER_SESSION = 3
+"""Requests to the session API per session: open, read events, close."""
+WAF_WINDOW_S = 300
+
+CROSS_ZONE_USD_PER_GB = 0.02
+"""Price of traffic between zones: 0.01 in each direction."""
+
+
+@check(
+    "gateway-drain-exceeds-idle",
+    "A stopping gateway task lives longer than the longest allowed silence on a socket.",
+    source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
+)
+def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
+    idle_s, drain_s = deployment.aws.edge.idle_timeout_s, GATEWAY_DRAIN_TIMEOUT_S
+    if idle_s >= drain_s:
+        yield Violation(
+            ("aws", "edge", "idle_timeout_s"),
+            f"idle_timeout_s {idle_s} is not below {drain_s} s, what is left of Fargate's "
+            f"{edge.FARGATE_STOP_TIMEOUT_S} s for a stopping task: sockets would be cut off",
+            f"set idle_timeout_s to at most {drain_s - 1}",
+        )
+
+
+@check(
+    "edge-authorizer-in-production",
+    "In production, callers of the session API are known.",
+    source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
+)
+def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]:
+    authorizer = deployment.aws.edge.authorizer
+    if deployment.environment is Environment.PRODUCTION and isinstance(authorizer, NoAuthorizer):
+        yield Violation(
+            ("aws", "edge", "authorizer", "kind"),
+            f"kind {authorizer.kind}: anyone on the internet could open sessions of a production deployment",
+            "choose iam, jwt or api-key",
+        )
+
+
+@check(
+    "api-limits",
+    "Heartbeats, tokens and throttles respect the limits of API Gateway.",
+    source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
+    "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
+)
+def api_limits(deployment: Deployment) -> Iterator[Violation]:
+    settings = deployment.aws.edge
+    longest_s = edge.STREAM_IDLE_S * HEARTBEATS_PER_IDLE_TIMEOUT
+    if settings.idle_timeout_s >= longest_s:
+        yield Violation(
+            ("aws", "edge", "idle_timeout_s"),
+            f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
+            f"{settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
+            f"stream after {edge.STREAM_IDLE_S} s of silence",
+            f"set idle_timeout_s to at most {longest_s - 1}",
+        )
+    if settings.token_ttl_s <= settings.idle_timeout_s:
+        yield Violation(
+            ("aws", "edge", "token_ttl_s"),
+            f"token_ttl_s {settings.token_ttl_s} is not above idle_timeout_s {settings.idle_timeout_s}: the token "
+            "expires before a broken connection is noticed, and the caller cannot resume",
+            f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
+        )
+    for name, limit in (("requests_per_s", edge.API_RATE_PER_S), ("burst", edge.API_BURST)):
+        value = getattr(settings.throttle, name)
+        if value > limit:
+            yield Violation(
+                ("aws", "edge", "throttle", name),
+                f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
+                f"set {name} to at most {limit}",
+            )
+
+
+def _max_sessions(deployment: Deployment) -> int:
+    """Return the vCPUs of all fleets at their maximum."""
+    room = by_tier(capacities(deployment.aws))
+    return min(room[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in room)
+
+
+@check(
+    "edge-limits-fit-capacity",
+    "What callers may open reaches what the fleets can take, and no limit stops them before another one allows.",
+    source="https://docs.aws.amazon.com/waf/latest/developerguide/waf-rule-statement-type-rate-based.html; fleets at "
+    "their maximum",
+    level=Level.WARNING,
+)
+def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
+    settings, capacity = deployment.aws.edge, _max_sessions(deployment)
+    place: tuple[str, ...] = ("aws", "edge")
+    creations = settings.caller_creations_per_s
+    requests = creations * REQUESTS_PER_SESSION
+    # One role session or API key may be used by a service for all of its users; a token belongs to one person.
+    if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
+        if settings.caller_sessions < capacity:
+            yield Violation(
+                (*place, "caller_sessions"),
+                f"caller_sessions {settings.caller_sessions:,} refuses a caller at "
+                f"{settings.caller_sessions / capacity:.0%} of the {capacity:,} sessions that the fleets take; with "
+                f"{settings.authorizer.kind} one service is one caller",
+                f"set caller_sessions to {capacity}, or accept this check where several services share the fleets",
+            )
+        limit, need = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
+        if limit < need:
+            yield Violation(
+                (*place, "throttle", "requests_per_address_5_min"),
+                f"requests_per_address_5_min {limit:,} blocks an address that opens {limit / need * creations:.1f} "
+                f"sessions a second; caller_creations_per_s allows {creations}, which are {need:,} requests",
+                f"set requests_per_address_5_min to {need}, or caller_creations_per_s lower",
+            )
+    if settings.throttle.requests_per_s < requests:
+        yield Violation(
+            (*place, "throttle", "requests_per_s"),
+            f"requests_per_s {settings.throttle.requests_per_s} of all callers is less than the {requests} that one "
+            f"may cause with caller_creations_per_s {creations}: it would lock out the others",
+            f"set requests_per_s to at least {requests}, or caller_creations_per_s lower",
+        )
+    tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
+    if tasks * calls < capacity:
+        yield Violation(
+            (*place, "gateway", "tasks", "max"),
+            f"{tasks} tasks carry {tasks * calls:,} sessions, {calls:,} each; the fleets take {capacity:,}",
+            f"set tasks.max to {-(-capacity // calls)}",
+        )
+
+
+@check(
+    "placeholder-domain",
+    "Outside the sandbox, the domain is not a reserved name.",
+    source="RFC 2606, https://www.rfc-editor.org/rfc/rfc2606",
+    level=Level.WARNING,
+)
+def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
+    domain = deployment.aws.edge.domain
+    if domain is None or deployment.environment is Environment.SANDBOX:
+        return
+    if any(f".{domain.zone_name}".endswith(f".{reserved}") for reserved in PLACEHOLDER_DOMAINS):
+        yield Violation(
+            ("aws", "edge", "domain"),
+            f"{domain.zone_name} is reserved for documentation: its certificate can never be validated, and the "
+            "deploy would wait for it",
+            "write your own Route 53 zone here",
+        )
+
+
+@check(
+    "certificate-names-media-host",
+    "Callers are sent to a host name that the TLS listener's certificate is for.",
+    source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
+    level=Level.WARNING,
+)
+def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
+    settings = deployment.aws.edge
+    if settings.certificate_arn is not None:
+        yield Violation(
+            ("aws", "edge", "certificate_arn"),
+            f"{settings.certificate_arn} comes without a domain: callers are told the load balancer's own name, "
+            "which no certificate of yours is for",
+            "name your Route 53 zone in `domain` instead, or map names in the callers",
+        )
+
+
+@check(
+    "certificate-in-region",
+    "The certificate of the TLS listener is in the deployment's region and account.",
+    source="https://docs.aws.amazon.com/acm/latest/userguide/acm-regions.html (certificates are regional)",
+)
+def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
+    arn, aws = deployment.aws.edge.certificate_arn, deployment.aws
+    if arn is None:
+        return
+    region, account = arn.split(":")[3:5]
+    for what, has, needed in (("region", region, aws.region), ("account", account, aws.account)):
+        if needed and has != needed:
+            yield Violation(
+                ("aws", "edge", "certificate_arn"),
+                f"the certificate is in {what} {has}, the load balancer in {needed}",
+                f"request a certificate in {needed} and name it here, or name your Route 53 zone in `domain`",
+            )
+
+
+@check(
+    "cross-zone-cost",
+    "Callers' audio does not pay for crossing zones.",
+    source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
+    level=Level.INFO,
+)
+def cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    zones = len(aws.availability_zones)
+    if aws.edge.cross_zone and zones > 1:
+        share = (zones - 1) / zones
+        cost = 1000 * AUDIO_GB_PER_HOUR * share * CROSS_ZONE_USD_PER_GB
+        yield Violation(
+            ("aws", "edge", "cross_zone"),
+            f"{share:.0%} of audio crosses zones: {cost:.2f} USD for each hour of 1,000 callers",
+            "keep it if callers of one zone overload its hosts while others idle, or set cross_zone: false",
+        )

@@ -1,0 +1,139 @@
+"""Checks on capacity: each tier must be sufficient for the load, and none much larger than the others."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from voice_blueprint import catalog
+from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, gateway_task, least, vad_host
+from voice_blueprint.capacity.load import load_for, peak_calls, sized
+from voice_blueprint.capacity.tiers import Capacity, at_peak, by_tier, capacities
+from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment
+
+FEW_TIMES = 4
+"""Maximum ratio between the capacity of a tier and that of the smallest tier; capacity above it can never be used."""
+HOURS_PER_MONTH = 730
+
+
+@check(
+    "load-fits-tiers",
+    "Each tier carries the peak of the load at its most hosts.",
+    source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
+)
+def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    if load is None or deployment.aws_section is None:
+        return
+    room = by_tier(capacities(deployment.aws))
+    for tier, group in groupby(sized(deployment.aws, load), key=lambda pair: pair[0].tier):
+        own = load_for(tier, load, deployment.aws.agents)
+        if (most := at_peak(tier, room[tier][1])) < (peak := peak_calls(own)):
+            members = list(group)
+            below = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
+            yield Violation(
+                members[0][0].location,
+                f"tier {tier} carries {most:,} calls at most{below}, the load's peak is {peak:,} "
+                f"({own.calls:,} x {load.peak_factor:g})",
+                "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
+            )
+
+
+@check(
+    "tiers-balanced",
+    f"No tier has more than {FEW_TIMES} times the room of the least one, nor cores that its bound never uses.",
+    source="voice_blueprint/capacity; list prices of the catalogue",
+    level=Level.WARNING,
+)
+def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
+    results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
+    room = by_tier(results)
+    least_tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    load = deployment.load
+    needed = max(most, peak_calls(load)) if load else most
+    for each in results:
+        # A second host in each zone is not excess capacity, since one may fail.
+        desired = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
+        if each.tier is not least_tier and each.most > FEW_TIMES * needed and desired < each.units.max:
+            beside = (
+                f"{each.most / needed:.0f} times what tier {least_tier} carries ({most:,})"
+                if needed
+                else f"tier {least_tier} carries none"
+            )
+            yield Violation(
+                each.location,
+                f"{each.name} has room for {each.most:,} calls, {beside}"
+                f"{_worth(deployment, each, each.units.max - desired)}",
+                f"set max to {desired // each.parts}, or let tier {least_tier} grow",
+            )
+    yield from _idle_cores(deployment)
+
+
+def _idle_cores(deployment: Deployment) -> Iterator[Violation]:
+    """Yield a finding if a smaller type of the VAD host's family has the same capacity."""
+    aws = deployment.aws
+    kind, calls = catalog.instance_types()[aws.vad.instance_type], least(vad_host(aws.vad)).calls
+    price = kind.usd_per_hour.get(aws.region)
+    family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
+    pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
+    enough = [
+        row
+        for row in catalog.instance_types().values()
+        if row.name.partition(".")[0] == family
+        and row.network_queues >= min(kind.network_queues, 2 * queues)
+        and row.vcpus >= queues + 2
+        and least(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
+    ]
+    smallest = min(enough, key=lambda row: row.vcpus, default=kind)
+    other = smallest.usd_per_hour.get(aws.region)
+    if kind.vcpus < FEW_TIMES * smallest.vcpus or not price or not other:
+        return
+    saved = (price - other) * HOURS_PER_MONTH
+    yield Violation(
+        ("aws", "vad", "instance_type"),
+        f"{kind.name} polls {queues} of {kind.vcpus} vCPU: {smallest.name} carries the same {calls:,} calls for "
+        f"{saved:,.0f} USD a month less a host",
+        f"take {smallest.name}, and huge_pages for its {smallest.memory_gib:g} GiB (now {pages_gib:g} GiB)",
+    )
+
+
+def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
+    aws = deployment.aws
+    names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
+    kind = catalog.instance_types().get(names.get(each.name, ""))
+    price = kind.usd_per_hour.get(aws.region) if kind else None
+    return f": up to {price * hosts * HOURS_PER_MONTH:,.0f} USD a month" if price else ""
+
+
+@check(
+    "sockets-fit-task",
+    "A gateway task has the core and the memory for the sockets at which it refuses more.",
+    source="voice_blueprint/capacity: what a call takes of a core, and a socket of the memory",
+)
+def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
+    gateway = deployment.aws.edge.gateway
+    bound = least(tuple(each for each in gateway_task(gateway) if each.name != "sockets"))
+    holds = bound.calls * SOCKETS_PER_CALL
+    if gateway.sockets_per_task is not None and gateway.sockets_per_task > holds:
+        yield Violation(
+            ("aws", "edge", "gateway", "sockets_per_task"),
+            f"{gateway.sockets_per_task:,} sockets are more than the {holds:,} that a task holds by its {bound.name} "
+            f"({bound.source})",
+            f"set sockets_per_task to at most {holds}, or leave it out",
+        )
+
+
+@check(
+    "store-holds-calls",
+    "Without a typed load, the state store holds the calls that the other tiers carry.",
+    source="voice_blueprint/capacity: audio and transcript of a call",
+)
+def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
+    room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    state = room.pop(Tier.STATE)
+    if deployment.load is None and state < min(room.values()):
+        yield Violation(
+            ("aws", "state", "node_type"),
+            f"{deployment.aws.state.node_type} holds {state:,} calls, the other tiers carry {min(room.values()):,}",
+            "take a larger node type, or type the `load` that is expected",
+        )

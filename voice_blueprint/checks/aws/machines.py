@@ -1,0 +1,173 @@
+"""Checks on AWS hosts: machine images, disks, capacity reservations, and the version of the store."""
+
+import re
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, CapacityReservation, StateStore
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.source import Location
+from voice_blueprint.hosts import VAD_IMAGES, asr_images
+from voice_blueprint.images import specs
+
+OS_GIB = 8.0
+"""Space that the operating system and the accelerator's runtime use on a root volume. ASSUMED."""
+COMPILE_CACHES_GIB = 2.0
+"""Space of an engine's compile caches. ASSUMED."""
+WHISPER_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
+"""Size of the weights that our engine downloads by default, GiB; on Neuron, including compiled models. ASSUMED for
+other models."""
+
+_VARIANT = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
+_ARCHITECTURES = {"arm64": "arm64", "aarch64": "arm64", "x86_64": "x86_64", "amd64": "x86_64"}
+_ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "gpu"}
+
+
+@check(
+    "machine-image-fits-type",
+    "Every fleet boots from a machine image of its hosts' architecture, with the runtime of their accelerators.",
+    source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html (names of the "
+    "parameters); an AMI has one architecture: "
+    "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Image.html",
+)
+def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
+    named = [fleet for fleet in fleets(deployment) if fleet.machine_image]
+    for fleet in named:
+        row, image = fleet.instance_type, fleet.machine_image or ""
+        architecture, computes_on = _published(image)
+        for what, has in ((architecture, row.architecture), (computes_on, row.computes_on)):
+            if what and what != has:
+                yield Violation(
+                    (*fleet.location, "machine_image"),
+                    f"{image} is for {what}, and the hosts of {fleet.name} are {row.name} ({has})",
+                    "leave machine_image out for AWS's own, or name an image that was built for the type "
+                    "(`voice images ami` proposes one)",
+                )
+    users: dict[str, Fleet] = {}
+    for fleet in named:
+        yield from _shared(users.setdefault(fleet.machine_image or "", fleet), fleet)
+
+
+def _shared(first: Fleet, other: Fleet) -> Iterator[Violation]:
+    """Yield a machine image that is used by two kinds of hosts."""
+    one, two = first.instance_type, other.instance_type
+    if one.architecture != two.architecture:
+        yield Violation(
+            (*other.location, "machine_image"),
+            f"{other.machine_image} is named for {first.name} ({one.name}, {one.architecture}) and for {other.name} "
+            f"({two.name}, {two.architecture}); an image has one architecture",
+            "name an image of its own for each architecture (`voice images ami` proposes one)",
+        )
+
+
+def _published(image: str) -> tuple[str, str]:
+    """Return architecture and accelerator of a public image from its parameter's name; empty if unknown."""
+    if not image.startswith("/aws/service/"):
+        return "", ""
+    words = set(re.split(r"[/:-]", image.replace("x86_64", "amd64")))
+    architecture = next((value for word, value in _ARCHITECTURES.items() if word in words), "")
+    accelerator = next((value for word, value in _ACCELERATORS.items() if word in words), "")
+    if match := _VARIANT.match(image):
+        # The name of Amazon ECS's x86 image without an accelerator has no variant.
+        architecture = architecture or ("x86_64" if match["variant"] != "arm64" else "arm64")
+        accelerator = accelerator or "cpu"
+    return architecture, accelerator
+
+
+@check(
+    "images-fit-root-volume",
+    "A host's root volume has room for the operating system, all images, and for weights where no local disk has them.",
+    source="size of images/*/image.yaml and weights_gib of the catalogue; the operating system's part is assumed",
+)
+def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
+    aws, types = deployment.aws, catalog.instance_types()
+    hosts: list[tuple[str, Location, int, tuple[Image, ...], float]] = [
+        ("vad", ("aws", "vad"), aws.vad.root_volume_gib, VAD_IMAGES, 0.0)
+    ]
+    hosts += [
+        (fleet.name, ("aws", "asr", index), fleet.root_volume_gib, asr_images(fleet),
+         _weights_on_root(fleet, types[fleet.instance_type]))
+        for index, fleet in enumerate(aws.asr)
+    ]  # fmt: skip
+    built = specs()
+    for name, at, have, images, weights in hosts:
+        sizes = {str(image): built[image].size.budget_gib for image in images}
+        need = OS_GIB + sum(sizes.values()) + weights
+        if need > have:
+            parts = [f"{image} {gib:g}" for image, gib in sizes.items()] + [f"weights {weights:g}"] * bool(weights)
+            yield Violation(
+                (*at, "root_volume_gib"),
+                f"{name}: a root volume of {have} GiB; the operating system {OS_GIB:g}, {', '.join(parts)} take "
+                f"{need:.1f} GiB",
+                f"set root_volume_gib to {int(need * 1.25) + 1} or more",
+            )
+
+
+def _weights_on_root(fleet: AsrFleet, row: InstanceType) -> float:
+    if row.instance_store_gb:
+        return 0.0
+    if fleet.vllm:
+        return weights_gib(catalog.models()[fleet.vllm.model], fleet.vllm.quantization) + COMPILE_CACHES_GIB
+    return WHISPER_GIB[row.computes_on]
+
+
+@check(
+    "reservation-fits-fleet",
+    "A fleet of a capacity reservation lies in one zone, and fleets that share a reservation have one instance type.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservation-overview.html (one "
+    "instance type in one zone)",
+)
+def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
+    users: dict[str, Fleet] = {}
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, CapacityReservation | CapacityBlock):
+            continue
+        id_, at = fleet.purchase.reservation_id, (*fleet.location, "purchase")
+        if isinstance(fleet.purchase, CapacityReservation) and len(fleet.zones) != 1:
+            yield Violation(
+                at,
+                f"{id_} lies in one zone, fleet {fleet.name} spans {len(fleet.zones)} ({', '.join(fleet.zones)}): "
+                "launches in the others fail",
+                "set the fleet's availability_zones to the reservation's zone",
+            )
+        first = users.setdefault(id_, fleet)
+        if first.instance_type != fleet.instance_type:
+            yield Violation(
+                at,
+                f"{id_} is named for {first.name} ({first.instance_type.name}) and for {fleet.name} "
+                f"({fleet.instance_type.name}); a reservation is of one type",
+                f"name a reservation of {fleet.instance_type.name}, or set purchase to on-demand",
+            )
+        elif first.zones != fleet.zones:
+            yield Violation(
+                at,
+                f"{id_} is named for {first.name} in {', '.join(first.zones)} and for {fleet.name} in "
+                f"{', '.join(fleet.zones)}; a reservation lies in one zone",
+                "set availability_zones of both fleets to the reservation's zone",
+            )
+
+
+NEWEST_STORE = str(StateStore.model_fields["engine_version"].default)
+
+
+@check(
+    "store-version-is-newest",
+    "The state store runs the newest version that this release deploys, since a store cannot go back.",
+    source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html (no downgrade)",
+    level=Level.WARNING,
+)
+def store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
+    version = deployment.aws.state.engine_version
+    if version != NEWEST_STORE:
+        yield Violation(
+            ("aws", "state", "engine_version"),
+            f"Valkey {version} is older than {NEWEST_STORE}: ElastiCache refuses it for a store that runs a newer "
+            "one, and the deploy fails",
+            f"set engine_version to {NEWEST_STORE}, or accept this check while the store runs {version} or an older "
+            "one (`voice preflight` asks the account)",
+        )

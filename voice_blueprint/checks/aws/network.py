@@ -1,0 +1,146 @@
+"""Checks on the VPC and the state store."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.network import SUBNET_TIERS, subnet_prefix
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.suggestion import suggestion
+
+AWS_RESERVED_ADDRESSES = 5
+"""Addresses that AWS reserves in every subnet."""
+
+NEEDED_ENDPOINTS = (
+    "autoscaling",
+    "ec2",
+    "ecr.api",
+    "ecr.dkr",
+    "elasticloadbalancing",
+    "logs",
+    "monitoring",
+    "secretsmanager",
+    "ssm",
+    "ssmmessages",
+)
+"""AWS services that hosts call for images, logs, metrics, lifecycle hooks, secrets and Session Manager."""
+
+
+@check(
+    "subnets-hold-fleets",
+    "Every private subnet has addresses for all fleets at their maximum.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html",
+)
+def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
+    have = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
+    # All hosts of a group can be launched in a single zone.
+    need = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
+    if need > have:
+        yield Violation(
+            ("aws", "network", "cidr"),
+            f"{aws.network.cidr} gives private subnets of /{prefix} with {have} addresses; the fleets' maxima "
+            f"need {need} in one zone",
+            f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maxima",
+        )
+
+
+@check(
+    "subnets-large-enough",
+    "The VPC's range can be split into subnets that AWS accepts.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)",
+)
+def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    zones = len(aws.availability_zones)
+    prefix = subnet_prefix(aws.network.cidr, zones)
+    if prefix > 28:  # noqa: PLR2004  the limit named in `source`
+        yield Violation(
+            ("aws", "network", "cidr"),
+            f"{aws.network.cidr} split for {zones} zones x {SUBNET_TIERS} subnets gives /{prefix}",
+            "use a larger range; a /16 is free of charge",
+        )
+
+
+PRIVATELINK = {
+    *NEEDED_ENDPOINTS,
+    *("application-autoscaling", "cloudformation", "ec2messages", "ecs", "ecs-agent", "ecs-telemetry", "elasticache"),
+    *("events", "execute-api", "kms", "s3", "servicequotas", "sns", "sqs", "sts", "xray"),
+}
+"""Services with interface endpoints that this product, or other software in the VPC, could call."""
+
+
+@check(
+    "endpoints-exist",
+    "Interface endpoints are of services that have one.",
+    source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
+)
+def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
+    for index, name in enumerate(deployment.aws.network.interface_endpoints):
+        if name not in PRIVATELINK:
+            yield Violation(
+                ("aws", "network", "interface_endpoints", index),
+                f"there is no interface endpoint `{name}`{suggestion(name, sorted(PRIVATELINK))}",
+                f"choose among {', '.join(sorted(PRIVATELINK))}",
+            )
+
+
+@check(
+    "hosts-reach-aws",
+    "Hosts reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
+    source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
+)
+def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
+    network = deployment.aws.network
+    missing = [name for name in NEEDED_ENDPOINTS if name not in network.interface_endpoints]
+    if network.nat_gateways == 0 and missing:
+        yield Violation(
+            ("aws", "network", "nat_gateways"),
+            f"0 NAT gateways and no interface endpoint for {', '.join(missing)}: hosts could not pull images "
+            "or complete their lifecycle hooks",
+            "set nat_gateways to 1 or more, or list the endpoints",
+        )
+
+
+@check(
+    "nat-per-zone",
+    "In production every zone has a NAT gateway of its own, or none needs one.",
+    source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
+    level=Level.WARNING,
+)
+def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws
+    gateways, zones = aws.network.nat_gateways, len(aws.availability_zones)
+    if deployment.environment is Environment.PRODUCTION and 0 < gateways < zones:
+        yield Violation(
+            ("aws", "network", "nat_gateways"),
+            f"{gateways} NAT gateway(s) for {zones} zones: the loss of a zone cuts others off",
+            f"set nat_gateways to {zones}",
+        )
+
+
+@check(
+    "zones-for-production",
+    "Production spans at least two availability zones, and the state store has a replica and snapshots.",
+    source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",
+)
+def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    aws = deployment.aws
+    if len(aws.availability_zones) == 1:
+        yield Violation(("aws", "availability_zones"), "production lies in one availability zone", "name two or three")
+    if aws.state.replicas == 0:
+        yield Violation(
+            ("aws", "state", "replicas"),
+            "0 replicas: the loss of one node loses every live session",
+            "set replicas to 1 or more",
+        )
+    if aws.state.snapshot_retention_days == 0:
+        yield Violation(
+            ("aws", "state", "snapshot_retention_days"),
+            "0 days: there is nothing that a lost store could be restored from",
+            "set snapshot_retention_days to 1 or more",
+        )

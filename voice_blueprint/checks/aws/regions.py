@@ -1,0 +1,60 @@
+"""Checks on files with several regions."""
+
+from collections.abc import Iterator
+
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.checks.base import Violation, check
+from voice_blueprint.file.model.aws import AsrFleet, VadFleet
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.source import Location
+
+HOURS_PER_MONTH = 730
+
+
+@check(
+    "regions-share-no-ids",
+    "No other region takes a machine image or a reservation of the first by its id.",
+    source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html",
+)
+def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_section is None:
+        return
+    aws = deployment.aws
+    for index, other in enumerate(aws.other_regions):
+        at: Location = ("aws", "other_regions", index)
+        shared: list[tuple[str, VadFleet | AsrFleet]] = [] if other.vad else [("vad", aws.vad)]
+        shared += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
+        for part, fleet in shared:
+            for id_ in _ids(fleet):
+                yield Violation(at, f"{id_} exists in {aws.region} alone", f"give {other.region} its own `{part}`")
+
+
+def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
+    if fleet.machine_image and fleet.machine_image.startswith("ami-"):
+        yield fleet.machine_image
+    reservation = getattr(getattr(fleet, "purchase", None), "reservation_id", None)
+    if reservation:
+        yield reservation
+
+
+@check(
+    "budget-covers-minimum",
+    "The budget covers the hosts that always run, in all regions together.",
+    source="On-Demand list prices of the catalogue",
+)
+def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_section is None or deployment.environment is Environment.SANDBOX:
+        return
+    budget = deployment.aws.observability.monthly_budget_usd
+    usd = HOURS_PER_MONTH * sum(
+        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(regional.aws.region, 0.0)
+        for regional in deployment.in_regions()
+        for fleet in fleets(regional)
+    )
+    if usd > budget:
+        yield Violation(
+            ("aws", "observability", "monthly_budget_usd"),
+            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            # The budget includes more than hosts.
+            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or take fewer hosts",
+        )

@@ -1,0 +1,272 @@
+"""Checks on scaling rules: limits of CloudWatch, and rules that scale in the wrong direction."""
+
+import math
+from collections.abc import Iterator
+
+from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
+from voice_blueprint.file.source import Location
+from voice_blueprint.file.suggestion import suggestion
+
+_PUT_METRIC_ALARM = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
+_SUB_MINUTE_PERIODS = (10, 20, 30)
+ALARM_ACTIONS = 5
+"""Maximum number of actions of an alarm for one state."""
+MAX_EVALUATION_S = 86_400
+
+
+def _rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Location]]:
+    for fleet in fleets(deployment):
+        for index, rule in enumerate(fleet.rules):
+            yield fleet, rule, (*fleet.location, "scaling", index)
+
+
+@check(
+    "alarm-period",
+    "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, over one day at most.",
+    source=_PUT_METRIC_ALARM,
+)
+def alarm_period(deployment: Deployment) -> Iterator[Violation]:
+    for _, rule, location in _rules(deployment):
+        if rule.period_s not in _SUB_MINUTE_PERIODS and rule.period_s % 60:
+            yield Violation(
+                (*location, "period_s"),
+                f"CloudWatch has no alarm period of {rule.period_s} s",
+                "take 10, 20, 30 or a multiple of 60",
+            )
+        span_s = rule.period_s * rule.evaluation_periods
+        if span_s > MAX_EVALUATION_S:
+            yield Violation(
+                (*location, "evaluation_periods"),
+                f"{rule.evaluation_periods} periods of {rule.period_s} s are {span_s} s, more than one day",
+                "evaluate fewer or shorter periods",
+            )
+
+
+@check(
+    "scaling-metric-published",
+    "Every scaling rule reads a metric that the fleet's own hosts publish.",
+    source="voice_blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
+)
+def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _rules(deployment):
+        offered = [metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_fleet_wide]
+        if rule.metric not in offered:
+            yield Violation(
+                (*location, "metric"),
+                f"{rule.metric} is not published by hosts of fleet {fleet.name}{suggestion(rule.metric, offered)}",
+                f"choose among {', '.join(offered)}",
+            )
+
+
+@check(
+    "scaling-metric-measurable",
+    "Neuron metrics scale Neuron fleets, GPU metrics scale GPU fleets.",
+    source="neuron-monitor and DCGM each see their own vendor's devices",
+)
+def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _rules(deployment):
+        kind = fleet.instance_type
+        metric = METRICS.get(rule.metric)
+        needed = metric.measured_on if metric else None
+        if fleet.tier is Tier.ASR and needed and kind.computes_on != needed:
+            has = kind.accelerator.model if kind.accelerator else "no accelerator"
+            other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
+            yield Violation(
+                (*location, "metric"), f"{rule.metric} cannot be measured on {kind.name} ({has})", f"use {other}"
+            )
+
+
+@check(
+    "scaling-direction",
+    "A fleet grows when its load is high and shrinks when its load is low.",
+    source="Auto Scaling step policies: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+)
+def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _rules(deployment):
+        metric = METRICS.get(rule.metric)
+        if metric is None or metric.load is None:
+            continue
+        fires_when_loaded = (rule.comparison is Comparison.ABOVE) == (metric.load == "rises")
+        if rule.adds_hosts != fires_when_loaded:
+            verb = "adds hosts to" if rule.adds_hosts else "removes hosts from"
+            state = "busy" if fires_when_loaded else "idle"
+            yield Violation(
+                (*location, "comparison"),
+                f"{rule.metric} {rule.comparison} {rule.threshold:g} {verb} fleet {fleet.name} while it is {state}",
+                "turn the comparison or the steps round, or use a metric that runs the other way "
+                "(NeuronHeadroom instead of NeuronUtilization)",
+            )
+
+
+@check(
+    "scale-in-beside-scale-out",
+    "Every fleet that can grow has a rule that shrinks it, and the other way round.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+    level=Level.WARNING,
+)
+def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        directions = {rule.adds_hosts for rule in fleet.rules}
+        if len(directions) == 1:
+            only, lacking = ("out", "in") if True in directions else ("in", "out")
+            yield Violation(
+                (*fleet.location, "scaling"),
+                f"fleet {fleet.name} scales {only} but never {lacking}",
+                f"add a rule that scales {lacking}",
+            )
+
+
+@check(
+    "full-host-scales-out",
+    "A fleet whose hosts have no place left grows, whatever its other metrics say.",
+    source="admission is by slots: a full host refuses, however little its accelerator is busy",
+)
+def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        # Values that every full host publishes.
+        full = {"SlotsTaken": 100.0, "FreeSlots": 0.0}
+        fires = any(
+            rule.adds_hosts
+            and rule.metric in full
+            and (
+                full[rule.metric] > rule.threshold
+                if rule.comparison is Comparison.ABOVE
+                else full[rule.metric] < rule.threshold
+            )
+            for rule in fleet.rules
+        )
+        if fleet.rules and fleet.max_hosts > fleet.min_hosts and not fires:
+            yield Violation(
+                (*fleet.location, "scaling"),
+                f"no rule of fleet {fleet.name} adds a host when all of its places are taken: it would refuse calls "
+                "and stay as small as it is",
+                "add a rule on SlotsTaken above 80",
+            )
+
+
+@check(
+    "fleet-can-grow",
+    "A fleet that may have more hosts than its minimum has a rule that adds them.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+)
+def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if fleet.max_hosts > fleet.min_hosts and not fleet.rules:
+            yield Violation(
+                (*fleet.location, "scaling"),
+                f"fleet {fleet.name} may have {fleet.max_hosts} hosts and no rule adds one to its {fleet.min_hosts}",
+                "add a rule on SlotsTaken, or set max to min",
+            )
+
+
+@check(
+    "threshold-in-range",
+    "Thresholds lie in the range of their metrics.",
+    source="voice_blueprint/contract/metrics.py (units)",
+)
+def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
+    for _, rule, location in _rules(deployment):
+        metric = METRICS.get(rule.metric)
+        most = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
+        # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
+        if metric and not (
+            0 <= rule.threshold < most if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= most
+        ):
+            yield Violation(
+                (*location, "threshold"),
+                f"{rule.metric} {rule.comparison} {rule.threshold:g} never fires, or always: the metric is 0 to "
+                f"{'100' if most < math.inf else 'any number'}",
+                "choose a value between",
+            )
+
+
+@check(
+    "scaling-does-not-flap",
+    "No value of a metric makes one rule add hosts and another remove them.",
+    source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
+)
+def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, out, location in _rules(deployment):
+        for back in fleet.rules:
+            if not out.adds_hosts or back.adds_hosts or back.metric != out.metric:
+                continue
+            same_side = back.comparison is out.comparison
+            overlap = (
+                back.threshold > out.threshold if out.comparison is Comparison.ABOVE else back.threshold < out.threshold
+            )
+            if same_side or overlap:
+                yield Violation(
+                    location,
+                    f"{out.metric}: {out.name} ({out.comparison} {out.threshold:g}) and {back.name} "
+                    f"({back.comparison} {back.threshold:g}) hold at the same time",
+                    "leave a gap between the two thresholds",
+                )
+
+
+@check(
+    "scales-from-zero",
+    "A fleet that scales on its own hosts' metrics keeps at least one host.",
+    source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
+)
+def scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
+    for fleet in fleets(deployment):
+        if fleet.min_hosts == 0 and fleet.rules:
+            yield Violation(
+                fleet.location,
+                f"fleet {fleet.name} may shrink to 0 hosts, and then no host publishes the metric that would "
+                "bring the first one back",
+                "set min to 1 or more",
+            )
+
+
+@check(
+    "missing-data-is-safe",
+    "Missing data never changes the size of a fleet.",
+    source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
+)
+def missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _rules(deployment):
+        if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
+            yield Violation(
+                (*location, "missing_data"),
+                f"without data, {rule.name} would change fleet {fleet.name} by {rule.steps[0].adjustment} hosts",
+                "use not-breaching",
+            )
+
+
+@check(
+    "silent-alarm-ends",
+    "A scaling alarm whose metric falls silent goes back to OK.",
+    source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html "
+    "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)",
+    level=Level.WARNING,
+)
+def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _rules(deployment):
+        if rule.missing_data is MissingData.IGNORE:
+            yield Violation(
+                (*location, "missing_data"),
+                f"if the exporters die while {rule.name} is in ALARM, it stays there and changes fleet "
+                f"{fleet.name} by {rule.steps[0].adjustment} every minute, to its bound",
+                "use not-breaching",
+            )
+
+
+@check(
+    "alarm-actions-fit",
+    f"The VAD fleet has at most {ALARM_ACTIONS} zones: one alarm has that many actions.",
+    source=_PUT_METRIC_ALARM,
+)
+def alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
+    zones = len(deployment.aws.availability_zones)
+    if zones > ALARM_ACTIONS:
+        yield Violation(
+            ("aws", "availability_zones"),
+            f"{zones} zones need {zones} policies on one alarm, CloudWatch takes {ALARM_ACTIONS}",
+            f"use at most {ALARM_ACTIONS} zones",
+        )

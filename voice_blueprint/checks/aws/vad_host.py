@@ -1,0 +1,240 @@
+"""Checks on VAD hosts: memory, receive path, ENA Express."""
+
+import math
+from collections.abc import Iterator
+
+from voice_blueprint import catalog, huge_pages
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.capacity.bounds import least, vad_host
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
+from voice_blueprint.file.model.aws import DataPathMode
+from voice_blueprint.file.model.deployment import Deployment
+
+_EC2_ENA_EXPRESS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-express.html"
+_ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
+
+HUGE_PAGE_SHARE = 0.80
+"""Maximum share of a host's memory for huge pages; the kernel, containers and packet buffers need the rest."""
+
+HUGE_PAGES_SPARE = 2
+"""Ratio of reserved to used huge pages above which a warning is reported."""
+
+RX_RING_BOUNDS = (256, 16384)
+
+
+def _vad_type(deployment: Deployment) -> InstanceType:
+    return catalog.instance_types()[deployment.aws.vad.instance_type]
+
+
+@check(
+    "huge-pages-fit-memory",
+    f"Huge pages take at most {HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
+    source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
+)
+def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
+    pages = deployment.aws.vad.huge_pages
+    host = _vad_type(deployment)
+    asked_gib = pages.count * pages.size_mib / 1024
+    limit_gib = HUGE_PAGE_SHARE * host.memory_gib
+    if asked_gib > limit_gib:
+        most = int(limit_gib * 1024 // pages.size_mib)
+        family = host.name.split(".")[0]
+        larger = [
+            row.name
+            for row in sorted(catalog.instance_types().values(), key=lambda row: row.memory_gib)
+            if row.name.split(".")[0] == family and HUGE_PAGE_SHARE * row.memory_gib >= asked_gib
+        ]
+        yield Violation(
+            ("aws", "vad", "huge_pages", "count"),
+            f"{pages.count} huge pages x {pages.size_mib} MiB = {asked_gib:g} GiB > "
+            f"{host.memory_gib:g} GiB of {host.name} x {HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
+            f"ask for at most {most} pages" + (f", or take {larger[0]} or larger" if larger else ""),
+        )
+
+
+@check(
+    "huge-pages-used",
+    f"The VAD host reserves what its data plane uses, and at most {HUGE_PAGES_SPARE} times as many huge pages.",
+    source="voice_blueprint/huge_pages.py, compared with the program in images/vad-dataplane/tests/e2e/test_docker.py",
+    level=Level.WARNING,
+)
+def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
+    vad = deployment.aws.vad
+    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, least(vad_host(vad)).calls
+    needed = huge_pages.needed(sessions, queues, pages.size_mib)
+    used = f"{needed} that {sessions:,} sessions on {queues} receive queues use"
+    size = f"{pages.count} huge pages of {pages.size_mib} MiB"
+    if pages.count < needed:
+        yield Violation(
+            ("aws", "vad", "huge_pages", "count"),
+            f"{size} < {used}: the rest is on ordinary pages, or the data plane does not start",
+            f"set count to {needed}",
+        )
+    elif pages.count > HUGE_PAGES_SPARE * needed:
+        wasted_gib = (pages.count - needed) * pages.size_mib / 1024
+        yield Violation(
+            ("aws", "vad", "huge_pages", "count"),
+            f"{size} > {HUGE_PAGES_SPARE} x the {used}: {wasted_gib:.1f} GiB of the host are reserved and not used",
+            f"set count to {needed}",
+        )
+
+
+@check(
+    "ena-express-supported", "The VAD instance type supports ENA Express when it is asked for.", source=_EC2_ENA_EXPRESS
+)
+def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_type(deployment)
+    if deployment.aws.vad.ena_express.enabled and not host.ena_express:
+        family = host.name.split(".")[0]
+        able = min(
+            (r for r in catalog.instance_types().values() if r.name.startswith(f"{family}.") and r.ena_express),
+            key=lambda row: row.vcpus,
+            default=None,
+        )
+        yield Violation(
+            ("aws", "vad", "ena_express"),
+            f"ENA Express is not supported on {host.name} ({host.vcpus} vCPU)",
+            "set enabled: false" + (f", or take {able.name} ({able.vcpus} vCPU) or larger" if able else ""),
+        )
+
+
+@check(
+    "ena-express-disputed",
+    "AWS's pages agree that the VAD instance type supports ENA Express.",
+    source=_EC2_ENA_EXPRESS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
+    level=Level.WARNING,
+)
+def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_type(deployment)
+    if deployment.aws.vad.ena_express.enabled and host.ena_express and host.ena_express_note:
+        yield Violation(
+            ("aws", "vad", "ena_express"),
+            f"ENA Express on {host.name} is disputed: {host.ena_express_note}",
+            "ask EC2 for NetworkInfo.EnaSrdSupported of the type, or take a size that both pages list",
+        )
+
+
+@check(
+    "ena-express-peers-supported",
+    "Every ASR fleet that receives chunks supports ENA Express too, when the VAD fleet asks for it.",
+    source=_EC2_ENA_EXPRESS,
+)
+def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
+    if not deployment.aws.vad.ena_express.enabled:
+        return
+    for fleet in fleets(deployment):
+        if fleet.tier is Tier.ASR and not fleet.instance_type.ena_express:
+            kind = fleet.instance_type.name
+            yield Violation(
+                (*fleet.location, "instance_type"),
+                f"ENA Express is not supported on {kind}: traffic from {_vad_type(deployment).name} "
+                "to it falls back to plain ENA silently (both ends must support it)",
+                "set aws.vad.ena_express.enabled: false; of the ASR types only p5 has it",
+            )
+
+
+@check(
+    "ena-express-hops",
+    "ENA Express is understood to help between hosts only, not from the load balancer.",
+    source=_EC2_ENA_EXPRESS,
+    level=Level.INFO,
+)
+def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
+    express = deployment.aws.vad.ena_express
+    if express.enabled:
+        yield Violation(
+            ("aws", "vad", "ena_express"),
+            f"ENA Express on {_vad_type(deployment).name} applies from host to host; packets from the load "
+            "balancer never use it, and light traffic gains tens of microseconds of median latency",
+            "measure with and without: ena_srd_tx_pkts against ena_srd_eligible_tx_pkts in ethtool -S",
+        )
+
+
+@check(
+    "ena-express-mtu",
+    f"The MTU is at most {ENA_EXPRESS_MTU} with ENA Express.",
+    source="https://github.com/amzn/amzn-ec2-ena-utilities/tree/main/ena-express",
+)
+def ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
+    vad = deployment.aws.vad
+    if vad.ena_express.enabled and vad.data_path.mtu > ENA_EXPRESS_MTU:
+        yield Violation(
+            ("aws", "vad", "data_path", "mtu"),
+            f"MTU {vad.data_path.mtu} > {ENA_EXPRESS_MTU}, ENA Express's limit",
+            f"set mtu to at most {ENA_EXPRESS_MTU}",
+        )
+
+
+@check(
+    "xdp-mtu",
+    f"The MTU is at most {XDP_MTU} on the af_xdp data path.",
+    source=_ENA_XDP + "; https://github.com/amzn/amzn-drivers/issues/221",
+)
+def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
+    path = deployment.aws.vad.data_path
+    if path.mode is DataPathMode.AF_XDP and path.mtu > XDP_MTU:
+        yield Violation(
+            ("aws", "vad", "data_path", "mtu"),
+            f"MTU {path.mtu} > {XDP_MTU}: the XDP program would not attach",
+            f"set mtu to at most {XDP_MTU}, or mode: vfio with a machine_image that was baked for it",
+        )
+
+
+@check(
+    "chunk-fits-mtu",
+    f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU unfragmented.",
+    source="voice_blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile",
+)
+def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
+    mtu = deployment.aws.vad.data_path.mtu
+    if mtu < CHUNK_DATAGRAM_BYTES:
+        yield Violation(
+            ("aws", "vad", "data_path", "mtu"),
+            f"MTU {mtu} < {CHUNK_DATAGRAM_BYTES} bytes of one AudioChunk datagram: every chunk is "
+            "fragmented on its way to the ASR tier",
+            f"set mtu between {CHUNK_DATAGRAM_BYTES} and {XDP_MTU}",
+        )
+
+
+@check(
+    "rx-ring-size",
+    f"The receive ring is a power of two from {RX_RING_BOUNDS[0]} to {RX_RING_BOUNDS[1]}.",
+    source="https://docs.kernel.org/networking/af_xdp.html; amzn-drivers ENA README (rings 256-16K)",
+)
+def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
+    size = deployment.aws.vad.data_path.rx_ring_size
+    low, high = RX_RING_BOUNDS
+    if size & (size - 1) or not low <= size <= high:
+        nearest = min(max(1 << size.bit_length(), low), high)
+        yield Violation(
+            ("aws", "vad", "data_path", "rx_ring_size"),
+            f"a receive ring of {size} is no power of two from {low} to {high}",
+            f"take {nearest}",
+        )
+
+
+@check(
+    "rx-queues-fit",
+    "The polled receive queues fit the interface's queues, and leave two cores, or the half, for everything else.",
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
+)
+def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_type(deployment)
+    queues = deployment.aws.vad.data_path.rx_queues
+    # The in-tree ENA driver reserves half of the queues for XDP transmission.
+    usable = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}
+    mode = deployment.aws.vad.data_path.mode
+    free = min(2, math.ceil(host.vcpus / 2))
+    limit = min(usable[mode], host.vcpus - free)
+    if queues > limit:
+        yield Violation(
+            ("aws", "vad", "data_path", "rx_queues"),
+            f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues an interface, "
+            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU of which {free} stay free",
+            f"set rx_queues to at most {limit}, or take a larger instance type"
+            if limit > 0
+            else "take an instance type of 2 vCPU or more",
+        )

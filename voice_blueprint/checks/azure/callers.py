@@ -1,0 +1,100 @@
+"""Checks on the caller tiers of an Azure section."""
+
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.cpu_pods import NODE_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
+from voice_blueprint.capacity.bounds import STORE_FILL
+from voice_blueprint.capacity.load import load_for, peak_calls, sized_callers
+from voice_blueprint.capacity.tiers import agent_capacity, at_peak, caller_capacities
+from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.model.edge import NoAuthorizer
+
+
+@check(
+    "load-fits-callers",
+    "Each tier that serves callers on Azure has capacity for the peak of the load.",
+    source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
+)
+def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
+    load, callers, agents = deployment.load, deployment.azure.callers, deployment.azure.agents
+    if load is None or callers is None or deployment.aws_section:
+        return
+    for each, text in sized_callers(callers, agents, load):
+        own = load_for(each.tier, load, agents)
+        if (most := at_peak(each.tier, each.most)) < (peak := peak_calls(own)):
+            below = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
+            yield Violation(
+                each.location,
+                f"tier {each.tier} carries {most:,} calls at most{below}, the load's peak is {peak:,} "
+                f"({own.calls:,} x {load.peak_factor:g})",
+                f"set {place(each.location)} to {text}",
+            )
+
+
+@check(
+    "cpu-pool-holds-callers",
+    "The CPU pool at its maximum has CPUs for every pod that carries callers, and for one more of each in a rollout.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; whole CPUs of a pod lie on one node",
+)
+def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
+    callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
+    if callers is None or pool is None:
+        return
+    room, asked = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS, cpu_pods(callers, deployment.azure.agents)
+    at = ("azure", "cpu_pool", "nodes")
+    for name, (cpus, _) in asked.items():
+        if cpus > room:
+            yield Violation(
+                at,
+                f"a pod of {name} asks for {cpus - SIDECAR_CPUS:g} CPUs; a node of {pool.vm_size} has {room:g} for "
+                "pods",
+                "take a larger size, or fewer CPUs a pod",
+            )
+            return
+    need = sum(cpus * (replicas.max + 1) for cpus, replicas in asked.values())
+    nodes = cpu_nodes(pool.vm_size, [cpus for cpus, _ in asked.values()], need)
+    if nodes > pool.nodes.max:
+        yield Violation(
+            at,
+            f"{pool.nodes.max} nodes of {pool.vm_size} at most; the pods that carry callers may ask for {need:.0f} "
+            f"CPUs, which take {nodes}",
+            f"set {place(at)}.max to {nodes}, or lower replicas.max",
+        )
+
+
+@check(
+    "callers-are-known",
+    "In production, an Azure section knows who opens sessions.",
+    source="docs/decisions/16-jwts-at-the-gateway.md",
+)
+def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
+    callers = deployment.azure.callers
+    production = deployment.environment is Environment.PRODUCTION
+    if callers and production and isinstance(callers.edge.authorizer, NoAuthorizer):
+        yield Violation(
+            ("azure", "callers", "edge", "authorizer", "kind"),
+            "kind none: anyone on the internet could open sessions of a production deployment",
+            "choose jwt",
+        )
+
+
+@check(
+    "caller-tiers-survive",
+    "In production, each tier that lets callers in keeps two pods at least.",
+    source="a node image comes weekly, and empties a node at a time",
+    level=Level.WARNING,
+)
+def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
+    callers = deployment.azure.callers
+    if callers is None or deployment.environment is not Environment.PRODUCTION:
+        return
+    agents = deployment.azure.agents
+    own = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
+    for each in (*caller_capacities(callers)[:3], *own):
+        if each.units.min < 2:  # noqa: PLR2004  what the check says
+            yield Violation(
+                each.location, f"{each.name} may be {each.units.min} pod: its loss ends calls", "set min to 2"
+            )

@@ -1,0 +1,320 @@
+"""Description of a cluster for checks, read from the deployment file or from the Pulumi programs' resources."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.names import SYSTEM_POOL, pool_taints
+from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.azure.topology import Request
+from voice_blueprint.catalog import Gpu, ModelCard, VmSize
+from voice_blueprint.catalog.inference import Task
+from voice_blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_without_lmcache, helpers_gib
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, host_parts
+from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.azure import (
+    CPU_POOL,
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    LmcachePool,
+    PrefillDecodeCell,
+    PublicApiServer,
+    ReservedNodes,
+    SpotNodes,
+    TopologyPolicy,
+    TtsService,
+)
+from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
+from voice_blueprint.file.source import Location
+
+VLLM_TASKS = frozenset(Task) - {Task.SPEECH}
+OMNI_TASKS = frozenset({Task.SPEECH})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Location of a finding: a section of the deployment file, or a resource."""
+
+    section: Location = ()
+    urn: str = ""
+
+    def at(self, *keys: str | int) -> Location:
+        """Return the location of a value; of a resource, only the resource itself is known."""
+        return (self.urn,) if self.urn else (*self.section, *keys)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of nodes.
+
+    Attributes:
+        taints: ``key=value:effect``.
+        zones: Zones of the pool; empty if it uses the cluster's.
+    """
+
+    name: str
+    place: Place
+    size: VmSize
+    min_nodes: int
+    max_nodes: int
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    taints: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    is_system: bool = False
+    is_spot: bool = False
+    is_reserved: bool = False
+    surge_nodes: int = 0
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is the CPU pool, which has no GPUs."""
+        return self.name == CPU_POOL
+
+    @property
+    def gpu(self) -> Gpu | None:
+        return catalog.gpus()[self.size.gpu] if self.size.gpu else None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine of a pod.
+
+    Attributes:
+        kind: Name of its program in the catalogue of engines.
+        tasks: Kinds of models that the engine is expected to serve.
+        load: Load that the engine is sized for; ``None`` for text to speech.
+        hands_over_kv: Whether its KV blocks are transferred, to LMCache or to the other engine of a cell.
+        gpus: Explicitly configured GPUs; empty if the kubelet selects them.
+        request: Index of the pod's request that contains its CPUs.
+        utilization: Maximum share of a GPU's memory.
+    """
+
+    model: ModelCard
+    kind: str
+    tasks: frozenset[Task]
+    tensor_parallel: int
+    load: Load | None
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    quantization: Quantization = Quantization.NONE
+    hands_over_kv: bool = False
+    gpus: tuple[int, ...] = ()
+    request: int = 0
+    utilization: float = GPU_MEMORY_UTILIZATION
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pods of one service on one pool.
+
+    Attributes:
+        pool_at: Location of the pool's name.
+        cpus: Requested CPUs of one pod, over all containers.
+        requests: Requests of each container, which the kubelet aligns.
+        memory_gib: Memory limits of one pod, by purpose.
+        nvme_gib: Volumes of one pod on the node's local disks.
+        surge: Number of pods that a rollout adds before it stops one.
+        is_cell: Whether the pod is a complete prefill/decode cell.
+    """
+
+    name: str
+    place: Place
+    pool_at: Location
+    pool: Pool
+    gpus: int
+    cpus: float
+    requests: tuple[Request, ...]
+    memory_gib: dict[str, float]
+    nvme_gib: float
+    min_replicas: int
+    max_replicas: int
+    surge: int
+    engines: tuple[Engine, ...]
+    is_cell: bool = False
+
+    @property
+    def size(self) -> VmSize:
+        return self.pool.size
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} on pool {self.pool.name}"
+
+    @property
+    def per_node(self) -> int:
+        """Pods per node by the number of GPUs."""
+        return self.size.gpu_count // self.gpus if self.gpus else 0
+
+    @property
+    def on_a_node(self) -> int:
+        """Pods of a full node.
+
+        It is at least one, even if the node has too few GPUs, for checks on the node's other limits.
+        """
+        return max(1, self.per_node)
+
+
+@dataclass(frozen=True)
+class ModelCache:
+    """A volume with weights: its size, and the models of the engines that mount it, by name."""
+
+    at: Location
+    gib: float
+    models: dict[str, ModelCard]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All values of a cluster that the checks evaluate.
+
+    Attributes:
+        location: Azure region; empty if unknown.
+        agreed: Models with a licence agreement.
+        authorized_ranges: Ranges that may reach the API server; ``None`` if it is private.
+    """
+
+    place: Place = Place()
+    location: str = ""
+    pools: tuple[Pool, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    caches: tuple[ModelCache, ...] = ()
+    commercial: bool = False
+    agreed: frozenset[str] = field(default_factory=frozenset)
+    authorized_ranges: tuple[str, ...] | None = None
+
+    def pods_by_pool(self) -> dict[str, list[Pod]]:
+        """Return the pods that fit a node by GPUs; pods that do not fit are reported elsewhere."""
+        return {
+            pool.name: results
+            for pool in self.pools
+            if (results := [pod for pod in self.pods if pod.pool.name == pool.name and pod.per_node])
+        }
+
+
+def cluster_in(azure: Azure) -> Cluster:
+    """Read a cluster from a deployment file whose services and pools refer to catalogued models and sizes."""
+    place = Place(("azure",))
+    pools = tuple(_pools(azure))
+    pods = tuple(_pods(azure, {pool.name: pool for pool in pools}))
+    models = {engine.model.name: engine.model for pod in pods for engine in pod.engines}
+    return Cluster(
+        place,
+        azure.location,
+        pools,
+        pods,
+        (ModelCache(place.at("model_cache_gib"), azure.model_cache_gib, models),),
+        azure.commercial,
+        frozenset(agreement.model for agreement in azure.model_agreements),
+        azure.access.authorized_ranges if isinstance(azure.access, PublicApiServer) else None,
+    )
+
+
+def _pools(azure: Azure) -> Iterator[Pool]:
+    system = azure.system_pool
+    size = catalog.vm_sizes()[system.vm_size]
+    nodes = system.nodes
+    place = Place(("azure", "system_pool"))
+    yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=azure.availability_zones, is_system=True)
+    if cpu := azure.cpu_pool:
+        place, size = Place(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
+        # AKS adds a third of the nodes during an upgrade.
+        surge = math.ceil(cpu.nodes.max / 3)
+        yield Pool(CPU_POOL, place, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
+    for index, pool in enumerate(azure.pools):
+        yield Pool(
+            pool.name,
+            Place(("azure", "pools", index)),
+            catalog.vm_sizes()[pool.vm_size],
+            pool.nodes.min,
+            pool.nodes.max,
+            pool.topology_policy,
+            tuple(map(str, pool_taints(azure, pool))),
+            pool.availability_zones or (),
+            is_spot=isinstance(pool.purchase, SpotNodes),
+            is_reserved=isinstance(pool.purchase, ReservedNodes),
+            surge_nodes=pool.surge_nodes,
+        )
+
+
+def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
+    for index, service in enumerate(azure.services):
+        place = Place(("azure", "services", index))
+        if isinstance(service, ChatService):
+            where = [(name, place.at("pools", number)) for number, name in enumerate(service.pools)]
+        else:
+            where = [(service.pool, place.at("pool"))]
+        for name, at in where:
+            yield _pod(service, place, pools[name], at)
+
+
+def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> Pod:
+    size, lmcache = pool.size, _lmcache(service)
+    gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
+    requests: tuple[Request, ...]
+    match service:
+        case PrefillDecodeCell():
+            gpus, cpus = size.gpu_count, cell_cpus(service.cpus)
+            requests = cell_requests(gpus, service.cpus)
+        case AggregatedService(lmcache=LmcachePool()):
+            gpus, alone = service.tensor_parallel, cpus_without_lmcache(service.cpus)
+            cpus = alone + LMCACHE_CPUS
+            requests = (Request(gpus, alone),)
+        case _:
+            gpus = service.tensor_parallel if isinstance(service, AggregatedService) else 1
+            requests = (Request(gpus, service.cpus),)
+    return Pod(
+        name=service.name,
+        place=place,
+        pool_at=pool_at,
+        pool=pool,
+        gpus=gpus,
+        cpus=cpus,
+        requests=requests,
+        memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helpers_gib(service)),
+        nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_SHARE if lmcache else 0,
+        min_replicas=replicas.min,
+        max_replicas=replicas.max,
+        surge=surge_pods(replicas),
+        engines=tuple(_engines(service, size)),
+        is_cell=isinstance(service, PrefillDecodeCell),
+    )
+
+
+def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
+    model = catalog.models()[service.model]
+    match service:
+        case PrefillDecodeCell():
+            for request, group in enumerate(_cell_groups(size)):
+                yield Engine(
+                    model, "vllm", VLLM_TASKS, size.gpu_count // 2, service.load,
+                    hands_over_kv=True, gpus=group, request=request,
+                )  # fmt: skip
+        case TtsService():
+            yield Engine(model, "vllm-omni", OMNI_TASKS, 1, None)
+        case _:
+            chat = isinstance(service, ChatService)
+            yield Engine(
+                model,
+                "vllm",
+                frozenset({Task.CHAT, Task.AUDIO_CHAT}) if chat else VLLM_TASKS,
+                service.tensor_parallel if isinstance(service, AggregatedService) else 1,
+                service.load,
+                service.kv_cache_type,
+                service.quantization,
+                hands_over_kv=_lmcache(service) is not None,
+            )
+
+
+def _cell_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    try:
+        return cell_groups(size)
+    except DoesNotFitError:
+        return (), ()
+
+
+def _lmcache(service: AzureService) -> LmcachePool | None:
+    return service.lmcache if isinstance(service, PrefillDecodeCell | AggregatedService) else None

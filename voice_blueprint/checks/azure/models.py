@@ -1,0 +1,71 @@
+"""Checks on the models of a cluster: licences, KV cache transfer, driver versions."""
+
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
+from voice_blueprint.checks.base import Violation, cluster_check, refusal
+from voice_blueprint.engines.sizing.fit import check_reuse
+
+HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
+"""Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
+580.159.04."""
+
+
+@cluster_check(
+    "licence-allows-use",
+    "Every model's licence allows what the deployment is for, or an agreement does.",
+    source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
+)
+def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines(cluster):
+        card = engine.model
+        if cluster.commercial and not card.commercial_use and card.name not in cluster.agreed:
+            yield Violation(
+                pod.place.at("model"),
+                f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
+                "commercial",
+                "name the agreement with its owner under model_agreements, take another model, or set "
+                "commercial: false where that is true",
+            )
+
+
+@cluster_check(
+    "kv-transfer-supported",
+    "LMCache and prefill/decode cells serve decoder-only models.",
+    source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
+    acceptable=False,
+)
+def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines(cluster):
+        if engine.hands_over_kv:
+            yield from refusal(pod.place.at("model"), pod.title, check_reuse, engine.model)
+
+
+@cluster_check(
+    "driver-runs-engine",
+    "The NVIDIA driver of every pool's node image runs the CUDA build of its engine.",
+    source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
+)
+def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines(cluster):
+        driver = HELD_BACK_DRIVERS.get(pod.size.gpu or "")
+        release = catalog.engines()[engine.kind]
+        if driver and release.min_driver and not _runs(driver, release.min_driver):
+            yield Violation(
+                pod.pool_at,
+                f"{pod.size.name} comes with driver {driver}; {release.name} {release.version} is built for CUDA 13, "
+                f"which needs {release.min_driver}: the engine would start again and again, and the node be paid for",
+                "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
+                "this check",
+            )
+
+
+def _engines(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
+    return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
+
+
+def _runs(driver: str, wanted: str) -> bool:
+    """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or a later one."""
+    branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
+    return int(branch) >= int(wanted.removeprefix("R"))

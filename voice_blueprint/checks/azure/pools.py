@@ -1,0 +1,204 @@
+"""Checks on the use of pools, the address ranges of nodes and pods, and the administrators of the cluster."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check
+from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_blueprint.file.model.deployment import Deployment
+
+PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
+POD_PREFIX = 24
+"""Prefix length of the range that every node gets from the pods' overlay."""
+SYSTEM_SURGE = 1 / 3
+"""Share of nodes that AKS adds to the system pool during an upgrade; a GPU pool has its own setting."""
+AZURE_RESERVED_ADDRESSES = 5
+"""Addresses that Azure reserves in every subnet."""
+
+
+@check(
+    "pool-has-service",
+    "Every GPU pool has a service.",
+    source="voice_blueprint/file/model/azure.py: pods choose their pool by name",
+)
+def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
+    used = {pod.pool.name for pod in cluster_in(deployment.azure).pods}
+    for index, pool in enumerate(deployment.azure.pools):
+        if pool.name not in used:
+            yield Violation(
+                ("azure", "pools", index),
+                f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
+                "remove the pool, or name it in a service",
+            )
+
+
+@cluster_check(
+    "pool-holds-replicas",
+    "Every pool at its maximum has GPUs for all replicas of its services, and for those that a rollout adds.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview and "
+    "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge",
+)
+def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
+        if need > pool.max_nodes:
+            parts = ", ".join(
+                f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
+                f"at {pod.per_node} a node"
+                for pod in pods
+            )
+            yield Violation(
+                pods[0].place.at("replicas"),
+                f"pool {pool.name} has {pool.max_nodes} nodes at most; {parts} take {need}",
+                f"set nodes.max of the pool to {need}, or lower replicas.max",
+            )
+
+
+@check(
+    "service-wakes",
+    "Every service keeps a replica on its first pool.",
+    source="https://keda.sh/docs/latest/concepts/scaling-deployments (a scaler wakes a workload by a metric; these are "
+    "published by the engines themselves)",
+)
+def service_wakes(deployment: Deployment) -> Iterator[Violation]:
+    for index, service in enumerate(deployment.azure.services):
+        pool = service.pools[0] if isinstance(service, ChatService) else service.pool
+        if service.replicas_on(pool).min == 0:
+            yield Violation(
+                ("azure", "services", index),
+                f"{service.name} may have 0 replicas on pool {pool}: nothing publishes the metrics that would wake one",
+                "set min to 1 or more; later pools of a chat service may have 0",
+            )
+
+
+@check(
+    "upgrade-keeps-service",
+    "No service is away while a node of its pool is upgraded.",
+    source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#customize-node-surge-upgrade (node images come "
+    "weekly)",
+    level=Level.WARNING,
+)
+def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    services: dict[str, list[Pod]] = defaultdict(list)
+    for pod in cluster_in(azure).pods:
+        if pod.per_node and pod.min_replicas:
+            services[pod.name].append(pod)
+    for name, pods in services.items():
+        pool = pods[0].pool
+        if sum(_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
+            window = azure.maintenance
+            # AKS adds no nodes to a spot pool: https://github.com/hashicorp/terraform-provider-azurerm/issues/19355
+            spare = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
+            yield Violation(
+                pool.place.at("nodes"),
+                f"{name} may run on one node of pool {pool.name}, and an upgrade empties it before another one "
+                f"serves: {name} is away on {window.day} from {window.start} UTC until a node has booted and its "
+                "engine has loaded, each time that there is a node image",
+                f"{spare}raise the service's minimum beyond one node, or accept this check if nobody calls in that "
+                "window",
+            )
+
+
+@check(
+    "pool-minimum-used",
+    "No pool keeps more nodes than its services' minimum of replicas takes.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
+    level=Level.WARNING,
+)
+def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
+    for pods in cluster_in(deployment.azure).pods_by_pool().values():
+        pool = pods[0].pool
+        need = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        if pool.min_nodes > need:
+            yield Violation(
+                pool.place.at("nodes"),
+                f"pool {pool.name} keeps {pool.min_nodes} nodes; its services' minima take {need}",
+                f"set nodes.min to {need}, or raise replicas.min",
+            )
+
+
+@cluster_check(
+    "cell-pool-is-exclusive",
+    "A pool of cells has one service.",
+    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193",
+)
+def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
+    for pods in cluster.pods_by_pool().values():
+        cell = next((pod for pod in pods if pod.is_cell), None)
+        for other in pods:
+            if cell is None or other is cell:
+                continue
+            yield Violation(
+                other.pool_at,
+                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, where each cell of "
+                f"{cell.name} takes all {cell.gpus} of a node",
+                "give each its own pool",
+            )
+
+
+@check(
+    "pod-range-holds-nodes",
+    "The pods' range has a /24 for every node that the pools can have, those of an upgrade included.",
+    source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
+)
+def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    prefix = IPv4Network(azure.network.pod_cidr).prefixlen
+    have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
+    need = _max_nodes(azure)
+    if need > have:
+        yield Violation(
+            ("azure", "network", "pod_cidr"),
+            f"{azure.network.pod_cidr} holds {have} nodes of a /{POD_PREFIX} each; the pools can have {need}",
+            f"take a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 holds 256",
+        )
+
+
+@check(
+    "virtual-network-holds-nodes",
+    "Half of the virtual network, which the nodes' subnet may take, has an address for every node.",
+    source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
+    "(five addresses a subnet are reserved)",
+)
+def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    azure = deployment.azure
+    network = IPv4Network(azure.network.cidr)
+    have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
+    need = _max_nodes(azure)
+    if need > have:
+        yield Violation(
+            ("azure", "network", "cidr"),
+            f"{network} has {have} addresses for nodes; the pools can have {need}",
+            "take a larger range; a /16 is free of charge",
+        )
+
+
+@check(
+    "admin-group-is-real",
+    "The groups that administer the cluster are not placeholders.",
+    source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
+    level=Level.WARNING,
+)
+def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
+    for index, group in enumerate(deployment.azure.admin_groups):
+        if group == PLACEHOLDER:
+            yield Violation(
+                ("azure", "admin_groups", index),
+                f"{group} is a placeholder; local accounts are disabled, so no user could administer the cluster",
+                "`az ad group show --group NAME --query id` says yours",
+            )
+
+
+def _nodes(pod: Pod, replicas: int) -> int:
+    return math.ceil(replicas / pod.per_node)
+
+
+def _max_nodes(azure: Azure) -> int:
+    system = azure.system_pool.nodes.max + (azure.cpu_pool.nodes.max if azure.cpu_pool else 0)
+    pools = sum(pool.nodes.max + pool.surge_nodes for pool in azure.pools)
+    return system + math.ceil(system * SYSTEM_SURGE) + pools

@@ -1,0 +1,236 @@
+"""Checks on capacity: weights and KV cache on GPUs, pods on nodes, sessions on replicas.
+
+The ``sizing`` package calculates them.
+"""
+
+import math
+from collections.abc import Iterator
+
+from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.topology import kube_reserved_cpus
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, place, refusal
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import StartPhase
+from voice_blueprint.engines.launch.coldstart import BUDGETS
+from voice_blueprint.engines.sizing.fit import check_engine
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
+from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.engines.sizing.service import listening, size_service
+from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.serving import KvCacheType
+
+RESERVATIONS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
+DAEMON_CPUS = 1.0
+"""CPU requests of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
+START_WITHOUT_WEIGHTS_S = sum(
+    phase.seconds or 0 for phase in BUDGETS[Image.ASR_VLLM] if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
+)
+"""Duration of a first start of vLLM without its weights: compiling, graph capture and warm-up."""
+REVISIONS_KEPT = 2
+"""Number of kept revisions: the served one and the one that a rollout fetches. The hub's cache deletes none
+automatically."""
+COMPILE_CACHES_GIB = 2
+"""Size of the compile caches of a model, over all engines. ASSUMED."""
+
+
+@cluster_check(
+    "engine-splits-model",
+    "The attention heads of every model divide over the GPUs of its engine.",
+    source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
+    acceptable=False,
+)
+def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            gpu, width = pod.pool.gpu, engine.tensor_parallel
+            if gpu and width and engine.kind == engine.model.served_by == "vllm":
+                yield from refusal(
+                    pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
+                )
+
+
+@check(
+    "load-fits-services",
+    "Services that take audio have room for the peak of the typed load at their most replicas.",
+    source="voice_blueprint/engines/sizing: sessions by memory, as `voice plan` shows them",
+)
+def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
+    load = deployment.load
+    if load is None or deployment.azure_section is None or deployment.aws_section:
+        return
+    try:
+        result, peak = list(listening(deployment.azure)), peak_calls(load)
+    except LookupError:
+        return  # another check reports a pool without GPUs
+    most = sum(room.most * room.sessions for room in result)
+    if most < peak:
+        named = ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in result) or "none takes audio"
+        yield Violation(
+            ("load", "calls"),
+            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), the services have room for "
+            f"{most:,} ({named})",
+            f"{growth(deployment.azure, result[0].service, math.ceil((peak - most) / result[0].sessions))}, or lower "
+            f"load.calls to {int(most / load.peak_factor)}"
+            if result
+            else "add a service whose model takes audio",
+        )
+
+
+def growth(azure: Azure, name: str, replicas: int) -> str:
+    """Return the remedy that gives a service more replicas: nodes in its first pool."""
+    index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
+    first = size_service(azure, service).pools[0]
+    own = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
+    bounds = ("pool_replicas", own.index(first.pool)) if first.pool in own else ("replicas",)
+    at = place(("azure", "services", index, *bounds, "max"))
+    pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
+    nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
+    return f"set {at} to {first.most_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
+
+
+@cluster_check(
+    "node-memory-holds-pods",
+    "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache.",
+    source=f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)",
+    acceptable=False,
+)
+def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.gpus:
+            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_at
+            yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
+
+
+@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as it has GPUs for.", source=RESERVATIONS)
+def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
+        need = pod.on_a_node * pod.cpus
+        if need > have:
+            yield Violation(
+                pod.place.at("cpus"),
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} ask for {need:g} CPUs; "
+                f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
+                f"ask for at most {have // pod.on_a_node}",
+            )
+        least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
+        if least < 1:
+            yield Violation(
+                pod.place.at("cpus"),
+                f"the helpers of {pod.name} leave {least} CPUs to an engine",
+                f"ask for at least {1 - least} more",
+            )
+
+
+@cluster_check(
+    "nvme-holds-kv",
+    "A node has local NVMe for the second LMCache level of its pods.",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+)
+def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        need = pod.nvme_gib * pod.on_a_node
+        if need > pod.size.nvme_gib:
+            yield Violation(
+                pod.place.at("lmcache", "l2_nvme_gib"),
+                f"{pod.on_a_node} pod(s) of {pod.name} want volumes of {need:.1f} GiB on local NVMe; "
+                f"{pod.size.name} has {pod.size.nvme_gib}",
+                f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
+            )
+
+
+@check(
+    "nvme-keeps-kv",
+    "A node's local NVMe, which is paid for, keeps KV cache.",
+    source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
+    level=Level.WARNING,
+)
+def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
+    """The setting has no default, since a volume of another size replaces the pods.
+
+    With a default, a change of the pool would also change the volume.
+    """
+    for pod in cluster_in(deployment.azure).pods:
+        if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
+            yield Violation(
+                pod.place.at("lmcache", "l2_nvme_gib"),
+                f"0 GiB; {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which nothing uses",
+                f"set l2_nvme_gib to up to {_nvme_for_kv(pod)}",
+            )
+
+
+def _nvme_for_kv(pod: Pod) -> int:
+    """Return the share of a node's NVMe for KV cache of each pod on a full node, GiB."""
+    return int(pod.size.nvme_gib / pod.on_a_node / FILE_SYSTEM_SHARE)
+
+
+@cluster_check(
+    "model-cache-holds-models",
+    "The shared model cache holds the weights of all models together, twice for a rollout, and their compile caches.",
+    source="each model's weights_gib in the catalogue: voice_blueprint/engines/launch/download.py fetches one format",
+)
+def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
+    for cache in cluster.caches:
+        once = sum(model.weights_gib for model in cache.models.values())
+        need = once * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
+        if need > cache.gib:
+            weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
+            yield Violation(
+                cache.at,
+                f"{cache.gib:g} GiB; {weights} in two revisions take {need:.0f} GiB with their caches",
+                f"set model_cache_gib to {int(need) + 1} or more",
+            )
+
+
+@check(
+    "model-cache-feeds-nodes",
+    "The shared model cache brings weights to every node at once before an engine's start runs out of time.",
+    source="https://learn.microsoft.com/azure/storage/files/understanding-billing (provisioned v1: throughput of SSD "
+    "shares), docs/cold-start.md",
+    level=Level.WARNING,
+)
+def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
+    """After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches."""
+    readers = list(_readers(cluster_in(deployment.azure)))
+    have, gib, nodes = (
+        deployment.azure.model_cache_gib,
+        sum(n * each for n, each in readers),
+        sum(n for n, _ in readers),
+    )
+    limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
+    seconds = gib * 1024 / share_mib_s(have)
+    if seconds > limit_s:
+        enough = share_gib(gib, have)
+        yield Violation(
+            ("azure", "model_cache_gib"),
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s: {seconds / 60:.1f} min, "
+            f"and an engine has {limit_s / 60:.1f} min for it",
+            f"set model_cache_gib to {enough} or more: a share's throughput grows with its size",
+        )
+
+
+def share_mib_s(gib: float) -> int:
+    """Return the throughput of an SSD share of Azure Files of this size, MiB/s."""
+    return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
+
+
+def share_gib(read_gib: float, min_gib: int) -> int:
+    """Return the minimum size of a share, GiB, that lets nodes read the weights within an engine's start timeout."""
+    limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
+    return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / share_mib_s(size) <= limit_s)
+
+
+def _readers(cluster: Cluster) -> Iterator[tuple[int, float]]:
+    """Yield the number of nodes of a pool that may read concurrently, and the amount that each of them reads, GiB.
+
+    Two pods of a node read it once.
+    """
+    for pods in cluster.pods_by_pool().values():
+        nodes = sum(math.ceil(pod.max_replicas / pod.per_node) for pod in pods)
+        weights = {
+            engine.model.name: weights_gib(engine.model, engine.quantization) for pod in pods for engine in pod.engines
+        }
+        yield min(nodes, pods[0].pool.max_nodes), sum(weights.values())

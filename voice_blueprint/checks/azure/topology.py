@@ -1,0 +1,189 @@
+"""Checks on NUMA nodes and NVLink: admission by the kubelet, and the connections between an engine's GPUs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from voice_blueprint.azure.topology import Admission, Request, admitted_cpus, place, share_nvlink, whole_node
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, refusal
+from voice_blueprint.engines.cell import cell_cpus_remedy, engines_near_gpus
+from voice_blueprint.engines.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
+from voice_blueprint.file.model.azure import TopologyPolicy
+from voice_blueprint.file.model.deployment import Deployment
+
+KUBELET = (
+    "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager (rule: voice_blueprint/azure/topology.py)"
+)
+REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
+
+
+@cluster_check(
+    "numa-admits-pods",
+    "The kubelet of every pool admits the pods of its services, as many as a node has GPUs for.",
+    source=f"{KUBELET}; https://github.com/pytorch/ci-infra/issues/696",
+)
+def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
+        refused = next((answer for answer in reversed(list(_answers(pod))) if not answer.admitted), None)
+        if refused and pod.gpus:
+            yield Violation(
+                pod.pool_at if pod.is_cell else pod.place.at("cpus"),
+                f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) refuses a pod of {pod.name}: "
+                f"{refused.reason}",
+                _admitting(pod),
+            )
+
+
+@cluster_check(
+    "cell-engines-beside-their-gpus",
+    "The kubelet pins a cell's engines to the NUMA nodes of their GPUs, to which they bind themselves.",
+    source=f"{KUBELET}; voice_blueprint/engines/cell.py has the amounts",
+    acceptable=False,
+)
+def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
+        # Another check reports sizes that do not fit a cell.
+        if not pod.is_cell or not pinned or any(refusal(pod.pool_at, pod.title, cell_groups, pod.size)):
+            continue
+        if not engines_near_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
+            asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
+            yield Violation(
+                pod.place.at("cpus"),
+                f"engines of {pod.name} ask for {asked} CPUs; the kubelet of {pod.size.name} ({pod.pool.policy}) does "
+                "not pin them beside the GPUs of each",
+                cell_cpus_remedy(pod.size, pod.pool.policy),
+            )
+
+
+@check(
+    "numa-nodes-known",
+    "Topology policies that may refuse a pod are used only on sizes with documented NUMA nodes.",
+    source=KUBELET,
+    level=Level.WARNING,
+)
+def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
+    cluster = cluster_in(deployment.azure)
+    for pool in cluster.pools:
+        used = any(pod.pool is pool for pod in cluster.pods)
+        if used and pool.policy in REFUSING and not pool.size.numa_nodes:
+            yield Violation(
+                pool.place.at("topology_policy"),
+                f"no source gives the NUMA nodes of {pool.size.name}; whether {pool.policy} admits a "
+                "pod shows on the node only",
+                "set topology_policy: best-effort, which refuses nothing",
+            )
+
+
+@cluster_check(
+    "engine-on-one-nvlink-domain",
+    "The GPUs of every engine are one NVLink domain, and the engines of a node use all of it.",
+    source="https://github.com/Azure/azurehpc-health-checks/tree/main/conf (NC96ads: 193 GB/s in a pair, 25 over "
+    "four); https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
+    acceptable=False,
+)
+def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.place.at("tensor_parallel")
+            if engine.gpus and not share_nvlink(pod.size, engine.gpus):
+                domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
+                yield Violation(
+                    at,
+                    f"{pod.name}: an engine takes GPUs {engine.gpus} of {pod.size.name}, whose NVLink domains are "
+                    f"{domains}",
+                    "give it the GPUs of one domain",
+                )
+            elif not pod.is_cell and groups:
+                too_wide = list(refusal(at, pod.title, engines_per_node, pod.size, width))
+                yield from too_wide
+                if not too_wide and any(len(group) % width for group in groups):
+                    divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
+                    yield Violation(
+                        at,
+                        f"{pod.name}: engines of {width} GPUs do not divide the NVLink domains of {pod.size.name} "
+                        f"({' + '.join(str(len(group)) for group in groups)}); what is left over stays idle",
+                        f"set tensor_parallel to one of {', '.join(divisors)}",
+                    )
+
+
+@cluster_check(
+    "cell-has-two-domains",
+    "A prefill/decode cell runs on a size with two NVLink domains, one for each engine.",
+    source="https://github.com/vllm-project/vllm/pull/55906 (separate pods fall back to TCP); "
+    "https://github.com/ai-dynamo/nixl/issues/1195",
+    acceptable=False,
+)
+def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.is_cell:
+            yield from refusal(pod.pool_at, pod.title, cell_groups, pod.size)
+
+
+@check(
+    "cell-gpus-reach-each-other",
+    "Prefill hands KV cache to decode only between GPUs that are known to reach each other's memory.",
+    source="https://github.com/NVIDIA/cuQuantum/issues/191 (NC96ads, driver 570: `topo -p2p w` is NS between its "
+    "pairs); https://github.com/vllm-project/vllm/pull/55906 (without CUDA IPC the fallback is silent)",
+    level=Level.WARNING,
+)
+def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
+    for pod in cluster_in(deployment.azure).pods:
+        if pod.is_cell:
+            yield Violation(
+                pod.place.at("kind"),
+                f"{pod.name} hands KV cache between the NVLink pairs of {pod.size.name}; a public report shows no peer "
+                "access between them, and audio goes straight to decode, so that prefill's GPUs take no part in it",
+                "use an aggregated service on the same pool, as production-azure.yaml does; `voice plan` shows both "
+                "layouts. A cell's start-up check refuses such a node, or warns (without_peer_access)",
+            )
+
+
+@cluster_check(
+    "pods-get-linked-gpus",
+    "Engines of several GPUs share a pool with nothing that could split an NVLink domain.",
+    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + KUBELET,
+)
+def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
+    for pod in cluster.pods:
+        if pod.is_cell:
+            continue
+        others = [p for p in cluster.pods if p.pool.name == pod.pool.name and pod.gpus > max(p.gpus, 1)]
+        if others:
+            yield Violation(
+                others[0].pool_at,
+                f"{others[0].name} takes {others[0].gpus} GPU(s) a pod in pool {pod.pool.name}, where {pod.name} takes "
+                f"{pod.gpus}: it can leave {pod.gpus} GPUs without NVLink between them",
+                "give each its own pool",
+            )
+        cpus = max((request.cpus or 0 for request in pod.requests), default=0)
+        split = _split_gpus(pod, cpus)
+        if split and share_nvlink(pod.size, range(pod.gpus)):
+            fewer = next((less for less in range(1, cpus) if not _split_gpus(pod, cpus - less)), cpus - 1)
+            yield Violation(
+                pod.place.at("cpus"),
+                f"with {cpus} CPUs an engine of {pod.name} gets GPUs {split} of {pod.size.name}, "
+                "which NVLink does not join: the CPUs that the kubelet keeps on the first NUMA node push it away",
+                f"ask for {fewer} CPUs less",
+            )
+
+
+def _answers(pod: Pod) -> Iterator[Admission]:
+    """Yield the kubelet's decisions about the containers of a full node, one after another."""
+    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, whole_node(pod.size))
+
+
+def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
+    """Return the first GPUs without NVLink between them that a pod of a full node would get, if any."""
+    asked = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
+    return next((answer.gpus for answer in _answers(asked) if not share_nvlink(pod.size, answer.gpus)), ())
+
+
+def _admitting(pod: Pod) -> str:
+    """Return a remedy: CPU requests that the topology policy would admit, if any."""
+    fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
+    if fit:
+        cpus = f"{fit.start} to {fit.stop - 1} CPUs"
+        return f"give the container with the GPUs {cpus}, or set topology_policy: best-effort on the pool"
+    return "set topology_policy: best-effort on the pool; no number of CPUs is admitted with this one"

@@ -1,0 +1,145 @@
+"""Definition of a check."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ParamSpec
+
+from voice_blueprint.checks.azure.cluster import Cluster, cluster_in
+from voice_blueprint.checks.served import Served, served_by, served_on
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.source import Location, SourceMap
+
+
+class Level(StrEnum):
+    """Severity of a finding."""
+
+    ERROR = "error"
+    """The deployment cannot work; nothing is synthesized."""
+    WARNING = "warning"
+    """It works, but should be intended."""
+    INFO = "info"
+    """Worth knowing before the deploy."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A value that violates a check.
+
+    Attributes:
+        location: Location of the value in the deployment file; of a resource, only its URN.
+        message: The problem, with its numbers.
+        remedy: The solution.
+    """
+
+    location: Location
+    message: str
+    remedy: str
+
+
+def place(location: Location) -> str:
+    """Return a location in the file in readable form, such as ``aws.asr[1].hosts``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+
+
+Examine = Callable[[Deployment], Iterator[Violation]]
+"""Function that yields the violations of a rule in a deployment."""
+Judge = Callable[[Cluster], Iterator[Violation]]
+"""Function that yields the violations of a rule in a cluster, which is described by the deployment file or by the
+resources of the Pulumi programs."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule about a deployment.
+
+    Attributes:
+        about: The rule in one sentence.
+        source: Source of the rule.
+        judge: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs. ``None``
+            for a rule that only applies to the file.
+        acceptable: Whether the deployment file may accept a violation. It may not if no templates could be rendered.
+    """
+
+    id: str
+    level: Level
+    about: str
+    source: str
+    examine: Examine
+    judge: Judge | None = None
+    acceptable: bool = True
+
+
+def check(
+    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+) -> Callable[[Examine], Check]:
+    """Return a decorator that makes a check from a function over the deployment."""
+    return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
+
+
+def cluster_check(id_: str, about: str, *, source: str, acceptable: bool = True) -> Callable[[Judge], Check]:
+    """Return a decorator that makes an error check from a function over the cluster, in the file or as rendered."""
+
+    def made(judge: Judge) -> Check:
+        def examine(deployment: Deployment) -> Iterator[Violation]:
+            # Two engines of a pod may report the same problem in the same line.
+            return iter(dict.fromkeys(judge(cluster_in(deployment.azure))))
+
+        return Check(id_, Level.ERROR, about, source, examine, judge, acceptable)
+
+    return made
+
+
+JudgeEngines = Callable[[Iterable[Served]], Iterator[Violation]]
+"""A rule for engines on GPUs on either cloud."""
+
+
+def engine_check(
+    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+) -> Callable[[JudgeEngines], Check]:
+    """Return a decorator that makes a check from a function over engines, in the file or in Azure resources."""
+
+    def made(judge: JudgeEngines) -> Check:
+        def examine(deployment: Deployment) -> Iterator[Violation]:
+            return iter(dict.fromkeys(judge(served_by(deployment))))
+
+        def emitted(cluster: Cluster) -> Iterator[Violation]:
+            return judge(served_on(cluster))
+
+        return Check(id_, level, about, source, examine, emitted if level is Level.ERROR else None, acceptable)
+
+    return made
+
+
+_P = ParamSpec("_P")
+
+
+def refusal(
+    at: Location, who: str, fits: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+) -> Iterator[Violation]:
+    """Yield a violation with the sizing's message; nothing if the engine fits."""
+    try:
+        fits(*args, **kwargs)
+    except DoesNotFitError as error:
+        yield Violation(at, f"{who}: {error.arithmetic}", error.remedy)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A violation together with the check that found it."""
+
+    check: Check
+    violation: Violation
+    accepted_because: str | None
+    """The operator's reason, if the deployment file accepts this check."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the finding prevents a deploy."""
+        return self.check.level is Level.ERROR and self.accepted_because is None
+
+    def text(self, source: SourceMap) -> str:
+        """Return location, problem and remedy on one line."""
+        at = self.violation
+        return f"{source.file}:{source.line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"

@@ -1,0 +1,189 @@
+"""Checks on the limits of callers, which depend on each other, and on addresses, on either cloud."""
+
+import ipaddress
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from voice_blueprint.checks.base import Violation, check
+from voice_blueprint.day import DayError, day
+from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.model.edge import CallerRules, JwtAuthorizer, NoAuthorizer
+from voice_blueprint.file.source import Location
+
+LOCAL_NAMES = (
+    *("localhost", "local", "internal", "test", "invalid", "example"),
+    *("arpa", "home", "corp", "lan"),
+)
+"""Top-level names without public web pages (RFC 2606, RFC 6761, RFC 6762, RFC 8375, ICANN's reservation of 2024 and its
+resolution of 2018 on names of private networks)."""
+RENEWED_AT = 2
+"""Event streams deliver a new token after this fraction (1/2) of a token's lifetime
+(images/gateway/src/voice_gateway/event_stream.py)."""
+
+
+@check(
+    "session-limits-agree",
+    "A caller who comes back within the grace period has a token that is still valid, in a session that still exists.",
+    source="images/gateway/src/voice_gateway: a token is verified when a caller comes back; event streams renew it",
+)
+def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
+    for at, rules in _rules(deployment):
+        valid_s = rules.token_ttl_s // RENEWED_AT
+        if rules.reconnect_grace_s > valid_s:
+            yield Violation(
+                (*at, "reconnect_grace_s"),
+                f"reconnect_grace_s {rules.reconnect_grace_s} exceeds the {valid_s} s that a token is valid for "
+                f"at least (half of token_ttl_s {rules.token_ttl_s}, when a fresh one is due): later callers "
+                "are refused",
+                f"set reconnect_grace_s to at most {valid_s}, or token_ttl_s to at least "
+                f"{rules.reconnect_grace_s * RENEWED_AT}",
+            )
+        for name in ("reconnect_grace_s", "idle_timeout_s"):
+            if (value := getattr(rules, name)) > rules.session_max_s:
+                yield Violation(
+                    (*at, name),
+                    f"{name} {value} is more than session_max_s {rules.session_max_s}: the session ends first",
+                    f"set {name} to at most {rules.session_max_s}",
+                )
+
+
+@check(
+    "archive-knows-callers",
+    "Transcripts are archived only where callers are told apart: one may read and delete those of its own sessions.",
+    source="images/gateway/src/voice_gateway/transcript_routes.py: a transcript belongs to who opened the session",
+)
+def archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
+    for at, rules in _rules(deployment):
+        authorizer = getattr(rules, "authorizer", None)
+        if rules.archive and isinstance(authorizer, NoAuthorizer):
+            yield Violation(
+                (*at, "archive"),
+                "archive with authorizer none: callers have no names, so that anyone could read and delete transcripts",
+                "choose another authorizer, or leave archive out",
+            )
+
+
+@check(
+    "calls-fit-session",
+    "The mean call of the load is no longer than a session lasts, nor than the longest call of an engine.",
+    source="images/gateway/src/voice_gateway/session_routes.py: a session ends after session_max_s",
+)
+def calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.load is None:
+        return
+    mean_s, minutes = deployment.load.minutes_each * 60, deployment.load.minutes_each
+    limits = [("session_max_s", rules.session_max_s) for _, rules in _rules(deployment)]
+    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _longest_calls(deployment)]
+    for name, limit_s in limits:
+        if mean_s > limit_s:
+            yield Violation(
+                ("load", "minutes_each"),
+                f"minutes_each {minutes:g} is more than {name} {limit_s} allows ({limit_s / 60:g} minutes): the mean "
+                "cannot exceed the longest",
+                f"set minutes_each to at most {limit_s / 60:g}, or {name} to at least {mean_s:.0f}",
+            )
+
+
+@check(
+    "day-fits-load",
+    "A CSV file that `load.curve` names can be read, and has the mean and the peak of the load.",
+    source="voice_blueprint/day.py: cost, simulation and alerts are of one day",
+)
+def day_fits_load(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.load is None:
+        return
+    try:
+        day(deployment)
+    except DayError as error:
+        yield Violation(("load", "curve"), str(error), "write the file, or name flat, business-day or spike")
+
+
+def _longest_calls(deployment: Deployment) -> Iterator[tuple[str, int]]:
+    loads = (
+        [(each.name, each.vllm.load) for each in deployment.aws_section.asr if each.vllm]
+        if deployment.aws_section
+        else []
+    )
+    loads += [
+        (each.name, load)
+        for each in (deployment.azure_section.services if deployment.azure_section else ())
+        if (load := getattr(each, "load", None))
+    ]
+    for name, load in loads:
+        if load.longest_call_s is not None:
+            yield name, load.longest_call_s
+
+
+@check(
+    "origins-are-public",
+    "In production, web pages that may use the session API are on the public internet.",
+    source="https://fetch.spec.whatwg.org/#origin-header; any program of a caller's machine can serve localhost",
+)
+def origins_are_public(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    for at, rules in _rules(deployment):
+        for index, origin in enumerate(rules.allowed_origins):
+            if is_local(origin):
+                yield Violation(
+                    (*at, "allowed_origins", index),
+                    f"{origin} is a page of the caller's own machine or network, which any program there can serve",
+                    "name the https:// address of your page, and keep local ones in a file of another environment",
+                )
+
+
+@check(
+    "endpoints-are-reachable",
+    "Outside the sandbox, no program is sent to an address that means the machine it runs on.",
+    source="RFC 6761, section 6.3 (localhost)",
+)
+def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is Environment.SANDBOX:
+        return
+    for at, url in _endpoints(deployment):
+        if is_local(url, private=False):
+            yield Violation(
+                at,
+                f"{url} names the task or pod that would call it, or its link",
+                "name the address where the service listens",
+            )
+
+
+def is_local(url: str, *, private: bool = True) -> bool:
+    """Return True if an address is only valid on one machine or link, or, with ``private``, in a private network."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        parent, _, last = host.rpartition(".")
+        return last in LOCAL_NAMES or not parent if private else last == "localhost"
+    own = address.is_loopback or address.is_unspecified or address.is_link_local
+    return own or (private and not address.is_global)
+
+
+def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:
+    """Yield every address that a program of the deployment calls."""
+    sections: list[tuple[Location, AwsAgents | AgentPods | None]] = []
+    if deployment.aws_section:
+        sections.append((("aws",), deployment.aws_section.agents))
+        if isinstance(authorizer := deployment.aws_section.edge.authorizer, JwtAuthorizer):
+            yield ("aws", "edge", "authorizer", "issuer"), authorizer.issuer
+    if deployment.azure_section:
+        sections.append((("azure",), deployment.azure_section.agents))
+    for at, rules in _rules(deployment):
+        if rules.trace_collector:
+            yield (*at, "trace_collector"), rules.trace_collector
+    for at, agents in sections:
+        for name in ("chat", "speech") if agents else ():
+            if isinstance(engine := getattr(agents, name), Endpoint):
+                yield (*at, "agents", name, "url"), engine.url
+        if agents and agents.tools_url:
+            yield (*at, "agents", "tools_url"), agents.tools_url
+
+
+def _rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
+    if deployment.aws_section:
+        yield ("aws", "edge"), deployment.aws_section.edge
+    if deployment.azure_section and deployment.azure_section.callers:
+        yield ("azure", "callers", "edge"), deployment.azure_section.callers.edge

@@ -1,0 +1,210 @@
+"""Checks on engines and their models on either cloud: tasks, memory and performance."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import Gpu, ModelCard
+from voice_blueprint.catalog.inference import Architecture
+from voice_blueprint.checks.azure.cluster import Engine
+from voice_blueprint.checks.azure.sizing import growth
+from voice_blueprint.checks.base import Level, Violation, check, engine_check, refusal
+from voice_blueprint.checks.served import Served
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
+from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
+from voice_blueprint.engines.sizing.host import host_parts
+from voice_blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.engines.sizing.service import fleet_engine, size_service
+from voice_blueprint.engines.sizing.tts import size_tts
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.serving import KvCacheType, Quantization
+
+IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
+"""Images of the engines."""
+
+
+@engine_check(
+    "engine-serves-model",
+    "Every engine serves its model: vLLM-Omni speech, vLLM everything else, and an ASR fleet a model that transcribes.",
+    source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
+    acceptable=False,
+)
+def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
+    for served in engines:
+        card, engine = served.engine.model, served.engine
+        if not _serves(engine, card):
+            yield Violation(
+                served.place.at("model"),
+                f"{served.name} runs image {IMAGE_OF[engine.kind]} for {', '.join(sorted(engine.tasks))}; "
+                f"{card.name} is a {card.task} model for {card.served_by}",
+                f"take one of {', '.join(c.name for c in catalog.models().values() if _serves(engine, c))}, or "
+                "another kind of service",
+            )
+
+
+@engine_check(
+    "kv-type-supported",
+    "The KV cache is FP8 only on GPUs whose attention backend reads it.",
+    source="https://docs.vllm.ai/en/stable/features/quantization/quantized_kvcache.html (FlashAttention and Triton "
+    "take FP8 from compute capability 8.9)",
+    acceptable=False,
+)
+def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
+    for served in engines:
+        engine, gpu = served.engine, served.gpu
+        kv_type = engine.kv_cache_type
+        if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
+            at = served.place.at("kv_cache_type")
+            yield from refusal(at, served.title, check_engine, engine.model, gpu, kv_type, 1)
+
+
+@engine_check(
+    "context-fits-model",
+    "A session's tokens fit its context, and the context fits the model.",
+    source="each model's max_context_tokens in the catalogue, from its configuration",
+    acceptable=False,
+)
+def context_fits_model(engines: Iterable[Served]) -> Iterator[Violation]:
+    for served in engines:
+        if load := served.engine.load:
+            yield from refusal(served.place.at("load"), served.title, check_load, served.engine.model, load)
+
+
+@engine_check(
+    "load-fits-gpus",
+    "Weights and the KV cache of one session at full context fit the GPUs of every engine.",
+    source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
+    acceptable=False,
+)
+def load_fits_gpus(engines: Iterable[Served]) -> Iterator[Violation]:
+    for served in engines:
+        engine, gpu = served.engine, served.gpu
+        # Another check reports models of another kind.
+        if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
+            yield from refusal(served.hardware_at, served.title, _check_gpu_memory, engine, gpu)
+
+
+def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
+    model, width = engine.model, engine.tensor_parallel
+    if engine.load is None:
+        size_tts(model, gpu)
+        return
+    weights = weights_gib(model, engine.quantization)
+    memory = KvMemory(gpu, width, weights, replication(model, width), utilization=engine.utilization)
+    check_memory(model, memory, engine.kv_cache_type, engine.load)
+
+
+@engine_check(
+    "weights-type-computes",
+    "FP8 weights are computed with, not only stored.",
+    source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
+    level=Level.INFO,
+)
+def weights_type_computes(engines: Iterable[Served]) -> Iterator[Violation]:
+    for served in engines:
+        gpu = served.gpu
+        if served.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
+            yield Violation(
+                served.place.at("quantization"),
+                f"{served.title}: {gpu.name} keeps FP8 weights of {served.engine.model.name} and computes in "
+                "bfloat16: half the memory, the same speed",
+                "expect room for KV cache from it, not throughput",
+            )
+
+
+@check(
+    "replicas-carry-load",
+    "All replicas of a service together, and each host of a fleet, carry the sessions that they are asked for.",
+    source="voice_blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
+)
+def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        try:
+            engine = fleet_engine(fleet)
+        except DoesNotFitError:
+            continue  # another check reports it
+        if engine and fleet.vllm and engine.sessions < fleet.vllm.load.sessions:
+            yield Violation(
+                ("aws", "asr", index, "vllm", "load"),
+                f"{fleet.name}: one host is asked for {fleet.vllm.load.sessions:,} sessions, and vLLM on "
+                f"{engine.tensor_parallel} x {engine.gpu} of {fleet.instance_type} carries {engine.sessions:,} "
+                f"({engine.arithmetic})",
+                f"set vllm.load.sessions to at most {engine.sessions}, and hosts.max to what the load needs"
+                if engine.sessions
+                else "shorten session_tokens, or use an instance type with more or larger GPUs",
+            )
+    if azure := deployment.azure_section:
+        yield from _services_carry_load(azure)
+
+
+def _services_carry_load(azure: Azure) -> Iterator[Violation]:
+    for index, service in enumerate(azure.services):
+        try:
+            sizing = size_service(azure, service)
+        except (DoesNotFitError, LookupError):
+            continue
+        if (missing := sizing.asked - sizing.sessions) > 0:
+            more = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
+            yield Violation(
+                ("azure", "services", index, "replicas"),
+                f"{service.name}: {sizing.verdict}",
+                f"{more}, or ask for fewer sessions",
+            )
+
+
+@check(
+    "host-memory-holds-engine",
+    "A host of a vLLM fleet has memory for the engine's processes.",
+    source="voice_blueprint/engines/sizing/host.py: what a process of vLLM takes for each GPU is assumed",
+    level=Level.WARNING,
+)
+def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        try:
+            engine = fleet_engine(fleet)
+        except DoesNotFitError:
+            continue
+        row = catalog.instance_types()[fleet.instance_type]
+        need_gib = sum(host_parts(engine.tensor_parallel).values()) if engine else 0
+        if engine and need_gib > row.memory_gib:
+            yield Violation(
+                ("aws", "asr", index, "instance_type"),
+                f"{fleet.name}: vLLM on {engine.tensor_parallel} GPU(s) is assumed to take {need_gib:g} GiB of host "
+                f"memory, and {row.name} has {row.memory_gib:g} GiB",
+                "use a larger size of the family, or measure a host with `voice calibrate` before callers depend on it",
+            )
+
+
+@check(
+    "whisper-model-format",
+    "A fleet of our engine names a Whisper model in the format that its hosts load.",
+    source="https://github.com/SYSTRAN/faster-whisper (CTranslate2 models), and images/asr-neuron (OpenAI's)",
+)
+def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
+    known = {card.repository: card for card in catalog.models().values()}
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        if fleet.model is None:
+            continue
+        computes_on, card = catalog.instance_types()[fleet.instance_type].computes_on, known.get(fleet.model)
+        neuron, converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
+        problem = ""
+        if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
+            problem = f"{card.served_by} serves it as a {card.task} model"
+        elif neuron and converted:
+            problem = "it is in CTranslate2's format, and Neuron compiles models in OpenAI's"
+        elif not neuron and not converted and fleet.model.lower().startswith("openai/whisper"):
+            problem = f"it is in OpenAI's format, and hosts with a {computes_on.upper()} load CTranslate2's"
+        if problem:
+            yield Violation(
+                ("aws", "asr", index, "model"),
+                f"{fleet.name} runs our Whisper engine on {fleet.instance_type}, which does not load {fleet.model}: "
+                f"{problem}",
+                f"leave model out for {DEFAULT_MODELS[computes_on]}, or set engine: vllm with a model of the catalogue",
+            )
+
+
+def _serves(engine: Engine, card: ModelCard) -> bool:
+    return card.task in engine.tasks and card.served_by == engine.kind

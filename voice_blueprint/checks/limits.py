@@ -1,0 +1,38 @@
+"""Checks on quotas other than vCPUs: targets, tasks, interfaces, requests, nodes."""
+
+from collections.abc import Iterator
+
+from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.limits import LimitNeed, limit_needs
+
+
+@check(
+    "within-limits",
+    "A deployment at its most hosts stays within the limits that no request raises.",
+    source="voice_blueprint/catalog/limits.yaml",
+)
+def within_limits(deployment: Deployment) -> Iterator[Violation]:
+    yield from (_violation(need) for need in limit_needs(deployment) if need.over and not need.limit.adjustable)
+
+
+@check(
+    "limits-requested",
+    "A deployment at its most hosts stays within the default of each limit that can be raised.",
+    source="voice_blueprint/catalog/limits.yaml; `voice preflight` shows the limits of your account",
+    level=Level.WARNING,
+)
+def limits_requested(deployment: Deployment) -> Iterator[Violation]:
+    yield from (_violation(need) for need in limit_needs(deployment) if need.over and need.limit.adjustable)
+
+
+def _violation(need: LimitNeed) -> Violation:
+    limit = need.limit
+    lower = f"lower the maximum of {place(need.location)}, or use `cells`"
+    request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"
+    return Violation(
+        need.location,
+        f"{need.units.max:,} {limit.name} at the maximum are more than the {limit.default:,} "
+        f"{'of a new account' if limit.adjustable else 'that there can be'}",
+        request if limit.quota else lower,
+    )

@@ -1,0 +1,89 @@
+"""Checks on models with streaming audio: tokens of a call, and published maximums."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.engines.sizing.live import call_tokens
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from voice_blueprint.engines.sizing.service import size_fleet, size_service
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.serving import Load
+from voice_blueprint.file.source import Location
+
+TEN_MINUTES_S = 600
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A service or fleet that transcribes streaming audio."""
+
+    name: str
+    at: Location
+    model: str
+    load: Load
+    engines: tuple[EngineSizing, ...]
+
+
+@check(
+    "live-load-is-a-call",
+    "A model that takes audio as it comes is asked for calls of a length.",
+    source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens a second, all call long)",
+    acceptable=False,
+)
+def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
+    for live in _live(deployment):
+        if live.load.longest_call_s is None:
+            model, tokens = catalog.models()[live.model], live.load.session_tokens
+            rate = model.audio_tokens_per_s or 1
+            yield Violation(
+                (*live.at, "load"),
+                f"{live.name} asks for sessions of {tokens} tokens, which {model.name} takes for a call of "
+                f"{tokens / rate:.1f} s ({rate:g} tokens a second)",
+                f"set longest_call_s; ten minutes take session_tokens of {call_tokens(model, TEN_MINUTES_S)}",
+            )
+
+
+@check(
+    "live-sessions-were-reached",
+    "No GPU is assumed to serve more live calls than the best published figure of its class.",
+    source="voice_blueprint/catalog/streams.yaml, each row with its own",
+    level=Level.WARNING,
+)
+def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
+    rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
+    for live in _live(deployment):
+        for engine in live.engines:
+            memory_gib = catalog.gpus()[engine.gpu].memory_gib
+            best = ([row for row in rows if row.memory_gib <= memory_gib] or rows[:1])[-1]
+            claim = engine.sessions // engine.tensor_parallel
+            if claim > best.streams:
+                yield Violation(
+                    (*live.at, "load"),
+                    f"{live.name} counts on {claim} calls on one {engine.gpu} ({engine.arithmetic}); the best that "
+                    f"was published is {best.streams} ({best.name}: {best.source})",
+                    "measure it with `voice loadtest` before callers depend on it, or plan with fewer",
+                )
+
+
+def _live(deployment: Deployment) -> Iterator[_Live]:
+    azure, models = deployment.azure_section, catalog.models()
+    for index, service in enumerate(azure.services if azure else ()):
+        load = getattr(service, "load", None)
+        if azure and load and models[service.model].hears_live:
+            try:
+                sized = tuple(
+                    p.engine for p in size_service(azure, service).pools if isinstance(p.engine, EngineSizing)
+                )
+            except (DoesNotFitError, LookupError):
+                sized = ()
+            yield _Live(service.name, ("azure", "services", index), service.model, load, sized)
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        if fleet.vllm and models[fleet.vllm.model].hears_live:
+            try:
+                engine = size_fleet(fleet)
+            except DoesNotFitError:
+                engine = None
+            at = ("aws", "asr", index, "vllm")
+            yield _Live(fleet.name, at, fleet.vllm.model, fleet.vllm.load, (engine,) if engine else ())

@@ -1,0 +1,70 @@
+"""Engines on GPUs, independent of the cloud: pods of a cluster, and hosts of an AWS fleet."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import Gpu
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, Place, cluster_in
+from voice_blueprint.engines.sizing.service import TRANSCRIBES, fleet_widths
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.source import Location
+
+
+@dataclass(frozen=True)
+class Served:
+    """An engine and its GPUs.
+
+    Attributes:
+        name: Name of the service or fleet.
+        title: Name with the hardware, for messages.
+        gpu: ``None`` if the hardware has no GPU; other checks report that.
+        place: Section of the engine's options.
+        hardware_at: Location of the setting that selects the GPU.
+    """
+
+    name: str
+    title: str
+    engine: Engine
+    gpu: Gpu | None
+    place: Place
+    hardware_at: Location
+
+
+def served_on(cluster: Cluster) -> Iterator[Served]:
+    """Yield the engines of a cluster's pods."""
+    for pod in cluster.pods:
+        for engine in pod.engines:
+            yield Served(pod.name, pod.title, engine, pod.pool.gpu, pod.place, pod.pool_at)
+
+
+def served_by(deployment: Deployment) -> Iterator[Served]:
+    """Yield the engines of a deployment file: vLLM on hosts of AWS fleets, then the services on Azure."""
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        if fleet.vllm:
+            yield _on_host(fleet, ("aws", "asr", index))
+    if deployment.azure_section:
+        yield from served_on(cluster_in(deployment.azure_section))
+
+
+def _on_host(fleet: AsrFleet, at: Location) -> Served:
+    options = fleet.vllm
+    if options is None:
+        raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")
+    model = catalog.models()[options.model]
+    accelerator = catalog.instance_types()[fleet.instance_type].accelerator
+    gpu = catalog.gpus().get(accelerator.model) if accelerator else None
+    engine = Engine(
+        model,
+        "vllm",
+        TRANSCRIBES,
+        # An engine gets as many GPUs of the host as it needs; a model that does not fit all of them does not fit the
+        # host.
+        fleet_widths(model, accelerator.count if accelerator else 1)[-1],
+        options.load,
+        options.kv_cache_type,
+        options.quantization,
+    )
+    title = f"fleet {fleet.name} on {fleet.instance_type}"
+    return Served(fleet.name, title, engine, gpu, Place((*at, "vllm")), (*at, "instance_type"))

@@ -1,0 +1,137 @@
+"""Checks on machine and container images, and on accepted checks."""
+
+from collections.abc import Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.machine_images import floats, may_be_baked
+from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
+from voice_blueprint.file.model.aws import DataPathMode
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_blueprint.file.source import Location
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, held_back, images_for
+from voice_blueprint.signing import manifest, verified
+
+
+@check(
+    "production-protected",
+    "A production deployment refuses deletion, once it is up.",
+    source="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
+    level=Level.WARNING,
+)
+def production_protected(deployment: Deployment) -> Iterator[Violation]:
+    aws = deployment.aws_section
+    if aws and deployment.environment is Environment.PRODUCTION and not aws.deletion_protection:
+        yield Violation(
+            ("aws", "deletion_protection"),
+            "stacks and load balancers of production can be deleted",
+            "after the first deploy has succeeded, set deletion_protection to true and deploy again",
+        )
+
+
+@check(
+    "images-have-digests",
+    "Every image that a fleet, the gateway or a service on Azure runs has a digest in the deployment file.",
+    source="https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests",
+    level=Level.WARNING,
+)
+def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
+    missing = [image for image in images_for(deployment) if image not in deployment.images]
+    if missing:
+        yield Violation(
+            ("images",),
+            f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts, tasks or replicas",
+            "deploy the registry first, push the images (`voice images build-args`), and write their digests here",
+        )
+
+
+@check(
+    "images-signed",
+    "Production runs images whose digests the pipeline's key has signed; elsewhere they are held to a key where the "
+    "file has one.",
+    source="https://docs.sigstore.dev/cosign/signing/signing_with_blobs/",
+)
+def images_signed(deployment: Deployment) -> Iterator[Violation]:
+    signing = deployment.image_signing
+    how = "sign what `voice images manifest` prints with `cosign sign-blob`, and write the signature here"
+    if signing is None:
+        if deployment.environment is Environment.PRODUCTION and deployment.images:
+            yield Violation(
+                ("images",),
+                f"there is no signature for the digests of {', '.join(sorted(deployment.images))}",
+                f"write the pipeline's public key into image_signing, and {how}",
+            )
+    elif not verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
+        yield Violation(
+            ("image_signing", "signature"),
+            "the signature is not the key's own of the digests under `images`",
+            f"if these digests are meant, {how}",
+        )
+
+
+@check(
+    "machine-images-pinned",
+    "In production a fleet whose images have digests boots from a machine image that the file pins.",
+    source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html",
+)
+def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_section is None or deployment.environment is not Environment.PRODUCTION:
+        return
+    images = {fleet.name: asr_images(fleet) for fleet in deployment.aws_section.asr}
+    for fleet in fleets(deployment):
+        if floats(fleet.machine_image) and not held_back(deployment, images.get(fleet.name, VAD_IMAGES)):
+            yield Violation(
+                (*fleet.location, "machine_image"),
+                f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: with its "
+                "next release a deploy of anything else replaces them all",
+                "`voice images ami` proposes an image to pin",
+            )
+
+
+@check(
+    "vfio-image-baked",
+    "VAD hosts on the vfio data path boot from a machine image that was baked for it.",
+    source="https://github.com/amzn/amzn-drivers/tree/master/userspace/dpdk (vfio-pci with write combining)",
+)
+def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.aws_section is None:
+        return
+    vad = deployment.aws_section.vad
+    if vad.data_path.mode is DataPathMode.VFIO and not may_be_baked(vad.machine_image):
+        yield Violation(
+            ("aws", Tier.VAD.value, "data_path", "mode"),
+            f"mode vfio on {vad.machine_image or 'the newest image of AWS'}: its kernel has no vfio-pci with write "
+            "combining, so no host would come up",
+            "let a pipeline bake one (host_images: {vfio: true}) and name it as machine_image, or set mode: af_xdp",
+        )
+
+
+@check(
+    "model-revision-pinned",
+    "In production every model is fetched at a fixed commit.",
+    source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
+    level=Level.WARNING,
+)
+def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
+    if deployment.environment is not Environment.PRODUCTION:
+        return
+    models, types = catalog.models(), catalog.instance_types()
+    for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
+        own = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
+        served = (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (own, fleet.revision)
+        yield from _newest(("aws", "asr", index), fleet.name, *served)
+    for index, service in enumerate(deployment.azure_section.services if deployment.azure_section else ()):
+        yield from _newest(
+            ("azure", "services", index), service.name, models[service.model].repository, service.revision
+        )
+
+
+def _newest(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
+    if revision is None:
+        yield Violation(
+            at,
+            f"{name} fetches {repository} at whatever commit is newest: what starts on different days may differ",
+            "set revision to the commit that was tested",
+        )

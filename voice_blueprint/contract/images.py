@@ -1,0 +1,25 @@
+"""The container images of this project."""
+
+from enum import StrEnum
+
+UNPRIVILEGED_USER = 10001
+"""User of every image that does not justify why it needs root. In the image, it owns only a folder for caches."""
+
+
+class Image(StrEnum):
+    """A container image of this project; the value is its folder under ``images/`` and its repository."""
+
+    GATEWAY = "gateway"
+    VAD_DATAPLANE = "vad-dataplane"
+    WHISPER_ENGINE = "whisper-engine"
+    ASR_NEURON = "asr-neuron"
+    ASR_VLLM = "asr-vllm"
+    TELEMETRY = "telemetry"
+    TTS_OMNI = "tts-omni"
+    LMCACHE = "lmcache"
+    ROUTER = "router"
+    PD_ROUTER = "pd-router"
+    """Routes a cell's requests to prefill and decode."""
+    DEVICE_PLUGIN = "device-plugin"
+    DCGM_EXPORTER = "dcgm-exporter"
+    AGENT = "agent"

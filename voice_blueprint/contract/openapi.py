@@ -1,0 +1,205 @@
+"""The session API as one OpenAPI document, which the gateway serves at ``/openapi.json``."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from voice_blueprint.contract import session_api
+from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEADER
+
+OPENAPI_PATH = "/openapi.json"
+"""Path on both ports, available without credentials."""
+
+VERSION = "3.1.0"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of the API.
+
+    Attributes:
+        opens_with: Required credentials: those of the caller, a session token, or either as an API key.
+        answers: Meaning of each status, and the schema of its body.
+        query: Query parameters: name and meaning.
+        form: Fields of a form; the first is a file.
+    """
+
+    method: Literal["GET", "POST", "DELETE", "WebSocket"]
+    path: str
+    summary: str
+    opens_with: Literal["caller", "session", "key"] | None
+    answers: tuple[tuple[int, str, str | None], ...]
+    request: str | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    form: tuple[tuple[str, str], ...] = ()
+
+
+_SWITCHED = (101, "the socket is open", None)
+_NO_KEY = (401, "the key opens nothing", "Error")
+_FULL = (503, "no host has room; `Retry-After` says when to try again", "Error")
+_UNKNOWN = (404, "there is no such session", "Error")
+
+ROUTES = (
+    Route(
+        "POST", session_api.SESSIONS_PATH, "opens a session", "caller",
+        (
+            (201, "it is open", "Session"), (307, "another cell opens it: send the same there", None),
+            (400, "what is wrong in the request", "Error"), _FULL,
+        ),
+        request="SessionRequest", query=((session_api.FULL_CELLS, "cells that have no room, of a redirected request"),),
+    ),
+    Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN)),
+    Route(
+        "GET", session_api.EVENTS_PATH, "its transcript, as server-sent events", "session",
+        ((200, "the events", None), _UNKNOWN),
+    ),
+    Route(
+        "GET", session_api.TRANSCRIPT_PATH, "its archived transcript, while it is kept", "caller",
+        ((200, "JSON lines, or WebVTT", None), _UNKNOWN), query=(("format", "jsonl or vtt"),),
+    ),
+    Route(
+        "DELETE", session_api.TRANSCRIPT_PATH, "deletes it", "caller", ((204, "it is deleted", None), _UNKNOWN),
+    ),
+    Route(
+        "WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, as are the next", "session",
+        (_SWITCHED, _UNKNOWN, _FULL),
+    ),
+    Route(
+        "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
+        (_SWITCHED, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
+    ),
+    Route(
+        "POST", session_api.CLIENT_SECRETS_PATH, "a key for one call, for a page of OpenAI's clients", "key",
+        (
+            (200, "the key, and the session that it opens", None), (400, "what is wrong in the request", "OpenAiError"),
+            (401, "the key opens nothing", "OpenAiError"), (503, "no host has room", "OpenAiError"),
+        ),
+    ),
+    Route(
+        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key", (_SWITCHED, _NO_KEY, _FULL),
+        query=(
+            ("encoding", "linear16, mulaw, alaw or opus; a container needs none"),
+            ("sample_rate", "8000 to 48000"), ("channels", "1 or 2, which are mixed"), ("language", "BCP 47"),
+            ("interim_results", "true or false"), ("vad_events", "true or false"),
+            ("utterance_end_ms", "milliseconds"), ("keyterm", "a word that is likely; several times"),
+            ("punctuate", "true or false"), ("redact", "pci, email_address or pii"),
+        ),
+    ),
+    Route(
+        "WebSocket", session_api.PRESENCE_PATH, "a session without audio of its own, for as long as the socket is open",
+        "key", (_SWITCHED, _NO_KEY, (429, "the caller has as many sessions as it may have", "Error")),
+    ),
+    Route(
+        "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",
+        (
+            (200, "the transcript", None), (400, "what is wrong in the form or the file", "OpenAiError"),
+            (401, "the key opens nothing", "OpenAiError"), (413, "the file is too large", "OpenAiError"),
+            (429, "live calls need all there is; `Retry-After` says when to try again", "OpenAiError"),
+        ),
+        form=(
+            ("file", "wav, mp3, flac, ogg, m4a, mp4 or webm"), ("model", "any name"), ("language", "BCP 47"),
+            ("response_format", "json, verbose_json, text, srt or vtt"), ("stream", "true or false"),
+            ("timestamp_granularities[]", "word or segment, of verbose_json"),
+        ),
+    ),
+    Route(
+        "POST", session_api.LISTEN_PATH, "what a file says, for Deepgram's clients", "key",
+        (
+            (200, "the transcript", None), (400, "what is wrong in the address or the file", None),
+            (401, "the key opens nothing", None), (413, "the file is too large", None),
+            (429, "live calls need all there is; `Retry-After` says when to try again", None),
+        ),
+        query=(
+            ("language", "BCP 47"), ("keyterm", "a word that is likely; several times"),
+            ("multichannel", "true or false"), ("utterances", "true or false"), ("punctuate", "true or false"),
+            ("redact", "pci, email_address or pii"),
+        ),
+    ),
+    Route(
+        "GET", session_api.MODELS_PATH, "names that such clients may send", "key",
+        ((200, "the names", None), (401, "the key opens nothing", "OpenAiError")),
+    ),
+    Route(
+        "GET", session_api.MODEL_PATH, "one of them", "key",
+        ((200, "it is known", None), (401, "the key opens nothing", "OpenAiError"), (404, "it is not", "OpenAiError")),
+    ),
+    Route(
+        "GET", session_api.HEALTH_PATH, "200 while the task can take callers", None,
+        ((200, "it can", None), (503, "it cannot", None)),
+    ),
+    Route(
+        "GET", session_api.LIVENESS_PATH, "200 while the process answers at all, also while it drains", None,
+        ((200, "it answers", None),),
+    ),
+    Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
+)  # fmt: skip
+
+_SECURITY: dict[str, list[dict[str, list[str]]]] = {
+    "caller": [{"caller": []}],
+    "session": [{"session": []}],
+    "key": [{"caller": []}],
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document. OpenAPI can only describe the initial GET request of a WebSocket."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        method = "get" if route.method == "WebSocket" else route.method.lower()
+        paths.setdefault(route.path, {})[method] = _operation(route)
+    return {
+        "openapi": VERSION,
+        "info": {"title": "Sessions of live speech", "version": "1"},
+        "paths": paths,
+        "components": {
+            "schemas": {
+                "SessionRequest": session_api.SESSION_REQUEST,
+                "Session": session_api.SESSION,
+                "Error": session_api.ERROR,
+                "OpenAiError": session_api.OPENAI_ERROR,
+            },
+            "securitySchemes": {
+                "caller": {
+                    "type": "http", "scheme": "bearer",
+                    "description": "A caller's own key: what it is says `edge.authorizer` of the deployment file.",
+                },
+                "session": {"type": "apiKey", "in": "header", "name": TOKEN_HEADER},
+            },
+        },
+    }  # fmt: skip
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters = [_parameter(name, "query", meaning) for name, meaning in route.query]
+    for name, meaning in (("id", "the session"), ("model", "the model")):
+        if f"{{{name}}}" in route.path:
+            parameters.append(_parameter(name, "path", meaning) | {"required": True})
+    if route.path == session_api.EVENTS_PATH:
+        parameters.append(_parameter(LAST_EVENT_ID_HEADER, "header", "goes on behind that event"))
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": parameters,
+        "security": _SECURITY.get(route.opens_with or "", []),
+        "responses": {
+            str(status): {"description": meaning, **(_body(schema) if schema else {})}
+            for status, meaning, schema in route.answers
+        },
+    }
+    body = _body(route.request) if route.request else _form(route.form)
+    return operation | ({"requestBody": {"required": True, **body}} if body else {})
+
+
+def _form(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    if not fields:
+        return {}
+    properties: dict[str, Any] = {name: {"type": "string", "description": meaning} for name, meaning in fields}
+    schema = {"type": "object", "required": [fields[0][0]], "properties": properties}
+    properties[fields[0][0]] |= {"format": "binary"}
+    return {"content": {"multipart/form-data": {"schema": schema}}}
+
+
+def _parameter(name: str, place: str, meaning: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "description": meaning, "schema": {"type": "string"}}
+
+
+def _body(schema: str) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}

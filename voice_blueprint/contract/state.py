@@ -1,0 +1,249 @@
+"""The state store: keys, their values, and the permissions of each tier."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from voice_blueprint.contract.network import Tier
+
+
+@dataclass(frozen=True)
+class StateAccess:
+    """Permissions of a tier's user in the state store, as a Valkey ACL string."""
+
+    tier: Tier
+    acl: str
+
+
+_SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous -scan -randomkey"
+"""Excludes commands that list keys: SCAN and RANDOMKEY are not in the dangerous category, and ignore key patterns."""
+_RECORDS = "%R~session:[0-9]*"
+"""Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
+_KEYS: dict[Tier, str] = {
+    Tier.GATEWAY: "~session:* ~srtp:* %R~shipped:* ~transcribed:* ~file:* %R~transcript:* %R~host:* %R~usage:*",
+    # VAD hosts remove ids with an expired record from the list of ASR hosts, and write no such record.
+    Tier.VAD: f"{_RECORDS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
+    Tier.AGENT: "~conversation:* ~usage:* ~host:agent*",
+    Tier.ASR: f"{_RECORDS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* ~transcript:* ~audio:* "
+    "~host:asr*",
+}
+STATE_USERS: tuple[StateAccess, ...] = tuple(
+    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE}") for tier, keys in _KEYS.items()
+)
+"""Permissions of each tier on the keys below. ``docs/security.md`` lists what a compromised host of each tier can do
+with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""
+
+SESSION_KEY = "session:{ssrc}"
+"""Hash of a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
+
+SRTP_KEY_KEY = "srtp:{ssrc}"
+"""Base64 of the master key and salt of a session with ``external`` audio; their length determines the suite. The
+gateway writes it, VAD hosts read it, and no other tier has access."""
+
+SHIPPED_KEY = "shipped:{ssrc}"
+"""Hash of a session's audio that the VAD tier has sent; ``ShippedField`` lists its fields."""
+
+TRANSCRIBED_KEY = "transcribed:{ssrc}"
+"""Hash of a session's audio that the ASR tier has transcribed; ``TranscribedField`` lists its fields."""
+
+SESSION_LEASE_KEY = "lease:{ssrc}"
+"""Id of the ASR host that transcribes the session. The host renews it before it expires."""
+
+CALLER_SESSIONS_KEY = "session:of:{caller}"
+"""Sorted set of a caller's active sessions, scored by their expiry. It limits the sessions of an API key."""
+
+CALLER_USAGE_KEY = "session:usage:{caller}:{day}"
+"""Hash of a caller's usage on a UTC day: ``audio_s``, ``speech_s`` and ``characters``."""
+
+DAY_CALLERS_KEY = "session:used:{day}"
+"""Set of the callers with usage on a day."""
+
+DAY_REPORT_KEY = "session:used:{day}:report"
+"""Claim of the gateway that writes the day's usage to the archive; it remains after the usage is written."""
+
+AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
+"""Hash of a caller's usage of the agents' engines on a day: ``prompt_tokens``, ``answer_tokens`` and
+``spoken_characters``. Agents write it, gateways read it."""
+
+AGENT_DAY_CALLERS_KEY = "usage:on:{day}"
+"""Set of the callers with such usage on a day."""
+
+PLACES_KEY = "session:places"
+"""Sorted set of the sessions that occupy a slot of the ASR hosts, scored by the time at which the slot is released. The
+gateways never admit more sessions than there are slots."""
+
+TRANSCRIPT_KEY = "transcript:{ssrc}"
+"""Bounded stream of the session's transcript. An entry's id consists of the start of its utterance in the audio, in 20
+ms frames, and a sequence number within the utterance, which is ``TRANSCRIPT_FINAL_NUMBER`` for the final. Valkey
+therefore rejects entries for an utterance that another host has completed."""
+
+TRANSCRIPT_FINAL_NUMBER = 2**32
+
+FINALS_KEY = "transcript:{ssrc}:finals"
+"""Stream of the finals only, with the same ids, of a session that is archived. The session's transcript stream is too
+short for a meeting's partial transcripts."""
+
+ARCHIVE_KEY = "session:archive"
+"""Sorted set of the sessions to archive, scored by the end of each session in seconds since 1970."""
+
+ARCHIVE_CLAIM_KEY = "session:archive:{ssrc}"
+"""Claim of the gateway that archives the session; it expires after the maximum duration of that."""
+
+ARCHIVE_INDEX_KEY = "session:archive:index"
+"""List of index entries of archived transcripts, as JSON, until a gateway writes them to an object of the archive."""
+
+ARCHIVE_INDEX_CLAIM_KEY = "session:archive:index:claim"
+"""Claim of the gateway that writes them; it expires when the next object is due."""
+
+AUDIO_KEY = "audio:{ssrc}"
+"""Bounded stream of the ``AudioChunk`` datagrams of utterances without a final transcript. Another host continues from
+them if the session's host fails."""
+
+FILE_PIECES_KEY = "file:pieces"
+"""List of the names of audio file pieces that wait for an idle ASR host."""
+
+FILE_PIECE_KEY = "file:{piece}"
+"""Hash of a piece of a file; ``PieceField`` lists its fields. Its gateway sets the expiry."""
+
+FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
+"""Id of the ASR host that transcribes the piece. The host renews it before it expires."""
+
+CONVERSATION_KEY = "conversation:{id}"
+"""Bounded list of the messages of a conversation, as JSON: the caller's as transcribed, the agent's as far as they were
+spoken."""
+
+CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
+"""Id of the connection that owns the conversation. Its agent renews it before it expires."""
+
+HOSTS_KEY = "host:{tier}"
+"""Set of the ids of a tier's hosts (``vad``, ``asr``, ``agent``), so that readers need not scan the store."""
+
+HOST_KEY = "host:{tier}:{host}"
+"""Hash of a host, which every heartbeat rewrites and which expires without heartbeats; ``HostField`` lists its
+fields."""
+
+HELD_KEY = "held:{host}"
+"""Set of the sessions that an ASR host transcribes. It outlives the host, for the hosts that take over. VAD hosts may
+not read it, so they cannot discover sessions that send them no packets."""
+
+
+REVISION_KEYS = {Tier.GATEWAY: "session:revision", Tier.AGENT: "conversation:revision"}
+"""Revision of the task definition of the tier's newest ECS task. Tasks with another revision belong to an older
+deployment."""
+
+
+class SessionField(StrEnum):
+    """Fields of a session's record, all written by the gateway; readers ignore unknown fields."""
+
+    STATE = "state"
+    """``open`` or ``closed``; the VAD tier only admits ``open`` sessions."""
+    KIND = "kind"
+    """``gateway`` for plain RTP from inside the network, ``external`` for SRTP."""
+    GATEWAY = "gateway"
+    """IPv4 address from which plain RTP is accepted, written when the session's socket opens."""
+    BEGINS_AT = "begins_at"
+    """RTP timestamp of the first frame of the session's first socket. Positions in the audio are relative to it,
+    regardless of the VAD host. For external sessions, the VAD tier writes ``ShippedField.BEGINS_AT`` instead."""
+    MEDIA = "media"
+    """Format of its packets, such as ``96 L16/16000/1 20`` (the default): payload type, codec, rate, channels,
+    milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
+    EXPIRES_AT = "expires_at"
+    """Seconds since 1970 (UTC) after which audio is rejected."""
+    LAPSES_AT = "lapses_at"
+    """Seconds since 1970 at which the session ends, unless its caller reconnects before."""
+    ID = "id"
+    """Id of the session in the API."""
+    CALLER = "caller"
+    """Caller who opened the session."""
+    ARCHIVED_FROM = "archived_from"
+    """Seconds since 1970 at which the session was opened, if its transcript is archived; otherwise absent."""
+    TOLD = "told"
+    """Id of the last event that was sent on an audio socket, after which the next socket continues."""
+    LANGUAGE = "language"
+    """Spoken language (BCP 47); if absent, it is detected from the audio."""
+    END_OF_TURN_MS = "end_of_turn_ms"
+    """Silence that ends a complete sentence, milliseconds; for an incomplete one, it is twice as long."""
+    PROMPT = "prompt"
+    """Words that are likely to occur, for the engine's prompt, if any."""
+    REDACT = "redact"
+    """Comma-separated kinds of data that are redacted from transcripts, if any."""
+    AUDIO_S = "audio_s"
+    """Audio received by its sockets, seconds, if any."""
+    SETTLED = "settled"
+    """Present after the session's usage was reported."""
+    REALTIME = "realtime"
+    """Settings with which a client of OpenAI's API connects, JSON; if absent, the client sends them."""
+
+
+class ShippedField(StrEnum):
+    """Fields of the hash of a session's sent audio, all written by the VAD tier."""
+
+    LAST_SEQUENCE = "last_sequence"
+    """``sequence`` of the last chunk that was sent."""
+    CHUNKS = "chunks"
+    """Number of chunks that were sent."""
+    SEEN_AT = "seen_at"
+    """Seconds since 1970 of the last packet."""
+    BEGINS_AT = "begins_at"
+    """RTP timestamp of the first frame of an external session. Positions in its audio are relative to it, regardless of
+    the VAD host. It is absent before the first packet, and for a gateway's session."""
+    WRONG_PAYLOAD = "wrong_payload"
+    """Authenticated packets that do not match ``media``, if any."""
+
+
+class TranscribedField(StrEnum):
+    """Fields of the hash of a session's transcribed audio, written by the ASR tier."""
+
+    REFUSED_AT = "refused_at"
+    """Seconds since 1970 at which a full host rejected the session's audio; absent after a host accepts it. The gateway
+    removes it when the caller reconnects."""
+    TRANSCRIBED_TO = "transcribed_to"
+    """``sequence`` of the last chunk that a final transcript covers. If it is not less than ``last_sequence``, all
+    speech has been transcribed."""
+    TRANSCRIBED_CHUNKS = "transcribed_chunks"
+    """Number of the chunk after that one, which is the next one unless chunks are lost; -1 if its utterance was
+    aborted."""
+    CHARACTERS = "characters"
+    """Number of characters in its final transcripts, if any."""
+    LOST_MS = "lost_ms"
+    """Duration of chunks that never arrived, milliseconds, if any."""
+
+
+class PieceField(StrEnum):
+    """Fields of the hash of a piece of an audio file."""
+
+    AUDIO = "audio"
+    """Written by the gateway: PCM16, little-endian, 16 kHz."""
+    PROMPT = "prompt"
+    """Written by the gateway: words that are likely to occur, or empty."""
+    LANGUAGE = "language"
+    """Written by the gateway: spoken language; if empty, it is detected from the audio."""
+    HEARD = "heard"
+    """Written by the ASR tier: the transcript, as JSON."""
+
+
+class HostField(StrEnum):
+    """Fields of the hash of a host."""
+
+    KIND = "kind"
+    """In the ASR tier ``neuron`` or ``gpu``, where Neuron hosts are filled first; otherwise ``vad`` or ``agent``."""
+    ADDRESS = "address"
+    """IPv4 address to which other tiers send."""
+    ZONE = "zone"
+    """Availability zone of an ASR host; the VAD tier prefers hosts in its own zone. Empty if unknown."""
+    SLOTS = "slots"
+    """Maximum sessions; for ASR hosts, gateways admit sessions by it."""
+    LANGUAGES = "languages"
+    """Comma-separated languages that an ASR host supports. Empty if unknown."""
+    FREE_SLOTS = "free_slots"
+    """Number of further sessions that the host accepts."""
+    DRAINING = "draining"
+    """``1`` if the host accepts no new sessions; otherwise ``0``."""
+    HEARTBEAT = "heartbeat"
+    """A number that changes every second; a host whose number does not change for ``HOST_DEAD_AFTER_S`` is dead."""
+
+
+HOST_HEARTBEAT_S = 1
+HOST_DEAD_AFTER_S = 3
+"""Two heartbeats may be late."""
+HOST_EXPIRES_S = 10
+"""Time after which the hash of a dead host expires."""

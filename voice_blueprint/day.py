@@ -1,0 +1,176 @@
+"""The day for which a deployment is designed: the number of calls at each time.
+
+`voice cost` prices this day, `voice simulate` simulates it, and the alerts of both clouds are replayed over it.
+"""
+
+import csv
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from voice_blueprint.capacity.conversations import conversation_chains
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.tiers import FILL, by_tier, mean_by_chance, of_callers
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.sizing.service import listening
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import CallLoad
+
+DAY_S = 24 * 3600
+STEP_S = 60
+"""Time between two points of a curve."""
+PEAK_S = 15 * 3600
+"""Time of the peak: 15:00."""
+SPIKE_S, RAMP_S = 3600, 60
+"""Maximum duration of a spike, and duration of its ramp."""
+NIGHT_SHARE = 0.2
+"""Calls at 03:00 of a business day with a high peak, as a share of the mean. ASSUMED."""
+BY_CHANCE = (Tier.GATEWAY, Tier.VAD)
+"""Tiers whose load balancer distributes calls without regard to the load of hosts."""
+UNTYPED_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
+SHAPE_TOLERANCE = 0.01
+"""Permitted deviation of the mean and peak of a CSV file from those of the load."""
+
+
+class DayError(ValueError):
+    """A day that cannot be read, or does not match the load. The message contains the file."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """Number of calls over a day, interpolated linearly between points.
+
+    Attributes:
+        seconds: Time of each point, from 0 to 86,400.
+        calls: Calls at that time.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    calls: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean over 24 hours."""
+        pairs = list(zip(self.seconds, self.calls, strict=True))
+        areas = ((end - begin) * (low + high) / 2 for (begin, low), (end, high) in pairwise(pairs))
+        return sum(areas) / self.seconds[-1]
+
+    @property
+    def peak(self) -> float:
+        """Maximum number of calls."""
+        return max(self.calls)
+
+
+def designed_load(deployment: Deployment) -> CallLoad:
+    """Return the load of the file; without one, the load that its tiers can serve at the peak.
+
+    The peak fills the smallest tier to ``FILL``. Gateways and VAD hosts, to which calls are distributed randomly, are
+    filled less, so that hosts are hardly ever full while others have capacity.
+
+    Raises:
+        ValueError: The deployment serves no calls.
+    """
+    if deployment.load:
+        return deployment.load
+    tiers = of_callers(deployment)
+    carried = [FILL * most for _, most in by_tier(tiers).values()]
+    if not deployment.aws_section:
+        carried.append(FILL * sum(room.most * room.sessions for room in listening(deployment.azure)))
+    if min(carried) < FILL:
+        raise ValueError(f"{deployment.name} carries no calls, and has no `load`")
+    carried += [each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in BY_CHANCE]
+    peak = max(1.0, min(carried))
+    held = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
+    share = min(1.0, FILL * min(held) / peak) if held else 1.0
+    mean = max(1, math.floor(peak / UNTYPED_PEAK_FACTOR))
+    return CallLoad(calls=mean, peak_factor=min(UNTYPED_PEAK_FACTOR, peak / mean), conversation_share=share)
+
+
+def day(deployment: Deployment) -> Day:
+    """Return the designed day.
+
+    Raises:
+        DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
+        ValueError: The deployment serves no calls.
+    """
+    load = designed_load(deployment)
+    if load.curve.endswith(".csv"):
+        return _from_file(deployment.source.file.parent / load.curve, load)
+    return {"flat": _flat, "business-day": _business_day, "spike": _spike}[load.curve](load)
+
+
+def _flat(load: CallLoad) -> Day:
+    return Day("flat", (0.0, float(DAY_S)), (float(load.calls),) * 2)
+
+
+def _business_day(load: CallLoad) -> Day:
+    """Return a day with one peak: a raised cosine, or a power of it if the peak is high and narrow."""
+    peak, mean = float(peak_calls(load)), float(load.calls)
+    low = max(NIGHT_SHARE * mean, 2 * mean - peak)
+    power = _power((peak - low) / (mean - low)) if peak > mean else 1.0
+    seconds = range(0, DAY_S + 1, STEP_S)
+    waves = ((1 + math.cos(2 * math.pi * (second - PEAK_S) / DAY_S)) / 2 for second in seconds)
+    return Day("business-day", tuple(map(float, seconds)), tuple(low + (peak - low) * wave**power for wave in waves))
+
+
+def _power(factor: float) -> float:
+    """Return the power of a raised cosine whose peak is ``factor`` times its mean; up to a factor of two it is 1."""
+
+    def mean(power: float) -> float:
+        return math.exp(math.lgamma(power + 0.5) - math.lgamma(power + 1)) / math.sqrt(math.pi)
+
+    low, high = 1.0, 1.0
+    while mean(high) * factor > 1 + 1e-9:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean(middle) * factor > 1 else (low, middle)
+    return high
+
+
+def _spike(load: CallLoad) -> Day:
+    """Return a day with one plateau of an hour.
+
+    It is shorter if the mean would leave no calls for the rest of the day.
+    """
+    peak, mean = float(peak_calls(load)), float(load.calls)
+    length = min(float(SPIKE_S), 0.5 * DAY_S * mean / peak)
+    # Half of each ramp counts as plateau.
+    base = max(0.0, (mean * DAY_S - peak * length) / (DAY_S - length))
+    begin = PEAK_S - length / 2
+    points = {
+        0.0: base,
+        begin - RAMP_S / 2: base,
+        begin + RAMP_S / 2: peak,
+        begin + length - RAMP_S / 2: peak,
+        begin + length + RAMP_S / 2: base,
+        float(DAY_S): base,
+    }
+    return Day("spike", tuple(points), tuple(points.values()))
+
+
+def _from_file(file: Path, load: CallLoad) -> Day:
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            header, *rows = csv.reader(lines)
+            points = [(float(second), float(calls)) for second, calls in rows]
+    except OSError as error:
+        raise DayError(f"{load.curve}: {error.strerror}") from None
+    except (ValueError, csv.Error) as error:
+        raise DayError(f"{load.curve}: not a day with the header second,calls: {error}") from None
+    seconds, calls = (tuple(column) for column in zip(*points, strict=True)) if points else ((), ())
+    if header != ["second", "calls"] or len(points) < 2 or (seconds[0], seconds[-1]) != (0, DAY_S):  # noqa: PLR2004
+        raise DayError(f"{load.curve}: a day has the header second,calls and rows from second 0 to {DAY_S}")
+    rises = all(before < after for before, after in pairwise(seconds))
+    if not rises or not all(math.isfinite(each) and each >= 0 for each in calls):
+        raise DayError(f"{load.curve}: seconds rise, and calls are finite and not negative")
+    found = Day(file.stem, seconds, calls)
+    for what, is_, meant in (("mean", found.mean, load.calls), ("peak", found.peak, peak_calls(load))):
+        if abs(is_ - meant) > SHAPE_TOLERANCE * meant:
+            raise DayError(
+                f"{load.curve}: its {what} is {is_:,.0f} calls, that of `load` is {meant:,}; "
+                f"set calls to {max(1, round(found.mean))} and peak_factor to {found.peak / found.mean:.3g}"
+            )
+    return found

@@ -1,0 +1,1 @@
+"""Engines: sizing, launch commands, and the options of their published releases."""

@@ -1,0 +1,130 @@
+"""Helper containers of an engine pod: their resources, and the pinning of a cell's containers to CPUs.
+
+The engines bind themselves to the NUMA nodes of their GPUs. The kubelet allocates CPUs container by container without
+regard to that, so the amounts must be chosen such that each engine gets CPUs of the nodes that it binds to.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from voice_blueprint.azure.topology import Nodes, Request, place, whole_node
+from voice_blueprint.catalog.azure import VmSize
+from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.azure import (
+    AggregatedService,
+    AzureService,
+    LmcachePool,
+    PrefillDecodeCell,
+    TopologyPolicy,
+)
+
+LMCACHE_CPUS = 1.9
+PD_ROUTER_CPUS = 1.9
+FRONT_CPUS = 0.9
+HOLDER_CPUS = 0.1
+"""These are fractions, since the kubelet only pins whole CPUs. Containers pinned before the engines would take CPUs of
+the NUMA nodes that prefill belongs on, and the decode engine's LMCache server could not bind to its own nodes. The
+amount is ASSUMED: copies between GPU and pinned memory are performed by the GPU."""
+
+HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + HOLDER_CPUS
+
+LMCACHE_PROCESS_GIB = 8.0
+"""Memory of an LMCache server without its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
+PD_ROUTER_GIB = 4.0
+FRONT_GIB = 4.0
+HOLDER_GIB = 0.25
+"""Memory of the container that requests the GPUs. Its sleep uses 1 MiB, but the container runtime's hooks, which find
+and cache the GPUs' libraries, count against the limit, and are killed if it is small
+(https://github.com/eclipse-che/che/issues/21765). The device plugin has the same limit. ASSUMED, not measured."""
+HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
+"""Memory of a cell's pod without its engines and their KV cache pools."""
+
+RESERVED_CPUS = 1
+"""Minimum of CPUs that the kubelet must reserve; without one, the static CPU manager does not start."""
+
+
+def helpers_gib(service: AzureService) -> float:
+    """Return the memory of a pod's helper containers, without KV cache pools."""
+    match service:
+        case PrefillDecodeCell():
+            return HELPER_GIB
+        case AggregatedService(lmcache=LmcachePool()):
+            return LMCACHE_PROCESS_GIB
+        case _:
+            return 0.0
+
+
+def engine_cpus(cpus: int) -> int:
+    """Return the CPUs of each engine of a cell: whole numbers, so that the kubelet pins them."""
+    return max(0, int((cpus - HELPER_CPUS) // 2))
+
+
+def cpus_without_lmcache(cpus: int) -> int:
+    """Return the CPUs of an engine with one LMCache server in its pod: whole numbers, so that the kubelet pins them."""
+    return cpus - int(LMCACHE_CPUS) - 1
+
+
+def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
+    """Refuse a number of CPUs with which the kubelet does not pin each engine next to its GPUs.
+
+    Raises:
+        DoesNotFitError: The kubelet pins an engine elsewhere or rejects the pod, or the size does not support cells.
+    """
+    if not _fits(size, cpus, policy):
+        raise DoesNotFitError(
+            f"{cpus} CPUs are {engine_cpus(cpus)} for each engine of a cell; the kubelet of {size.name} ({policy}) "
+            "does not pin them beside the engine's GPUs",
+            cell_cpus_remedy(size, policy),
+        )
+
+
+def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
+    """Return the remedy: CPU requests of a whole cell that would be admitted."""
+    possible = [amount for amount in range(1, size.vcpus) if _fits(size, amount, policy)]
+    return f"{possible[0]} to {possible[-1]} cpus" if possible else f"topology_policy: {TopologyPolicy.BEST_EFFORT}"
+
+
+def cell_cpus(cpus: int) -> float:
+    """Return the total CPU request of a cell's containers. Whole CPUs for engines may make it slightly lower."""
+    return 2 * engine_cpus(cpus) + HELPER_CPUS
+
+
+def cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
+    """Return the CPU and GPU requests of a cell's containers: prefill, decode, and the one that requests the GPUs."""
+    return Request(0, engine_cpus(cpus)), Request(0, engine_cpus(cpus)), Request(gpus, None)
+
+
+def engines_near_gpus(
+    size: VmSize,
+    cpus: float,
+    requests: Sequence[Request],
+    engines: Mapping[int, tuple[int, ...]],
+    policy: TopologyPolicy,
+) -> bool:
+    """Return True if the kubelet admits a pod and pins its engines to the NUMA nodes of their GPUs.
+
+    Args:
+        size: VM size of the node.
+        cpus: CPUs over all containers.
+        requests: Requests of the containers in their order.
+        engines: GPUs of each engine, by the index of its request.
+        policy: Topology policy of the kubelet.
+    """
+    if cpus > size.vcpus - RESERVED_CPUS or any((requests[engine].cpus or 0) < 1 for engine in engines):
+        return False
+    if policy is TopologyPolicy.NONE or not size.numa_nodes:
+        return True
+    answers = list(place(size, requests, policy, whole_node(size, RESERVED_CPUS)))
+    return all(answer.admitted for answer in answers) and all(
+        answers[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
+    )
+
+
+def _fits(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
+    requests = cell_requests(size.gpu_count, cpus)
+    asked = cell_cpus(cpus)
+    return engines_near_gpus(size, asked, requests, dict(enumerate(cell_groups(size))), policy)
+
+
+def _nodes_for(size: VmSize, gpus: tuple[int, ...]) -> Nodes:
+    return frozenset(index for index, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))

@@ -1,0 +1,9 @@
+"""Launchers of all engines: typed values in; argument vector, environment and files out.
+
+User data on AWS, manifests on Azure and the tests' golden files are rendered from these launchers, so no other code
+contains an engine's flags, variables or files.
+"""
+
+from voice_blueprint.engines.launch.base import Launcher
+
+__all__ = ["Launcher"]

@@ -1,0 +1,62 @@
+"""Maximum audio per request, which must be the same in vLLM and in the proxies in front of it."""
+
+import math
+from dataclasses import dataclass
+
+from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
+
+MAX_AUDIO_S = 2400
+"""About 40 minutes, the maximum duration for Voxtral (arXiv 2507.13264)."""
+
+_UPLOAD_BYTES_PER_S = 16_000 * 2
+"""WAV at 16 kHz, 16 bit, mono: the largest useful upload format."""
+_DECODED_BYTES_PER_S = 48_000 * 4
+"""Float32 at 48 kHz, mono: the basis of vLLM's default of 256 MiB for 600 s."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class AudioLimits:
+    """Limits of one request.
+
+    Attributes:
+        seconds: Maximum duration of audio, s.
+    """
+
+    seconds: int
+
+    @property
+    def file_mib(self) -> int:
+        """Maximum size of an audio file, MiB."""
+        return math.ceil(self.seconds * _UPLOAD_BYTES_PER_S / _MIB)
+
+    @property
+    def body_bytes(self) -> int:
+        """Maximum HTTP body: the file as base64, as in chat messages, and 1 MiB of text."""
+        return self.file_mib * _MIB * 4 // 3 + _MIB
+
+    @property
+    def body_mib(self) -> int:
+        """Maximum HTTP body in MiB, rounded up."""
+        return math.ceil(self.body_bytes / _MIB)
+
+    def environment(self) -> dict[str, str]:
+        """Return vLLM's variables. By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB."""
+        return {
+            "VLLM_MAX_AUDIO_DECODE_DURATION_S": str(self.seconds),
+            "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB": str(self.file_mib),
+            "VLLM_MAX_AUDIO_DECODE_BYTES": str(self.seconds * _DECODED_BYTES_PER_S),
+            "VLLM_HTTP_MAX_REQUEST_BODY_SIZE": str(self.body_bytes),
+        }
+
+
+def audio_limits(model: ModelCard, max_model_len: int) -> AudioLimits | None:
+    """Return the limit of a model's context, or ``None`` if vLLM's own limits are lower.
+
+    vLLM splits audio for encoder-decoder models into windows of 30 s, so their context does not limit the duration.
+    """
+    if model.task is not Task.AUDIO_CHAT or model.architecture is not Architecture.DECODER_ONLY:
+        return None
+    if model.audio_tokens_per_s is None:
+        return None
+    return AudioLimits(min(MAX_AUDIO_S, int(max_model_len / model.audio_tokens_per_s)))

@@ -1,0 +1,61 @@
+"""Base class of all launchers, and the formatting of flags."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+
+FlagValue = str | int | float | bool | Mapping[str, object] | Sequence[str] | None
+"""``None`` omits the flag, ``True`` is the bare flag, ``False`` its ``--no-`` form; a mapping is rendered as JSON, a
+sequence as several arguments of one flag."""
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  pods and network policies decide who reaches it
+LOOPBACK = "127.0.0.1"
+
+
+class Launcher(ABC):
+    """Command line, environment and files of a process."""
+
+    @abstractmethod
+    def command(self) -> tuple[str, ...]:
+        """Return the full argument vector, program first."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables in addition to those of the image."""
+        return {}
+
+    def files(self) -> dict[str, str]:
+        """Return the content of each file that the program reads, by absolute path."""
+        return {}
+
+
+def flags(values: Mapping[str, FlagValue]) -> tuple[str, ...]:
+    """Return flags and their values as arguments, in the given order."""
+    return tuple(argument for name, value in values.items() for argument in _flag(name, value))
+
+
+def _flag(name: str, value: FlagValue) -> Iterator[str]:
+    match value:
+        case None:
+            return
+        case True:
+            yield name
+        case False:
+            yield f"--no-{name.removeprefix('--')}"
+        case Mapping():
+            yield from (name, compact_json(value))
+        case str():
+            yield from (name, value)
+        case int() | float():
+            yield from (name, f"{value:g}" if isinstance(value, float) else str(value))
+        case _:
+            yield from (name, *value)
+
+
+def compact_json(value: object) -> str:
+    """Return JSON without whitespace, with keys in the given order, as a single argument that needs no quoting."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def http(port: int, host: str = LOOPBACK) -> str:
+    """Return the URL of an HTTP server in the same pod or on the same host."""
+    return f"http://{host}:{port}"

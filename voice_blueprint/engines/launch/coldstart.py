@@ -1,0 +1,119 @@
+"""Budget of a cold start: the duration of each phase with its source, and measures that shorten it.
+
+No figure was measured by this project; hosts report their own durations by phase in the metric ``ColdStart``.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import TypeAdapter
+
+from voice_blueprint.base import Model
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import StartPhase
+
+
+class Lever(Model):
+    """A measure that shortens a phase, and where it is implemented.
+
+    Attributes:
+        what: Description.
+        wired_in: File in this repository: a launcher, or a step of user data.
+        shows_as: Text that the rendered output of that file contains.
+    """
+
+    what: str
+    wired_in: str
+    shows_as: str
+
+
+class PhaseBudget(Model):
+    """A phase of a first start with empty caches.
+
+    Attributes:
+        seconds: Duration; ``None`` if none is published.
+        source: Source of the number, and the configuration that it applies to.
+        levers: Measures that shorten it, from the second start on or always.
+        fetched_s: Remaining duration once the fleet's artifacts are on the disk; ``None`` if it does not change.
+            Artifacts are downloaded before an engine starts.
+    """
+
+    phase: StartPhase
+    seconds: float | None = None
+    source: str = "not published"
+    levers: tuple[Lever, ...] = ()
+    fetched_s: float | None = None
+
+    def takes_s(self, *, artifacts: bool) -> float:
+        """Return the known duration, for a fleet with or without artifacts."""
+        return self.fetched_s if artifacts and self.fetched_s is not None else self.seconds or 0
+
+
+_ROWS = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
+_TEXT = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
+BUDGETS = _ROWS.validate_json(json.dumps(yaml.load(_TEXT, Loader=yaml.CSafeLoader)["budgets"]))
+"""Budgets of the images that take minutes to start."""
+
+
+def known_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float:
+    """Return the sum of the known phases, with or without the image pull."""
+    rows = (row for row in BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
+    return sum(row.takes_s(artifacts=artifacts) for row in rows)
+
+
+MIN_READY_S = 900
+"""Start-up timeout of a host's containers that may download from a hub, if no longer duration is known."""
+MIN_READY_FETCHED_S = 480
+"""Start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled. ASSUMED."""
+UNKNOWN_SHARE = 2
+"""Ratio of a budget to the known duration, since downloads and warm-up are only known for few engines, and for models
+other than ours."""
+SILENCE_S = {False: 900, True: 600}
+"""Maximum time between heartbeats before the group abandons a host, without and with artifacts: twice the longest step
+without a heartbeat, which is the pull of one image or the copy of its weights."""
+
+
+@dataclass(frozen=True)
+class StartBudget:
+    """Start-up timeouts of a fleet's hosts.
+
+    Attributes:
+        ready_s: From the start of its containers until all are ready, whole minutes; otherwise the host is abandoned.
+        silence_s: Maximum time between two heartbeats.
+    """
+
+    ready_s: int
+    silence_s: int
+
+
+def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBudget:
+    """Return the budget of hosts that run these images.
+
+    Args:
+        artifacts: Whether weights and compiled programs are on the disk before an engine starts.
+    """
+    known = max(
+        (known_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
+    )
+    least = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
+    return StartBudget(max(least, math.ceil(UNKNOWN_SHARE * known / 60) * 60), SILENCE_S[artifacts])
+
+
+def table() -> str:
+    """Return the budgets as a Markdown table."""
+    head = ("Image", "Phase", "First start, s", "With `artifacts`, s", "Whose number", "Lever", "Where")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for image, rows in BUDGETS.items():
+        for row in rows:
+            seconds = "?" if row.seconds is None else f"{row.seconds:g}"
+            fetched = seconds if row.fetched_s is None else f"{row.fetched_s:g}"
+            levers = "; ".join(lever.what for lever in row.levers) or "-"
+            where = ", ".join(f"`{lever.shows_as}` in {lever.wired_in}" for lever in row.levers) or "-"
+            lines.append(f"| {image} | {row.phase} | {seconds} | {fetched} | {row.source} | {levers} | {where} |")
+        known = " | ".join(f"{known_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
+        lines.append(f"| {image} | **known, in all** | {known} | | | |")
+    return "\n".join(lines)

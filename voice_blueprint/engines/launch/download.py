@@ -1,0 +1,24 @@
+"""``hf download``: downloads only the files of a model that its engine reads."""
+
+from voice_blueprint.catalog.inference import ModelCard
+
+_COMMON = ("*.json", "*.txt", "*.jinja")
+FILES = {
+    "hf": (*_COMMON, "*.model", "model.safetensors", "model-*.safetensors"),
+    # vLLM-Omni reads a voice from `voice_embedding/<name>.pt` (models/voxtral_tts/voxtral_tts.py, 0.30.0).
+    "mistral": (*_COMMON, "consolidated*.safetensors", "voice_embedding/*.pt"),
+}
+"""Patterns of the files that an engine reads, by the format of the model. A repository may contain the weights in
+several formats: Voxtral's in Mistral's layout and in Transformers', Whisper's for PyTorch, Flax and in 32 bits."""
+
+
+def download_command(card: ModelCard, repository: str, revision: str | None) -> tuple[str, ...]:
+    """Return the command that downloads a model's repository; existing files are not downloaded again.
+
+    Args:
+        repository: Repository of the model, or of its FP8 weights, which are in Transformers' layout.
+        revision: Commit; ``None`` for the latest.
+    """
+    layout = card.file_format if repository == card.repository else "hf"
+    patterns = (argument for pattern in FILES[layout] for argument in ("--include", pattern))
+    return ("hf", "download", repository, *(("--revision", revision) if revision else ()), *patterns)

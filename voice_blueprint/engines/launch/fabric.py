@@ -1,0 +1,44 @@
+"""Variables of NIXL's and NCCL's transports: UCX, CUDA IPC, side channels."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.engines.launch.base import LOOPBACK
+
+HASH_SEED = {"PYTHONHASHSEED": "0"}
+"""vLLM identifies KV cache blocks by hashes with a random initial value unless a seed is set. LMCache 0.5.6 hashes
+chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); its other algorithms do."""
+
+SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+
+TRANSPORTS = "cuda_ipc,cuda_copy,sm,self,tcp"
+"""Transports that UCX may use on a node without InfiniBand."""
+
+
+@dataclass(frozen=True)
+class NixlFabric:
+    """KV cache transfer between engines through NIXL on UCX.
+
+    Attributes:
+        side_channel_port: Port for the exchange of memory layouts (vLLM's default is 5600); unique on a host.
+    """
+
+    side_channel_port: int
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of vLLM's NIXL connector, UCX and NCCL.
+
+        UCX uses the fastest available transport of the list: ``cuda_ipc`` between GPUs of a node, ``cuda_copy`` and
+        ``sm`` through host memory, and finally ``tcp``. NCCL allocates with ``cuMem`` so that its buffers can be
+        shared, as vLLM's NIXL guide requires.
+        """
+        return {
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
+            SIDE_CHANNEL_PORT: str(self.side_channel_port),
+            "UCX_TLS": TRANSPORTS,
+            "UCX_NET_DEVICES": "all",
+            # UCX logs the selected transport for each kind of memory; the cell's check reads this log.
+            "UCX_PROTO_INFO": "y",
+            # Other streams are buffered, which would delay the log or lose it.
+            "UCX_LOG_FILE": "stderr",
+            "NCCL_CUMEM_ENABLE": "1",
+        }

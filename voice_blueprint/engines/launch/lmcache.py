@@ -1,0 +1,192 @@
+"""``lmcache server``: keeps the KV cache of sessions that may return, in host memory and optionally on disk.
+
+Servers with ``Peers`` also look up chunks at the servers of other pods. They discover each other through ``lmcache
+coordinator``, which maintains a list of servers and is not involved in lookups. If it is unavailable, servers keep
+their peers for three heartbeats and then work alone (lmcache 0.5.6: ``v1/multiprocess/modules/p2p_controller.py``).
+"""
+
+from dataclasses import dataclass
+
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, compact_json, flags
+from voice_blueprint.engines.launch.fabric import HASH_SEED
+from voice_blueprint.engines.launch.placement import Placement
+
+PROGRAM = "/opt/venv/bin/lmcache"
+"""Path in the publisher's image (``voice_blueprint/catalog/publishers.yaml``), since a command replaces the image's
+entry point."""
+
+CHUNK_TOKENS = 256
+"""LMCache's default; prompts shorter than this are not stored."""
+
+EVICTION_POLICY = "LRU"
+
+PEER_LOOKUP_TIMEOUT_S = 0.5
+"""Timeout of a peer's lookup, which reads a hash table; LMCache's default of 30 s would stall a turn."""
+PEER_LOAD_TIMEOUT_S = 2.0
+"""Timeout for loading chunks of a peer: 5 GB, a conversation of 32,768 tokens of Voxtral, take 1 s at 40 Gbit/s."""
+LOST_PEER_S = 15
+"""Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
+HOST_TRANSPORTS = "tcp,sm,self"
+"""Chunks are transferred from host memory to host memory; no node of an NC size has InfiniBand."""
+
+_UNPRIVILEGED = {
+    "HOME": "/tmp",  # noqa: S108  the pod's own
+    "USER": "voice-serve",
+    "LMCACHE_TRACK_USAGE": "false",
+}
+"""Variables that the publisher's image needs to run as a user that it does not define."""
+
+
+@dataclass(frozen=True)
+class NvmeStore:
+    """Files on local NVMe.
+
+    Attributes:
+        path: Directory that the server's user can write to.
+        gib: Capacity; above it, the least recently used files are deleted.
+    """
+
+    path: str
+    gib: float
+
+    def adapter(self) -> dict[str, object]:
+        """Return the JSON value of ``--l2-adapter``.
+
+        Without ``eviction``, the capacity would be tracked but not enforced.
+        """
+        return {
+            "type": "fs_native",
+            "base_path": self.path,
+            "max_capacity_gb": self.gib,
+            "eviction": {"eviction_policy": EVICTION_POLICY},
+        }
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Access of servers to the chunks of other pods.
+
+    Attributes:
+        coordinator: Base URL of the coordinator.
+        address: Address of the pod for its peers; Kubernetes substitutes a variable.
+        port: Port for the exchange of NIXL metadata with peers.
+        data_ports: First and last port on which UCX transfers chunks.
+    """
+
+    coordinator: str
+    address: str
+    port: int
+    data_ports: tuple[int, int]
+
+    def flags(self) -> dict[str, FlagValue]:
+        """Return the server's flags. If a peer does not respond in time, it is treated as having no chunk."""
+        return {
+            "--coordinator-url": self.coordinator,
+            "--coordinator-advertise-ip": self.address,
+            "--p2p-advertise-url": f"{self.address}:{self.port}",
+            "--p2p-lookup-timeout": PEER_LOOKUP_TIMEOUT_S,
+            "--p2p-load-timeout": PEER_LOAD_TIMEOUT_S,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of UCX, which would use any free port; network policies need a range."""
+        return {"UCX_TLS": HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_ports)}
+
+
+@dataclass(frozen=True)
+class LmcacheCoordinator(Launcher):
+    """The registry of LMCache servers.
+
+    Attributes:
+        port: HTTP port: registration, heartbeats, health and metrics.
+    """
+
+    port: int
+
+    def command(self) -> tuple[str, ...]:
+        """Return the full argument vector."""
+        return (
+            PROGRAM,
+            "coordinator",
+            *flags(
+                {
+                    "--host": ANY_ADDRESS,
+                    "--port": self.port,
+                    "--chunk-size": CHUNK_TOKENS,
+                    "--instance-timeout": LOST_PEER_S,
+                    "--health-check-interval": LOST_PEER_S // 3,
+                }
+            ),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that an image without our user requires."""
+        return {**HASH_SEED, **_UNPRIVILEGED}
+
+
+@dataclass(frozen=True)
+class LmcacheServer(Launcher):
+    """An LMCache server in multi-process mode; every engine has its own.
+
+    Attributes:
+        l1_gib: Pinned host memory in total, GiB. In this mode it is not multiplied by the tensor parallel size.
+        port: ZMQ port for the engine on the same loopback.
+        http_port: Port of health and metrics.
+        l2: Second tier of the cache, below host memory.
+        workers: Number of threads that move KV cache, and of threads that look it up: one per GPU of the engine.
+        peers: Access to other pods' servers, or ``None``.
+        placement: Order of the visible GPUs, the engine's first. The server is not bound to their NUMA nodes, since the
+            publisher's image has no numactl.
+    """
+
+    l1_gib: float
+    port: int
+    http_port: int
+    l2: NvmeStore | None = None
+    workers: int = 1
+    peers: Peers | None = None
+    placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        if self.l1_gib <= 0:
+            raise ValueError(f"an LMCache server with {self.l1_gib} GiB of host memory keeps nothing; give it l1_gib")
+
+    def command(self) -> tuple[str, ...]:
+        """Return the full argument vector.
+
+        The ZMQ port has no authentication. It is bound to the loopback, unless peers are served; in that case, network
+        policies only admit engines.
+        """
+        return (
+            # The publisher's image lacks NIXL; with peers, the server runs in the engine's image, which has both.
+            "lmcache" if self.peers else PROGRAM,
+            "server",
+            *flags(
+                {
+                    "--host": ANY_ADDRESS if self.peers else "localhost",
+                    "--port": self.port,
+                    # LMCache's default is the loopback, which Prometheus cannot scrape.
+                    "--http-host": ANY_ADDRESS,
+                    "--http-port": self.http_port,
+                    "--chunk-size": CHUNK_TOKENS,
+                    "--l1-size-gb": self.l1_gib,
+                    "--eviction-policy": EVICTION_POLICY,
+                    "--max-workers": self.workers,
+                    "--l2-adapter": compact_json(self.l2.adapter()) if self.l2 else None,
+                    **(self.peers.flags() if self.peers else {}),
+                }
+            ),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables. The server opens the engine's GPU memory, so it must see GPUs without requesting them.
+
+        The image does not define our user: torch requires a user name, and libraries write to the home directory.
+        """
+        return {
+            **HASH_SEED,
+            **_UNPRIVILEGED,
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            **(self.peers.environment() if self.peers else {}),
+            **(self.placement.environment() if self.placement else {}),
+        }

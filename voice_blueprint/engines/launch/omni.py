@@ -1,0 +1,156 @@
+"""``vllm serve --omni``: text to speech in two stages on one GPU."""
+
+from dataclasses import dataclass
+
+import yaml
+
+from voice_blueprint.catalog.inference import ModelCard
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
+from voice_blueprint.engines.launch.vllm import PROGRAM, private_caches, server_flags, weights
+from voice_blueprint.engines.sizing.tts import TtsSizing
+
+DEPLOY_FILE = "/etc/voice/omni.yaml"
+
+STAGE_START_BUDGET_S = 600
+"""Start-up timeout of a stage; vLLM-Omni's default of 300 s is too short for a first start, which compiles."""
+START_BUDGET_S = 1200
+
+CHUNK_FRAMES = 25
+"""Frames per chunk for the codec: 2 s of audio at 12.5 frames/s."""
+FIRST_CHUNK_FRAMES = 5
+"""Frames of the first chunk, for which the caller waits: 0.4 s."""
+LEFT_CONTEXT_FRAMES = 25
+"""Preceding frames that the codec processes again, so that chunks join without a click."""
+
+_CONNECTOR = "between_stages"
+_MISTRAL = {"tokenizer_mode": "mistral", "config_format": "mistral", "load_format": "mistral"}
+
+
+@dataclass(frozen=True)
+class OmniServer(Launcher):
+    """A replica of a text-to-speech model.
+
+    The deploy file is vLLM-Omni's own ``vllm_omni/deploy/voxtral_tts.yaml`` (0.30.0) with the numbers of the sizing.
+
+    Attributes:
+        cache_dir: Writable directory for compile caches, which persists across restarts.
+        weights_dir: Hugging Face cache that already contains the weights; nothing is downloaded.
+    """
+
+    model: ModelCard
+    sizing: TtsSizing
+    port: int
+    cache_dir: str
+    weights_dir: str
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model.served_by != "vllm-omni":
+            raise ValueError(f"{self.model.name} is served by {self.model.served_by}: use VllmServer")
+        self._server_flags()
+
+    def command(self) -> tuple[str, ...]:
+        """Return the full argument vector. Options of a stage are only part of the deploy file."""
+        return (
+            *PROGRAM,
+            self.model.repository,
+            *flags(
+                {
+                    "--omni": True,
+                    "--deploy-config": DEPLOY_FILE,
+                    **self._server_flags(),
+                    "--stage-init-timeout": STAGE_START_BUDGET_S,
+                    "--init-timeout": START_BUDGET_S,
+                }
+            ),
+        )
+
+    def _server_flags(self) -> dict[str, FlagValue]:
+        # 0.30.0 refuses to start Voxtral TTS with --shutdown-timeout, since no stage supports it (``ValueError`` in
+        # ``_validate_global_stage_cli_ownership``, vllm_omni/config/omni_config.py of the wheel). ``OmniBase.shutdown``
+        # in entrypoints/omni_base.py ignores its argument, and aborts running requests.
+        return server_flags(ANY_ADDRESS, self.port, self.model, shutdown_timeout_s=None, revision=self.revision)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of vLLM and its libraries."""
+        return private_caches(self.cache_dir) | weights(self.weights_dir, offline=True)
+
+    def files(self) -> dict[str, str]:
+        return {DEPLOY_FILE: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
+
+    def deploy_config(self) -> dict[str, object]:
+        """Return the deploy file."""
+        return {
+            "async_chunk": True,
+            "connectors": {
+                _CONNECTOR: {
+                    "name": "SharedMemoryConnector",
+                    "extra": {
+                        "codec_streaming": True,
+                        "connector_get_sleep_s": 0.01,
+                        "connector_get_max_wait_first_chunk": 3000,
+                        "connector_get_max_wait": 300,
+                        "codec_chunk_frames": CHUNK_FRAMES,
+                        "codec_chunk_frames_at_begin": FIRST_CHUNK_FRAMES,
+                        "codec_left_context_frames": LEFT_CONTEXT_FRAMES,
+                    },
+                }
+            },
+            "stages": [self._language_model(), self._codec()],
+        }
+
+    def _language_model(self) -> dict[str, object]:
+        """Return the stage that converts text to codes.
+
+        It consists of the language model and the flow steps of the acoustic model, with CUDA graphs unless eager.
+        """
+        return {
+            "stage_id": 0,
+            "max_num_batched_tokens": 32768,
+            "max_num_seqs": self.sizing.max_num_seqs,
+            "gpu_memory_utilization": self.sizing.language_model_share,
+            "enforce_eager": not self.sizing.cuda_graphs,
+            "trust_remote_code": True,
+            "enable_prefix_caching": False,
+            "async_scheduling": True,
+            "max_model_len": self.sizing.max_model_len,
+            "devices": "0",
+            "output_connectors": {"to_stage_1": _CONNECTOR},
+            "default_sampling_params": {
+                **_sampling(temperature=0.0, top_p=1.0, top_k=-1, repetition_penalty=1.1),
+                "extra_args": {"cfg_alpha": 1.2},
+            },
+            **_MISTRAL,
+            "skip_mm_profiling": True,
+            "enable_chunked_prefill": False,
+        }
+
+    def _codec(self) -> dict[str, object]:
+        """Return the stage that converts codes to audio."""
+        return {
+            "stage_id": 1,
+            "max_num_seqs": self.sizing.max_num_seqs,
+            "gpu_memory_utilization": self.sizing.codec_share,
+            "enforce_eager": True,
+            "trust_remote_code": True,
+            "enable_prefix_caching": False,
+            "async_scheduling": False,
+            "max_num_batched_tokens": 65536,
+            "max_model_len": 65536,
+            "devices": "0",
+            "input_connectors": {"from_stage_0": _CONNECTOR},
+            "default_sampling_params": _sampling(temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05),
+            **_MISTRAL,
+            "skip_mm_profiling": True,
+        }
+
+
+def _sampling(*, temperature: float, top_p: float, top_k: int, repetition_penalty: float) -> dict[str, object]:
+    return {
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "max_tokens": 2048,
+        "seed": 42,
+        "repetition_penalty": repetition_penalty,
+    }

@@ -1,0 +1,46 @@
+"""Placement of a process on its node: its GPUs and the CPUs close to them."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.catalog.azure import VmSize
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An engine's share of a node.
+
+    Attributes:
+        gpus: Indices of its GPUs.
+        visible_gpus: All visible GPUs: its own first, since vLLM assigns the *i*-th visible GPU to rank *i*. An engine
+            that transfers KV cache over CUDA IPC must see the other engine's GPUs, or UCX falls back to TCP.
+        numa_nodes: NUMA nodes of its GPUs; empty if unknown.
+    """
+
+    gpus: tuple[int, ...]
+    visible_gpus: tuple[int, ...]
+    numa_nodes: tuple[int, ...]
+
+    def prefix(self) -> tuple[str, ...]:
+        """Return the command prefix; empty if the NUMA nodes are unknown or all of them are used.
+
+        Only CPUs are bound, not memory: Linux allocates on the node of the requesting CPU, and the container runtimes'
+        seccomp profiles deny ``set_mempolicy``, which ``--membind`` uses, without CAP_SYS_NICE. From 2.0.19 on, numactl
+        does not start at all if it may not query its policy (https://github.com/numactl/numactl/pull/232); the images
+        contain 2.0.14 of Ubuntu 22.04.
+        """
+        if not self.numa_nodes:
+            return ()
+        return ("numactl", f"--cpunodebind={','.join(map(str, self.numa_nodes))}", "--")
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables for the order in which CUDA numbers the GPUs."""
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.visible_gpus))}
+
+
+def place(size: VmSize, gpus: tuple[int, ...]) -> Placement:
+    """Return an engine's share of a node: its GPUs first, then the others, and the NUMA nodes of its own."""
+    others = tuple(gpu for gpu in range(size.gpu_count) if gpu not in gpus)
+    nodes = tuple(number for number, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))
+    return Placement(
+        gpus=gpus, visible_gpus=gpus + others, numa_nodes=nodes if len(nodes) < len(size.numa_nodes) else ()
+    )

@@ -1,0 +1,207 @@
+"""The router in front of all engines: HAProxy with one path per model.
+
+It discovers the pods of a model's services by the cluster's DNS, and runs its own health checks. Conversations are
+sticky: the conversation's id is hashed over the pods' addresses, so that every replica of the router selects the same
+pod, and a lost pod only moves its own conversations (docs/decisions/19-haproxy-routes.md lists the alternatives).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from voice_blueprint.contract.session_api import ROUTING_HEADER
+from voice_blueprint.engines.launch.base import Launcher
+
+CONFIG_FILE = "/etc/voice/haproxy.cfg"
+HEALTH_PATH = "/health"
+METRICS_PATH = "/metrics"
+
+ANSWER_TIMEOUT_S = 1800
+"""Read timeout of an engine: a response that is not streamed arrives at its end."""
+CONNECT_TIMEOUT_S = 2
+"""Timeout of a connection to a pod of the cluster, after which the next attempt starts."""
+CLIENT_TIMEOUT_S = 60
+"""Timeout for a client that sends a request or reads a response."""
+REQUEST_TIMEOUT_S = 30
+"""Timeout for a request's head and for the part of its body that fits ``BUFFER_MIB``."""
+BUFFER_MIB = 1
+"""A request that fits into a buffer is kept until its response begins, and is sent to another pod if its own fails.
+This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed; if its pod fails, the response
+is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on a killed engine failed with
+502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits for the response."""
+TRIES = 3
+"""Maximum number of connection attempts of a request, each further one to another pod."""
+CHECK_EVERY_S = 2
+CHECK_TIMEOUT_S = 5
+"""Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
+CHECKS_TO_FALL = 2
+DNS_EVERY_S = 1
+DNS_CACHE_S = 30
+"""TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
+`cache 30`)."""
+LEFT_WITHIN_S = DNS_CACHE_S + 3 * DNS_EVERY_S
+"""Maximum time between a pod's becoming unready, or its deletion, and the last new request to it: the cache, the lookup
+interval, a repeated lookup, and `hold obsolete`."""
+DNS_HOLD_S = 3600
+"""Time for which known pods are kept while DNS is unavailable."""
+LOST_PEER_S = 5
+"""A peer that disappears is detected after four times this interval; its requests end then."""
+LOAD_PERCENT = 300
+"""A pod accepts requests up to this percentage of the mean load. Further requests go to the next pod on the ring, which
+does not have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300,
+none of sixteen, since a few requests are never evenly distributed."""
+RING_WEIGHT = 16
+"""HAProxy puts 16 points on the ring per unit of weight. Their number determines how even the pods' shares are: they
+differ by about a quarter with 16 points, by 6 % with 256 (the square root of the number)."""
+MAX_CONNECTIONS = 8192
+"""Each connection needs two file descriptors; HAProxy does not start if the limit of open files is lower."""
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The engines of one service.
+
+    Attributes:
+        host: DNS name in the cluster with the address of each ready pod.
+        port: HTTP port of every pod.
+        slots: Maximum number of pods, including those of a rollout.
+    """
+
+    service: str
+    host: str
+    port: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Endpoints of a model, from one or more services.
+
+    Attributes:
+        model: Served name of the model, and first part of the path.
+    """
+
+    model: str
+    services: Sequence[Pods]
+
+    @property
+    def path(self) -> str:
+        """First part of the path."""
+        return f"/{self.model}"
+
+
+@dataclass(frozen=True)
+class Router(Launcher):
+    """A replica of the router.
+
+    Attributes:
+        port: Port for requests, health and metrics.
+        backends: The models.
+        drain_s: Time for requests to finish after SIGUSR1.
+        threads: Number of the container's CPUs.
+        nameservers: Addresses with ports; if empty, those of ``/etc/resolv.conf``.
+    """
+
+    port: int
+    backends: Sequence[Backend]
+    drain_s: int
+    threads: int
+    nameservers: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.backends:
+            raise ValueError("a router without a service routes nothing: give azure.services one")
+        for pods in (pods for backend in self.backends for pods in backend.services):
+            if pods.slots < 1:
+                raise ValueError(f"the router has no room for a pod of {pods.service}: its slots are {pods.slots}")
+
+    def command(self) -> tuple[str, ...]:
+        """Return the full argument vector.
+
+        The process stays in the foreground; after SIGUSR1 it exits when its requests have finished.
+        """
+        return ("haproxy", "-db", "-f", CONFIG_FILE)
+
+    def files(self) -> dict[str, str]:
+        """Return its configuration."""
+        return {CONFIG_FILE: "\n".join(self._lines()) + "\n"}
+
+    def _lines(self) -> Iterator[str]:
+        yield "global"
+        yield f"  maxconn {MAX_CONNECTIONS}"
+        yield f"  nbthread {self.threads}"
+        yield f"  tune.bufsize {BUFFER_MIB << 20}"
+        yield f"  hard-stop-after {self.drain_s}s"
+        yield "  # Pods that come and go are logged, requests are not: they are what callers said."
+        yield "  log stdout format raw local0 notice"
+        yield from self._defaults()
+        yield "resolvers cluster"
+        if self.nameservers:
+            yield from (f"  nameserver dns{number} {each}" for number, each in enumerate(self.nameservers))
+        else:
+            yield "  parse-resolv-conf"
+        yield "  # A headless service with many pods answers with more than 512 bytes."
+        yield "  accepted_payload_size 8192"
+        yield f"  timeout resolve {DNS_EVERY_S}s"
+        yield f"  timeout retry {DNS_EVERY_S}s"
+        yield from (f"  hold {state} {DNS_HOLD_S}s" for state in ("timeout", "refused", "other"))
+        yield from (f"  hold {state} {DNS_EVERY_S}s" for state in ("valid", "nx", "obsolete"))
+        yield from self._frontend()
+        for backend in self.backends:
+            yield from _backend(backend)
+
+    @staticmethod
+    def _defaults() -> Iterator[str]:
+        yield "defaults"
+        yield "  mode http"
+        yield "  log global"
+        yield f"  timeout connect {CONNECT_TIMEOUT_S}s"
+        yield f"  timeout http-request {REQUEST_TIMEOUT_S}s"
+        yield f"  timeout client {CLIENT_TIMEOUT_S}s"
+        yield f"  timeout server {ANSWER_TIMEOUT_S}s"
+        yield f"  timeout tunnel {ANSWER_TIMEOUT_S}s"
+        yield f"  timeout queue {CONNECT_TIMEOUT_S}s"
+        yield f"  retries {TRIES}"
+        yield "  # A request whose answer has not begun is sent again. Nothing that an engine does outlasts its answer."
+        yield "  option redispatch 1"
+        yield "  retry-on conn-failure empty-response"
+        yield "  # Only a request that has come whole can be sent again."
+        yield "  option http-buffer-request"
+        yield "  # A caller that hangs up, as at an interruption, leaves its engine no work."
+        yield "  option abortonclose"
+        yield "  # A node that is lost sends no more packets: its connections end by the kernel's keep-alive."
+        yield "  option srvtcpka"
+        yield f"  srvtcpka-idle {LOST_PEER_S}s"
+        yield f"  srvtcpka-intvl {LOST_PEER_S}s"
+        yield "  srvtcpka-cnt 3"
+        no_engine = '{"error":{"message":"no engine of this model is ready; try again","type":"service_unavailable"}}'
+        yield f"  http-error status 503 content-type application/json string '{no_engine}' hdr Retry-After 5"
+
+    def _frontend(self) -> Iterator[str]:
+        paths = ", ".join(f"{backend.path}/v1" for backend in self.backends)
+        unknown = f'{{"error":{{"message":"no such path; the models are at {paths}","type":"not_found"}}}}'
+        yield "frontend models"
+        yield f"  bind :{self.port}"
+        yield f"  monitor-uri {HEALTH_PATH}"
+        yield f"  http-request use-service prometheus-exporter if {{ path {METRICS_PATH} }}"
+        answer = f"status 404 content-type application/json string '{unknown}'"
+        yield f"  http-request return {answer} unless {self._known()}"
+        for backend in self.backends:
+            yield f"  use_backend {backend.model} if {{ path_beg {backend.path}/ }}"
+
+    def _known(self) -> str:
+        return "{ path_beg " + " ".join(f"{backend.path}/" for backend in self.backends) + " }"
+
+
+def _backend(backend: Backend) -> Iterator[str]:
+    yield f"backend {backend.model}"
+    yield f"  http-request replace-path {backend.path}(/.*) \\1"
+    yield f"  balance hdr({ROUTING_HEADER})"
+    yield "  hash-type consistent"
+    yield f"  hash-balance-factor {LOAD_PERCENT}"
+    yield "  option httpchk GET /health"
+    yield f"  timeout check {CHECK_TIMEOUT_S}s"
+    check = f"check inter {CHECK_EVERY_S}s fall {CHECKS_TO_FALL} rise 1"
+    yield f"  default-server {check} weight {RING_WEIGHT} hash-key addr-port"
+    for pods in backend.services:
+        where = f"1-{pods.slots} {pods.host}:{pods.port}"
+        yield f"  server-template pod-{pods.service}- {where} resolvers cluster init-addr none"

@@ -1,0 +1,362 @@
+"""Processes of each service and fleet of a deployment."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import (
+    COMPILE_CACHE_DIR,
+    DCGM,
+    DECODE_HTTP,
+    DECODE_LMCACHE,
+    DECODE_LMCACHE_HTTP,
+    DECODE_NIXL,
+    ENGINE_HTTP,
+    LMCACHE,
+    LMCACHE_COORDINATOR,
+    LMCACHE_DATA,
+    LMCACHE_HTTP,
+    LMCACHE_PEERS,
+    NAMESPACE,
+    NVME_DIR,
+    PD_ROUTER_HTTP,
+    PREFILL_HTTP,
+    PREFILL_NIXL,
+    ROUTER_HTTP,
+    WEIGHTS_DIR,
+    Component,
+)
+from voice_blueprint.azure.names import engines_name
+from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.catalog import ModelCard
+from voice_blueprint.contract.environment import CACHE_DIR
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import VLLM
+from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
+from voice_blueprint.engines.launch.dcgm import DcgmExporter
+from voice_blueprint.engines.launch.download import download_command
+from voice_blueprint.engines.launch.fabric import NixlFabric
+from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from voice_blueprint.engines.launch.lmcache import LmcacheCoordinator, LmcacheServer, NvmeStore, Peers
+from voice_blueprint.engines.launch.neuron import NeuronRuntime, neuron_runtime
+from voice_blueprint.engines.launch.omni import OmniServer
+from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
+from voice_blueprint.engines.launch.placement import Placement, place
+from voice_blueprint.engines.launch.router import Backend, Pods, Router
+from voice_blueprint.engines.launch.together import check_together
+from voice_blueprint.engines.launch.vllm import VllmServer
+from voice_blueprint.engines.launch.whisper import whisper_engine
+from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.result import EngineSizing
+from voice_blueprint.engines.sizing.service import PoolSizing, size_fleet, size_service
+from voice_blueprint.engines.sizing.tts import TtsSizing
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    LmcachePool,
+    PrefillDecodeCell,
+    TtsService,
+)
+from voice_blueprint.hosts import asr_images
+
+HOST_CACHE_DIR = "/var/cache/voice"
+"""Container path of compile caches and weights on an EC2 host: on the NVMe disks if the type has any."""
+
+CLUSTER_DOMAIN = f"{NAMESPACE}.svc.cluster.local"
+POD_ADDRESS = "VOICE_POD_ADDRESS"
+"""Variable with a pod's own address, which Kubernetes substitutes in commands that contain ``$(VOICE_POD_ADDRESS)``."""
+ROUTER_CPUS = 2
+"""CPUs of a router replica, which only forwards bytes. ASSUMED, not measured."""
+
+STOP_MARGIN_S = 15
+"""Time before the end of the drain timeout at which an engine aborts requests, so that it still exits by itself."""
+
+
+@dataclass(frozen=True)
+class CellLaunch:
+    """The containers of a prefill/decode cell: one pod on one node.
+
+    Raises:
+        ValueError: The configurations are inconsistent.
+    """
+
+    prefill: VllmServer
+    decode: VllmServer
+    lmcache_prefill: LmcacheServer
+    lmcache_decode: LmcacheServer
+    pd_router: PdRouter
+    front: CellFront
+
+    def __post_init__(self) -> None:
+        check_together(vars(self))
+
+
+@dataclass(frozen=True)
+class AggregatedLaunch:
+    """The containers of a replica that prefills and decodes.
+
+    Raises:
+        ValueError: The configurations are inconsistent.
+    """
+
+    engine: VllmServer
+    lmcache: LmcacheServer | None
+
+    def __post_init__(self) -> None:
+        check_together(vars(self))
+
+
+def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
+    """Return the processes of a cell. Each engine uses one NVLink pair, and an LMCache server with half of the pool.
+
+    Raises:
+        DoesNotFitError: The node does not support cells, or an engine does not fit it.
+    """
+    sized = _pool(azure, service, service.pool)
+    size = catalog.vm_sizes()[sized.vm_size]
+    prefill_gpus, decode_gpus = cell_groups(size)
+    sides = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
+    decode = _cell_engine(service, _engine(sized.engine), Role.DECODE, sides[Role.DECODE])
+    return CellLaunch(
+        prefill=_cell_engine(service, _engine(sized.prefill), Role.PREFILL, sides[Role.PREFILL]),
+        decode=decode,
+        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, sides[Role.PREFILL]),
+        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, sides[Role.DECODE]),
+        pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
+        front=CellFront(
+            ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, body_mib=decode.largest_body_mib
+        ),
+    )
+
+
+def _cell_engine(service: PrefillDecodeCell, sizing: EngineSizing, role: Role, placement: Placement) -> VllmServer:
+    is_prefill = role is Role.PREFILL
+    return VllmServer(
+        model=_model(service),
+        sizing=sizing,
+        port=(PREFILL_HTTP if is_prefill else DECODE_HTTP).number,
+        cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}-{role}",
+        weights_dir=WEIGHTS_DIR,
+        shutdown_timeout_s=service.drain_timeout_s - STOP_MARGIN_S,
+        revision=service.revision,
+        kv_transfer=KvTransfer(role, (LMCACHE if is_prefill else DECODE_LMCACHE).number),
+        fabric=NixlFabric((PREFILL_NIXL if is_prefill else DECODE_NIXL).number),
+        placement=placement,
+    )
+
+
+def _cell_lmcache(pool: LmcachePool, role: Role, placement: Placement) -> LmcacheServer:
+    is_prefill = role is Role.PREFILL
+    return LmcacheServer(
+        l1_gib=pool.l1_gib / 2,
+        port=(LMCACHE if is_prefill else DECODE_LMCACHE).number,
+        http_port=(LMCACHE_HTTP if is_prefill else DECODE_LMCACHE_HTTP).number,
+        l2=_nvme(pool.l2_nvme_gib / 2, role),
+        workers=len(placement.gpus),
+        placement=placement,
+    )
+
+
+def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLaunch:
+    """Return the processes of a replica.
+
+    Raises:
+        DoesNotFitError: The engine does not fit its GPUs.
+        ValueError: The model does not support LMCache.
+    """
+    pool = service.lmcache
+    transfer = KvTransfer(Role.AGGREGATED, LMCACHE.number) if pool else None
+    engine = _replica(service, _pool(azure, service, service.pool), service.name, transfer)
+    if pool is None:
+        return AggregatedLaunch(engine, None)
+    server = LmcacheServer(
+        l1_gib=pool.l1_gib,
+        port=LMCACHE.number,
+        http_port=LMCACHE_HTTP.number,
+        l2=_nvme(pool.l2_nvme_gib, Role.AGGREGATED),
+        workers=service.tensor_parallel,
+        peers=_peers() if pool.peers else None,
+    )
+    return AggregatedLaunch(engine, server)
+
+
+def _peers() -> Peers:
+    url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
+    data = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
+    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data)
+
+
+def coordinator_launch() -> LmcacheCoordinator:
+    """Return the registry of the cluster's LMCache servers."""
+    return LmcacheCoordinator(LMCACHE_COORDINATOR.number)
+
+
+def chat_launch(azure: Azure, service: ChatService, pool: str) -> VllmServer:
+    """Return a replica of a text model on one of its pools, which differ in GPU and therefore in flags.
+
+    Raises:
+        DoesNotFitError: The engine does not fit the pool's GPU.
+    """
+    return _replica(service, _pool(azure, service, pool), f"{service.name}-{pool}")
+
+
+def _replica(
+    service: AggregatedService | ChatService, sized: PoolSizing, cache: str, transfer: KvTransfer | None = None
+) -> VllmServer:
+    return VllmServer(
+        model=_model(service),
+        sizing=_engine(sized.engine),
+        port=ENGINE_HTTP.number,
+        cache_dir=f"{COMPILE_CACHE_DIR}/{cache}",
+        weights_dir=WEIGHTS_DIR,
+        shutdown_timeout_s=service.drain_timeout_s - STOP_MARGIN_S,
+        revision=service.revision,
+        kv_transfer=transfer,
+    )
+
+
+def tts_launch(azure: Azure, service: TtsService) -> OmniServer:
+    """Return a replica of a text-to-speech model.
+
+    Raises:
+        DoesNotFitError: No measurement of the model on the pool's GPU is published.
+    """
+    sizing = _pool(azure, service, service.pool).engine
+    if not isinstance(sizing, TtsSizing):
+        raise TypeError(f"{service.name} was sized as {type(sizing).__name__}")
+    return OmniServer(
+        model=_model(service),
+        sizing=sizing,
+        port=ENGINE_HTTP.number,
+        cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}",
+        weights_dir=WEIGHTS_DIR,
+        revision=service.revision,
+    )
+
+
+def router_launch(azure: Azure) -> Router:
+    """Return a replica of the router, which discovers the pods of every service."""
+    return Router(
+        port=ROUTER_HTTP.number,
+        backends=[
+            Backend(model, [_pods(each) for each in azure.services if each.model == model])
+            for model in dict.fromkeys(service.model for service in azure.services)
+        ],
+        drain_s=max(service.drain_timeout_s for service in azure.services),
+        threads=ROUTER_CPUS,
+    )
+
+
+def _pods(service: AzureService) -> Pods:
+    """Return the address of a service's pods and their maximum number, including those of a rollout."""
+    pools = service.pools if isinstance(service, ChatService) else (service.pool,)
+    bounds = [service.replicas_on(pool) for pool in pools]
+    slots = sum(each.max + surge_pods(each) for each in bounds)
+    return Pods(service.name, f"{engines_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
+
+
+def dcgm_launch() -> DcgmExporter:
+    """Return the GPU metrics exporter of a node."""
+    return DcgmExporter(DCGM.number)
+
+
+def fleet_launch(fleet: AsrFleet) -> VllmServer:
+    """Return vLLM on a host of a fleet, on the loopback next to our engine. Weights are downloaded at the first start.
+
+    Raises:
+        DoesNotFitError: The engine does not fit, or supports fewer sessions than the fleet requires per host.
+        ValueError: The fleet does not run vLLM.
+    """
+    sizing = size_fleet(fleet)
+    if fleet.vllm is None or sizing is None:
+        raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")
+    return VllmServer(
+        model=catalog.models()[fleet.vllm.model],
+        sizing=sizing,
+        port=VLLM.number,
+        host=LOOPBACK,
+        cache_dir=HOST_CACHE_DIR,
+        shutdown_timeout_s=fleet.drain_timeout_s - STOP_MARGIN_S,
+        revision=fleet.vllm.revision,
+        offline=fleet.artifacts,
+    )
+
+
+@dataclass(frozen=True)
+class Preparation(Launcher):
+    """Command of a fleet's job in its engine's image: download the weights, and compile if the engine supports it."""
+
+    image: Image
+    program: tuple[str, ...]
+    variables: Mapping[str, str]
+
+    def command(self) -> tuple[str, ...]:
+        return self.program
+
+    def environment(self) -> dict[str, str]:
+        return dict(self.variables)
+
+
+_START_ONCE = """\
+set -e
+HF_HUB_OFFLINE=0 {fetch}
+"$@" &
+until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do
+  kill -0 $! || exit 1
+  sleep 5
+done
+kill $!
+wait $! || true
+"""
+"""vLLM compiles only when it starts. It is started with the same command and variables as on a host, since their hash
+selects its cache directory (https://docs.vllm.ai/en/latest/design/torch_compile/), and it listens once everything is
+compiled."""
+
+
+def preparation(fleet: AsrFleet) -> Preparation:
+    """Return the command that writes a fleet's weights and compiled programs to ``HOST_CACHE_DIR``."""
+    if fleet.vllm:
+        server = fleet_launch(fleet)
+        fetch = shlex.join(download_command(server.model, server.repository, fleet.vllm.revision))
+        script = _START_ONCE.format(fetch=fetch, port=VLLM.number)
+        program = ("bash", "-c", script, "prepare", *server.command())
+        return Preparation(Image.ASR_VLLM, program, server.environment())
+    image = asr_images(fleet)[0]
+    runtime = neuron_launch(fleet).environment() if image is Image.ASR_NEURON else {}
+    environment = {CACHE_DIR.name: HOST_CACHE_DIR, **whisper_engine(fleet, 1).environment(), **runtime}
+    return Preparation(image, ("python3", "-m", "voice_whisper.prepare"), environment)
+
+
+def neuron_launch(fleet: AsrFleet) -> NeuronRuntime:
+    """Return the runtime of our engine on a host with Neuron chips.
+
+    Raises:
+        ValueError: The host has no Neuron chips, or the engine does not support them.
+    """
+    accelerator = catalog.instance_types()[fleet.instance_type].accelerator
+    if accelerator is None or accelerator.kind != "neuron":
+        raise ValueError(f"{fleet.instance_type} has no Neuron chip: choose inf2 or trn1")
+    return neuron_runtime(accelerator, HOST_CACHE_DIR)
+
+
+def _model(service: AzureService) -> ModelCard:
+    return catalog.models()[service.model]
+
+
+def _pool(azure: Azure, service: AzureService, name: str) -> PoolSizing:
+    sized = size_service(azure, service)
+    return next(pool for pool in sized.pools if pool.pool == name)
+
+
+def _engine(sizing: EngineSizing | TtsSizing | None) -> EngineSizing:
+    if not isinstance(sizing, EngineSizing):
+        raise TypeError(f"an engine was expected, and {type(sizing).__name__} was sized")
+    return sizing
+
+
+def _nvme(gib: float, role: Role) -> NvmeStore | None:
+    return NvmeStore(f"{NVME_DIR}/lmcache/{role}", gib) if gib else None

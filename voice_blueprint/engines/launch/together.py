@@ -1,0 +1,204 @@
+"""Consistency of the processes of a pod, checked by their command lines, variables and files.
+
+Each launcher knows only its own process. Whether prefill and decode agree, an engine connects to the port of its cache
+server, and ports are unique can only be checked for all processes together.
+"""
+
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
+from voice_blueprint.engines.launch.fabric import HASH_SEED, SIDE_CHANNEL_PORT
+from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLES, Role
+
+AGREED_FLAGS = (
+    "--served-model-name",
+    "--revision",
+    "--quantization",
+    "--dtype",
+    "--kv-cache-dtype",
+    "--block-size",
+    "--max-model-len",
+)
+"""Flags of ``vllm serve`` that must be equal for engines that transfer KV cache. NIXL compares most of them at the
+first handshake, when callers may already be connected (vllm 0.32.0: ``kv_connector/v1/nixl/metadata.py``,
+``compute_nixl_compatibility_hash``; ``base_worker.py``, ``_validate_remote_agent_handshake``)."""
+
+DEFAULT_BLOCK_TOKENS = 16
+"""vLLM's block size on GPUs without ``--block-size`` (vllm 0.32.0: ``config/cache.py``, ``DEFAULT_BLOCK_SIZE``)."""
+
+_PORT_FLAGS = ("--port", "--http-port", "--prometheus-port")
+_SIDES = {"--prefill": NIXL_ROLES[Role.PREFILL], "--decode": NIXL_ROLES[Role.DECODE]}
+_SERVES = ("vllm", "serve")
+_CACHES = ("lmcache", "server")
+_LISTENS = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
+_CONNECTS = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
+
+
+def check_together(processes: Mapping[str, Launcher | None]) -> None:
+    """Refuse inconsistent processes of a pod.
+
+    Args:
+        processes: Processes by name; ``None`` if the pod does not contain one.
+
+    Raises:
+        ValueError: The processes are inconsistent; the message contains all reasons.
+    """
+    members = [_Member(name, launcher) for name, launcher in processes.items() if launcher]
+    problems = list(dict.fromkeys(itertools.chain.from_iterable(rule(members) for rule in _RULES)))
+    if problems:
+        raise ValueError("; ".join(problems))
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    launcher: Launcher
+
+    @cached_property
+    def argv(self) -> tuple[str, ...]:
+        return self.launcher.command()
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        return self.launcher.environment()
+
+    @cached_property
+    def text(self) -> str:
+        """Command, variables and files as one text."""
+        return "\n".join([*self.argv, *self.launcher.files().values()])
+
+    def runs(self, program: tuple[str, str]) -> bool:
+        # A publisher's image may have its program outside of PATH; the command then contains the full path.
+        return program in ((PurePosixPath(name).name, after) for name, after in itertools.pairwise(self.argv))
+
+    def value(self, flag: str, default: str = "") -> str:
+        return next((after for name, after in itertools.pairwise(self.argv) if name == flag), default)
+
+    @property
+    def repository(self) -> str:
+        return self.argv[self.argv.index(_SERVES[1]) + 1]
+
+    @cached_property
+    def connectors(self) -> list[dict[str, Any]]:
+        """Its KV connectors, including those inside ``MultiConnector``."""
+        top = json.loads(self.value("--kv-transfer-config", "{}"))
+        return [top, *top.get("kv_connector_extra_config", {}).get("connectors", ())]
+
+    @property
+    def nixl_role(self) -> str | None:
+        return next((each["kv_role"] for each in self.connectors if each.get("kv_connector") == "NixlConnector"), None)
+
+    @property
+    def cache_port(self) -> str | None:
+        """Port of its LMCache server."""
+        extras = (each.get("kv_connector_extra_config", {}) for each in self.connectors)
+        return next((str(extra["lmcache.mp.port"]) for extra in extras if "lmcache.mp.port" in extra), None)
+
+    def listens(self) -> Iterator[str]:
+        yield from filter(None, (*map(self.value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
+        yield from _LISTENS.findall(self.text)
+
+
+def _ports(members: Iterable[_Member]) -> Iterator[str]:
+    owners: dict[str, str] = {}
+    for member in members:
+        for port in member.listens():
+            if port in owners:
+                yield f"{owners[port]} and {member.name} both listen on port {port}: give each its own"
+            owners[port] = member.name
+
+
+def _connections(members: list[_Member]) -> Iterator[str]:
+    known = {port for member in members for port in member.listens()}
+    for member in members:
+        for port in _CONNECTS.findall(member.text):
+            if port not in known:
+                yield f"{member.name} connects to port {port}, on which no process of the pod listens"
+
+
+def _caches(members: list[_Member]) -> Iterator[str]:
+    servers = {member.value("--port"): member for member in members if member.runs(_CACHES)}
+    engines: dict[str, list[_Member]] = defaultdict(list)
+    for member in members:
+        if member.runs(_SERVES) and member.cache_port:
+            engines[member.cache_port].append(member)
+    for port, sharing in engines.items():
+        if len(sharing) > 1:
+            names = " and ".join(engine.name for engine in sharing)
+            yield f"{names} share the LMCache server on port {port}: give each its own"
+        if port not in servers:
+            yield f"{sharing[0].name} connects to an LMCache server on port {port}, and the pod has none there"
+            continue
+        for engine in sharing:
+            yield from _one_cache(engine, servers[port])
+    for port, server in servers.items():
+        if port not in engines:
+            yield f"no engine connects to {server.name} on port {port}: correct lmcache.mp.port, or remove the server"
+
+
+def _one_cache(engine: _Member, server: _Member) -> Iterator[str]:
+    """Yield the inconsistencies between an engine and its cache.
+
+    LMCache itself requires chunk sizes to be multiples of a block.
+
+    https://github.com/LMCache/LMCache, 0.5.6: ``lmcache/integration/vllm/vllm_multi_process_adapter.py``.
+    """
+    chunk, block = int(server.value("--chunk-size")), int(engine.value("--block-size", str(DEFAULT_BLOCK_TOKENS)))
+    if chunk % block:
+        yield (
+            f"chunks of {chunk} tokens of {server.name} are no multiple of {engine.name}'s blocks of {block}: "
+            "change --chunk-size or --block-size"
+        )
+
+
+def _hash_seeds(members: list[_Member]) -> Iterator[str]:
+    for variable in HASH_SEED:
+        seeds = {
+            member.name: member.environment.get(variable, "random")
+            for member in members
+            if member.runs(_CACHES) or (member.runs(_SERVES) and member.cache_port)
+        }
+        if len(set(seeds.values())) > 1 or "random" in seeds.values():
+            shown = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
+            yield f"engines and LMCache servers hash chunks differently: {variable} of {shown}; set the same value"
+
+
+def _sides(members: list[_Member]) -> Iterator[str]:
+    sides = [member for member in members if member.runs(_SERVES) and member.nixl_role]
+    if not sides:
+        return
+    roles = sorted(str(side.nixl_role) for side in sides)
+    if roles != sorted(NIXL_ROLES.values()):
+        shown = ", ".join(f"{side.name} is {side.nixl_role}" for side in sides)
+        yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {shown}"
+    for flag in AGREED_FLAGS:
+        values = {side.name: side.value(flag, "the default") for side in sides}
+        if len(set(values.values())) > 1:
+            yield _differ(flag, values)
+    if len({side.repository for side in sides}) > 1:
+        yield _differ("their model", {side.name: side.repository for side in sides})
+
+
+def _differ(what: str, values: Mapping[str, str]) -> str:
+    shown = ", ".join(f"{name} has {value}" for name, value in values.items())
+    return f"engines that hand over KV cache differ in {what}: {shown}"
+
+
+def _routes(members: list[_Member]) -> Iterator[str]:
+    roles = {member.value("--port"): member.nixl_role for member in members if member.runs(_SERVES)}
+    for member in members:
+        for flag, role in _SIDES.items():
+            port = member.value(flag).rpartition(":")[2]
+            if port and roles.get(port) != role:
+                yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"
+
+
+_RULES = (_ports, _connections, _caches, _hash_seeds, _sides, _routes)

@@ -1,0 +1,80 @@
+"""Our Whisper engine on a host: maximum sessions, and worker processes."""
+
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.contract.environment import DECODERS, ENCODERS, MODEL, MODEL_REVISION, SESSIONS
+from voice_blueprint.engines.launch.neuron import cores_for
+from voice_blueprint.file.model.aws import AsrFleet
+
+DEFAULT_MODELS = {
+    "cpu": "Systran/faster-whisper-tiny.en",
+    "gpu": "Systran/faster-whisper-large-v2",
+    "neuron": "openai/whisper-large-v2",
+}
+"""Default models by the compute of hosts: converted for CTranslate2, or compiled for Neuron. Of the large models, v2 is
+the last one with 80 mel bins, which the VAD tier sends. CPUs get the smallest model, which only supports English."""
+
+
+@dataclass(frozen=True)
+class WhisperEngine:
+    """An engine that uses a whole host.
+
+    Attributes:
+        model: Repository of its weights; ignored if vLLM serves the host's model.
+        revision: Commit of the repository; empty for the latest.
+        sessions: Maximum concurrent sessions; a full host refuses further ones, and the VAD tier selects another.
+        encoders: Number of worker processes for encoding.
+        decoders: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these devices
+            is not measured.
+    """
+
+    model: str
+    revision: str
+    sessions: int
+    encoders: int = 1
+    decoders: int = 1
+
+    def environment(self) -> dict[str, str]:
+        return {
+            MODEL.name: self.model,
+            MODEL_REVISION.name: self.revision,
+            SESSIONS.name: str(self.sessions),
+            ENCODERS.name: str(self.encoders),
+            DECODERS.name: str(self.decoders),
+        }
+
+
+def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
+    """Return the engine of a fleet's hosts; with vLLM, it has no workers of its own.
+
+    Args:
+        sessions: Calls per host, calculated by ``voice_blueprint.capacity``.
+
+    Raises:
+        ValueError: The engine does not support the host's accelerators.
+    """
+    kind = catalog.instance_types()[fleet.instance_type]
+    model = fleet.model or DEFAULT_MODELS[kind.computes_on]
+    # With vLLM, our engine has no workers, since vLLM uses the accelerators.
+    workers = () if fleet.vllm else _workers(kind)
+    return WhisperEngine(model, fleet.revision or "", sessions, *workers)
+
+
+def engine_for(fleet: AsrFleet) -> str:
+    """Return the model and input of a fleet's engine. Some models receive audio as a stream."""
+    if fleet.vllm and catalog.models()[fleet.vllm.model].hears_live:
+        return "vllm-realtime"
+    return fleet.engine.value
+
+
+def _workers(kind: InstanceType) -> tuple[int, int]:
+    """Return the number of encoders and decoders: a pair per GPU, whose processes share it; otherwise one core each."""
+    accelerator = kind.accelerator
+    if accelerator is None:
+        return max(1, kind.vcpus // 2), max(1, kind.vcpus // 2)
+    if accelerator.kind == "gpu":
+        return accelerator.count, accelerator.count
+    cores = cores_for(accelerator)
+    return cores // 2, cores - cores // 2

@@ -1,0 +1,53 @@
+"""Defaults of vLLM: batch limits and CUDA graph sizes of its API server, version 0.33."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.catalog.inference import Gpu
+
+BLOCK_SIZE = 16
+"""Tokens per block of the KV cache (``--block-size``)."""
+
+MAX_CAPTURED_SEQS = 512
+"""Largest batch with a CUDA graph by default (config/compilation.py); larger ones decode without graphs."""
+
+_FINE_UP_TO, _FINE_STEP, _COARSE_STEP = 256, 8, 16
+_LARGEST_GPU_GIB, _LARGE_GPU_GIB = 160, 70
+
+
+@dataclass(frozen=True)
+class BatchDefaults:
+    """Limits of one scheduler step."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+
+
+def batch_defaults(gpu: Gpu) -> BatchDefaults:
+    """Return the defaults of vLLM's API server on a GPU (``EngineArgs.get_batch_defaults`` in engine/arg_utils.py).
+
+    vLLM compares the memory that CUDA reports, and excludes A100 by name, since larger steps reduce its throughput
+    (vLLM pull request 17885).
+    """
+    if gpu.memory_gib >= _LARGEST_GPU_GIB:
+        return BatchDefaults(16384, 1024)
+    if gpu.memory_gib >= _LARGE_GPU_GIB and not gpu.name.startswith("A100"):
+        return BatchDefaults(8192, 1024)
+    return BatchDefaults(2048, 256)
+
+
+def batch_bucket(seqs: int) -> int:
+    """Return the smallest of vLLM's graph sizes that is at least ``seqs``."""
+    for size in (1, 2, 4):
+        if seqs <= size:
+            return size
+    step = _FINE_STEP if seqs <= _FINE_UP_TO else _COARSE_STEP
+    return -(-seqs // step) * step
+
+
+def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
+    """Return the batch sizes to capture: vLLM's own list (1, 2, 4, by 8 to 256, by 16), up to ``max_num_seqs``.
+
+    vLLM's default continues to twice ``max_num_seqs``, up to ``MAX_CAPTURED_SEQS``.
+    """
+    sizes = (1, 2, 4, *range(_FINE_STEP, _FINE_UP_TO, _FINE_STEP), *range(_FINE_UP_TO, max_num_seqs + 1, _COARSE_STEP))
+    return tuple(size for size in sizes if size <= max_num_seqs)

@@ -1,0 +1,175 @@
+"""Sizing of a vLLM engine: its settings with their reasons, and its sessions."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard, Task
+from voice_blueprint.engines.sizing.defaults import (
+    MAX_CAPTURED_SEQS,
+    BatchDefaults,
+    batch_bucket,
+    batch_defaults,
+    capture_sizes,
+)
+from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
+from voice_blueprint.engines.sizing.live import live_bounds
+from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION, kv_bytes_per_token, kv_memory, session_bytes
+from voice_blueprint.engines.sizing.result import EngineSizing, Limit
+from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
+
+STEP_TOKENS_FOR_ITL = 2048
+"""vLLM's optimization guide: small steps keep the time between tokens short."""
+STEP_TOKENS_FOR_TTFT = 8192
+"""The same guide: large steps shorten the time to the first token, on Hopper and later."""
+STEP_TOKENS_FOR_THROUGHPUT = 16384
+"""The same guide: values above 8192 improve the throughput of small models on large GPUs."""
+SMALL_MODEL_GIB = 20.0
+"""Weights below which a model is treated as small: about 10 billion parameters in bfloat16. This is our choice, without
+a source."""
+LARGE_GPU_GIB = 120.0
+"""Memory from which a GPU is treated as large. This is our choice, without a source."""
+MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
+"""Maximum step of an A100 or A10, so that a long prompt fits one step."""
+HOPPER = (9, 0)
+
+QUEUE_SHARE = 0.25
+"""Queue depth as a share of the batch, since long waits are better avoided by another replica. This is our choice, not
+measured."""
+
+
+@dataclass(frozen=True)
+class _Knobs:
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    cudagraph_capture_sizes: tuple[int, ...]
+    max_queued_requests: int | None
+    reasons: dict[str, str]
+
+
+def size_engine(
+    model: ModelCard,
+    gpu: Gpu,
+    *,
+    load: Load,
+    tensor_parallel: int = 1,
+    quantization: Quantization = Quantization.NONE,
+    kv_cache_type: KvCacheType = KvCacheType.AUTO,
+    profile: Profile = Profile.TUNED,
+) -> EngineSizing:
+    """Size an engine by memory, without regard to speed.
+
+    Args:
+        model: The served model.
+        gpu: GPU model.
+        load: Load, of which the length of sessions is used; ``load.sessions`` applies to the service.
+        tensor_parallel: Number of GPUs that share each layer.
+        quantization: Data type of the weights.
+        kv_cache_type: Data type of the KV cache.
+        profile: ``BASELINE`` keeps the engine's defaults, ``TUNED`` sets them.
+
+    Raises:
+        DoesNotFitError: No engine of this shape can serve the model; the message contains the arithmetic.
+    """
+    check_engine(model, gpu, kv_cache_type, tensor_parallel)
+    check_load(model, load)
+    memory = kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
+    check_memory(model, memory, kv_cache_type, load)
+    per_session = session_bytes(model, load.session_tokens, kv_cache_type)
+    by_memory = memory.bytes // per_session
+    bounds = {Limit.KV_MEMORY: by_memory} | live_bounds(
+        model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=per_session
+    )
+    defaults = batch_defaults(gpu)
+    knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
+    most = knobs.max_num_seqs or defaults.max_num_seqs
+    bounds[Limit.MAX_NUM_SEQS] = most
+    limit = min(bounds, key=lambda bound: bounds[bound])
+    live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
+    return EngineSizing(
+        model=model.name,
+        gpu=gpu.name,
+        tensor_parallel=tensor_parallel,
+        profile=profile,
+        quantization=quantization,
+        kv_cache_type=kv_cache_type,
+        gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
+        max_model_len=load.context_tokens,
+        kv_cache_tokens=memory.bytes // kv_bytes_per_token(model, kv_cache_type),
+        max_num_seqs=knobs.max_num_seqs,
+        max_num_batched_tokens=knobs.max_num_batched_tokens,
+        block_size=None,
+        cudagraph_capture_sizes=knobs.cudagraph_capture_sizes,
+        max_queued_requests=knobs.max_queued_requests,
+        sessions=bounds[limit],
+        sessions_at_full_context=min(
+            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(most)
+        ),
+        limit=limit,
+        reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
+        arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {per_session:,} bytes of a session of "
+        f"{load.session_tokens:,} tokens = {by_memory:,}{live}, at most {most:,} in a batch",
+    )
+
+
+_LIVE = (Limit.COMPUTE, Limit.BANDWIDTH)
+_BASELINE = _Knobs(None, None, (), None, {})
+
+
+def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
+    reasons = {
+        "gpu_memory_utilization": "vLLM's own default; the rest is for CUDA contexts and what else runs on the GPU"
+    }
+    if quantization is Quantization.FP8:
+        reasons["quantization"] = (
+            "FP8 is arithmetic on this GPU, and halves the linear weights"
+            if gpu.computes_fp8
+            else f"memory only: {gpu.name} has no FP8 arithmetic, vLLM computes in bfloat16 from FP8 weights (Marlin)"
+        )
+    if tensor_parallel > 1:
+        reasons["tensor_parallel"] = (
+            f"weights are kept once over {tensor_parallel} GPUs, which leaves more for the KV cache"
+        )
+    return reasons
+
+
+def _tuned(model: ModelCard, gpu: Gpu, load: Load, by_memory: int, defaults: BatchDefaults) -> _Knobs:
+    seqs = batch_bucket(min(by_memory, MAX_CAPTURED_SEQS))
+    tokens, why = _step_tokens(model, gpu, load, seqs)
+    queued = seqs + max(1, round(seqs * QUEUE_SHARE))
+    capped = f", capped at the largest batch with a CUDA graph ({by_memory:,} would fit)" if by_memory > seqs else ""
+    return _Knobs(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+        cudagraph_capture_sizes=capture_sizes(seqs),
+        max_queued_requests=queued,
+        reasons={
+            "max_num_seqs": f"sessions that fit, rounded up to a graph size{capped}; vLLM's default here is "
+            f"{defaults.max_num_seqs}",
+            "max_num_batched_tokens": f"{why}; vLLM's default here is {defaults.max_num_batched_tokens}",
+            "cudagraph_capture_sizes": f"vLLM's list up to {seqs}: every decode batch has a graph, and no graph "
+            "is captured in vain",
+            "max_queued_requests": f"{seqs} running and {queued - seqs} waiting; beyond, 503 sends the caller "
+            "to another replica",
+        },
+    )
+
+
+def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int, str]:
+    """Return ``max_num_batched_tokens`` and its reason."""
+    if gpu.compute_capability >= HOPPER:
+        if model.weights_gib <= SMALL_MODEL_GIB and gpu.memory_gib >= LARGE_GPU_GIB:
+            return STEP_TOKENS_FOR_THROUGHPUT, "throughput: a small model on a large GPU"
+        return STEP_TOKENS_FOR_TTFT, "time to the first token: prefill in few steps"
+    if model.architecture is Architecture.ENCODER_DECODER:
+        return (
+            STEP_TOKENS_FOR_ITL,
+            f"holds the {model.cross_attention_tokens} encoder positions of one clip in one step",
+        )
+    desired = max(load.session_tokens if model.task is Task.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
+    tokens = min(1 << (desired - 1).bit_length(), MAX_STEP_TOKENS_BEFORE_HOPPER)
+    if tokens > STEP_TOKENS_FOR_ITL:
+        fits = "in one step" if tokens >= desired else "in few steps"
+        return (
+            tokens,
+            f"a typical prompt of {load.session_tokens} tokens with its audio {fits}, at some cost between tokens",
+        )
+    return tokens, "time between tokens: on GPUs before Hopper larger steps stall decoding"

@@ -1,0 +1,88 @@
+"""Checks whether an engine can serve a model at all; every refusal shows its arithmetic."""
+
+from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard
+from voice_blueprint.engines.sizing.live import check_call
+from voice_blueprint.engines.sizing.memory import KvMemory, kv_bytes_per_token, session_bytes
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.serving import KvCacheType, Load
+
+
+def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
+    """Refuse a configuration that the engine itself would reject.
+
+    Raises:
+        DoesNotFitError: The model requires another engine, its attention heads are not divisible, or the GPU lacks FP8.
+    """
+    if model.served_by != "vllm":
+        raise DoesNotFitError(f"{model.name} is served by {model.served_by}, not by vllm", "use a service of kind tts")
+    heads, kv_heads = model.attention_heads, model.kv_heads
+    if not splits(heads, kv_heads, tensor_parallel):
+        raise DoesNotFitError(
+            f"{heads} attention heads and {kv_heads} KV heads of {model.name} do not divide over TP {tensor_parallel}",
+            f"choose a TP that divides {heads}",
+        )
+    if kv_cache_type is KvCacheType.FP8 and not gpu.computes_fp8:
+        major, minor = gpu.compute_capability
+        raise DoesNotFitError(
+            f"an FP8 KV cache needs compute capability 8.9 with vLLM's FlashAttention and Triton; {gpu.name} has "
+            f"{major}.{minor}",
+            "leave kv_cache_type at auto; FlashInfer lists FP8 there, but no run of it is known",
+        )
+
+
+def splits(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
+    """Return True if the GPUs can share the attention heads evenly; KV heads are divided or replicated."""
+    return not (heads % tensor_parallel or (kv_heads % tensor_parallel and tensor_parallel % kv_heads))
+
+
+def check_load(model: ModelCard, load: Load) -> None:
+    """Refuse a load that the model does not support.
+
+    Raises:
+        DoesNotFitError: The context is longer than the model's or shorter than a session, or a session is shorter than
+            its call.
+    """
+    if load.context_tokens > model.max_context_tokens:
+        raise DoesNotFitError(
+            f"context_tokens {load.context_tokens} is more than the {model.max_context_tokens} that {model.name} has",
+            f"ask for at most {model.max_context_tokens}",
+        )
+    if load.session_tokens > load.context_tokens:
+        raise DoesNotFitError(
+            f"session_tokens {load.session_tokens} is more than context_tokens {load.context_tokens}",
+            "the longest context holds a typical session",
+        )
+    check_call(model, load)
+
+
+def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:
+    """Refuse an engine if its weights or its longest session do not fit.
+
+    Raises:
+        DoesNotFitError: They do not fit.
+    """
+    remedy = "use more or larger GPUs for an engine, or FP8 weights"
+    if memory.per_gpu_gib <= 0:
+        raise DoesNotFitError(f"{model.name} does not fit: {memory.arithmetic()}", remedy)
+    longest = session_bytes(model, load.context_tokens, kv_cache_type)
+    if longest > memory.bytes:
+        per_token = kv_bytes_per_token(model, kv_cache_type)
+        raise DoesNotFitError(
+            f"one session of {load.context_tokens} tokens takes {longest:,} bytes, more than the KV cache's "
+            f"{memory.bytes:,} ({memory.bytes // per_token:,} tokens of {per_token:,} bytes): {memory.arithmetic()}",
+            f"{remedy}; or a shorter context_tokens",
+        )
+
+
+def check_reuse(model: ModelCard) -> None:
+    """Refuse prefix caching and KV transfer for models that do not support them.
+
+    Raises:
+        DoesNotFitError: The model has cross-attention, for which vLLM's scheduler supports no KV connector.
+    """
+    if model.architecture is Architecture.ENCODER_DECODER:
+        raise DoesNotFitError(
+            f"{model.name} has cross-attention: vLLM allows it neither prefix caching nor a KV connector "
+            "(v1/core/sched/scheduler.py)",
+            "no lmcache and no prefill-decode cell for it; an aggregated service without lmcache",
+        )

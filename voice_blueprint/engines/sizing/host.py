@@ -1,0 +1,118 @@
+"""Memory of a node: kubelet reserve, engines, shared memory and KV pools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from voice_blueprint.catalog.azure import VmSize
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+
+MAX_PODS = 250
+"""Maximum pods per node with Azure CNI overlay, from which AKS calculates its memory reservation."""
+
+ENGINE_HOST_GIB_PER_GPU = 16.0
+"""Host memory of one engine process per GPU: Python, CUDA context, pinned buffers, audio. ASSUMED, not measured."""
+
+SHARED_MEMORY_GIB_PER_GPU = 4.0
+"""Shared memory (``emptyDir`` of medium Memory) per GPU of a pod, for NCCL and the engines' message queues; vLLM-Omni
+transfers audio in it. ASSUMED."""
+
+DAEMONS_GIB = 4.0
+"""Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
+
+FILE_SYSTEM_SHARE = 1.05
+"""Ratio of a volume's size to its content: ext4 needs blocks of its own, and files are evicted with a delay."""
+
+ROUNDING_GIB = 0.1
+"""Containers request whole MiB."""
+
+_MB_IN_GIB = 1e6 / 2**30
+
+
+def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS) -> float:
+    """Memory that AKS reserves: the lesser of 20 MB x pods + 50 MB and a quarter of the node, GiB.
+
+    learn.microsoft.com/azure/aks/node-resource-reservations (Kubernetes 1.29 and later).
+    """
+    return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
+
+
+def host_parts(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
+    """Return the memory of a pod by purpose, GiB. An engine has one process per GPU.
+
+    Args:
+        gpus: GPUs of the pod.
+        kv_pool_gib: Host memory of LMCache, over all servers.
+        helpers_gib: Memory of the helper containers.
+    """
+    return {
+        "engines": gpus * ENGINE_HOST_GIB_PER_GPU,
+        "shared memory": gpus * SHARED_MEMORY_GIB_PER_GPU,
+        "LMCache": kv_pool_gib,
+        "helpers": helpers_gib,
+    }
+
+
+@dataclass(frozen=True)
+class HostBudget:
+    """Memory of one node.
+
+    Attributes:
+        pods: Number of pods.
+        parts_gib: Memory limits of one pod, by purpose.
+    """
+
+    vm: VmSize
+    pods: int
+    parts_gib: Mapping[str, float]
+
+    @property
+    def engines_gib(self) -> float:
+        return self.pods * self.parts_gib["engines"]
+
+    @property
+    def shared_memory_gib(self) -> float:
+        return self.pods * self.parts_gib["shared memory"]
+
+    @property
+    def kv_pools_gib(self) -> float:
+        return self.pods * self.parts_gib.get("LMCache", 0)
+
+    @property
+    def free_gib(self) -> float:
+        """Free memory; negative if the pods do not fit."""
+        asked_gib = kube_reserved_gib(self.vm.memory_gib) + DAEMONS_GIB + self.pods * sum(self.parts_gib.values())
+        return self.vm.memory_gib - asked_gib
+
+    def arithmetic(self) -> str:
+        """The calculation in readable form."""
+        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
+        return (
+            f"{kube_reserved_gib(self.vm.memory_gib):.1f} kubelet + {DAEMONS_GIB:g} daemons{parts} = "
+            f"{self.vm.memory_gib - self.free_gib:.1f} of {self.vm.memory_gib:g} GiB"
+        )
+
+    def check(self) -> None:
+        """Refuse pods that need more memory than the node has.
+
+        Raises:
+            DoesNotFitError: The pods do not fit.
+        """
+        if self.free_gib < -ROUNDING_GIB:
+            room = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
+            raise DoesNotFitError(
+                f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.arithmetic()}",
+                f"at most {int(room)} GiB of LMCache for each pod" if room else "fewer pods a node, or a larger size",
+            )
+
+
+def size_host(
+    vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0
+) -> HostBudget:
+    """Calculate the memory of a node with this number of pods; the other arguments are those of ``host_parts``.
+
+    Raises:
+        DoesNotFitError: The pods need more than the node has.
+    """
+    budget = HostBudget(vm, pods, host_parts(gpus_per_pod, kv_pool_gib, helpers_gib))
+    budget.check()
+    return budget

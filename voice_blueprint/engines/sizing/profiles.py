@@ -1,0 +1,97 @@
+"""Baseline and tuned engines of every model on every GPU, and pairs for an A/B measurement."""
+
+from dataclasses import dataclass, replace
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
+from voice_blueprint.engines.sizing.defaults import BLOCK_SIZE, MAX_CAPTURED_SEQS, batch_defaults
+from voice_blueprint.engines.sizing.engine import size_engine
+from voice_blueprint.engines.sizing.live import call_tokens
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from voice_blueprint.file.model.serving import Load, Profile
+
+TYPICAL_LOADS = {
+    Task.AUDIO_CHAT: Load(sessions=1, session_tokens=1500, context_tokens=32768),
+    Task.TRANSCRIPTION: Load(sessions=1, session_tokens=448, context_tokens=448),
+    Task.CHAT: Load(sessions=1, session_tokens=1500, context_tokens=16384),
+}
+"""Session lengths for which the table is calculated. ASSUMED: 1500 tokens are 60 s of Voxtral audio (750) with prompt
+and answer; 448 is the whole context of Whisper's decoder."""
+
+LIVE_CALL_S = 600
+"""Duration of a call for models with streaming audio: ten minutes, as in `docs/tuning.md`."""
+
+TREATED_BLOCK_SIZE = 32
+TREATED_STEP_FACTOR = 4
+"""Factor by which the treatment of the A/B pair changes ``max_num_batched_tokens``. This is our choice."""
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """A model on one GPU: both profiles, or the reason for their absence."""
+
+    model: str
+    gpu: str
+    tensor_parallel: int
+    baseline: EngineSizing | None
+    tuned: EngineSizing | None
+    refusal: DoesNotFitError | None = None
+
+
+def profile_table() -> tuple[ProfileRow, ...]:
+    """Return a row for every vLLM model and GPU of the catalogue.
+
+    TP is 1, or 2 if required and supported by NVLink.
+    """
+    models = [model for model in catalog.models().values() if model.served_by == "vllm"]
+    return tuple(_row(model, gpu) for model in models for gpu in catalog.gpus().values())
+
+
+def _typical(model: ModelCard) -> Load:
+    if not model.hears_live:
+        return TYPICAL_LOADS[model.task]
+    tokens = call_tokens(model, LIVE_CALL_S)
+    return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_S)
+
+
+def _row(model: ModelCard, gpu: Gpu) -> ProfileRow:
+    load = _typical(model)
+    widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
+    refusal: DoesNotFitError | None = None
+    for width in widths:
+        try:
+            baseline, tuned = (
+                size_engine(model, gpu, load=load, tensor_parallel=width, profile=profile)
+                for profile in (Profile.BASELINE, Profile.TUNED)
+            )
+        except DoesNotFitError as error:
+            refusal = error
+        else:
+            return ProfileRow(model.name, gpu.name, width, baseline, tuned)
+    return ProfileRow(model.name, gpu.name, widths[-1], None, None, refusal)
+
+
+def batching_pair(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
+    """Return control and treatment for the claim that batch scheduler and block size reduce latency by 40 %.
+
+    No source of the claim was found. Both engines have the load of the smaller one, and only differ in
+    ``max_num_seqs``, ``max_num_batched_tokens`` and ``block_size``. The control has vLLM's defaults, explicitly set;
+    the treatment has more requests and tokens per step, and larger blocks. vLLM warns that an explicit block size may
+    exclude faster attention backends.
+    """
+    defaults = batch_defaults(catalog.gpus()[sizing.gpu])
+    control = replace(
+        sizing,
+        sessions=min(sizing.sessions, defaults.max_num_seqs),
+        max_num_seqs=defaults.max_num_seqs,
+        max_num_batched_tokens=defaults.max_num_batched_tokens,
+        block_size=BLOCK_SIZE,
+        reasons={"batching": "A/B pair: differs in max_num_seqs, max_num_batched_tokens and block_size only"},
+    )
+    treatment = replace(
+        control,
+        max_num_seqs=max(MAX_CAPTURED_SEQS, 2 * defaults.max_num_seqs),
+        max_num_batched_tokens=TREATED_STEP_FACTOR * defaults.max_num_batched_tokens,
+        block_size=TREATED_BLOCK_SIZE,
+    )
+    return control, treatment

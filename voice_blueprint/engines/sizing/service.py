@@ -1,0 +1,342 @@
+"""Sizing of a service or fleet of a deployment file: engines, replicas, nodes, and whether they suffice."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog.azure import VmSize
+from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
+from voice_blueprint.engines.cell import helpers_gib
+from voice_blueprint.engines.sizing.fit import check_reuse, splits
+from voice_blueprint.engines.sizing.host import HostBudget, size_host
+from voice_blueprint.engines.sizing.layouts import Asked, Layout, RefusedLayout, aggregated_layout, cell_layout, layouts
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from voice_blueprint.engines.sizing.tts import TtsSizing, size_tts
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    GpuPool,
+    LmcachePool,
+    PrefillDecodeCell,
+    TtsService,
+)
+from voice_blueprint.file.model.base import HostCount
+
+
+@dataclass(frozen=True)
+class PoolSizing:
+    """A service on one pool, with one configuration of the engine.
+
+    Attributes:
+        pool: Name of the pool.
+        engine: The engine of a replica; in a cell, the decode engine.
+        prefill: The prefill engine of a cell.
+        gpus_per_replica: GPUs that one pod requests.
+        replicas_per_node: Replicas that fit one node.
+        bounds: The service's bounds on this pool; KEDA keeps at least ``bounds.min``.
+        nodes_max: The pool's ``nodes.max``.
+        replicas: Number of replicas for this pool's part of the load, at least the minimum.
+        nodes: Number of nodes for these replicas.
+        host: Memory of a full node.
+    """
+
+    pool: str
+    vm_size: str
+    engine: EngineSizing | TtsSizing
+    prefill: EngineSizing | None
+    gpus_per_replica: int
+    replicas_per_node: int
+    bounds: HostCount
+    nodes_max: int
+    replicas: int
+    nodes: int
+    host: HostBudget
+
+    @property
+    def most_replicas(self) -> int:
+        """Minimum of ``replicas.max`` and the capacity of the pool's nodes."""
+        return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
+
+    @property
+    def bottleneck(self) -> str:
+        """The smaller of the two limits."""
+        if self.bounds.max <= self.nodes_max * self.replicas_per_node:
+            return f"replicas.max {self.bounds.max}"
+        return f"{self.nodes_max} nodes of {self.replicas_per_node}"
+
+    @property
+    def sessions(self) -> int:
+        """Sessions of the pool at its maximum."""
+        return self.engine.sessions * self.most_replicas
+
+
+@dataclass(frozen=True)
+class ServiceSizing:
+    """A service over all its pools.
+
+    Attributes:
+        asked: Required sessions of the service.
+        pools: One entry per pool in the order of the file; earlier ones are filled first.
+        alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
+    """
+
+    service: str
+    kind: str
+    model: str
+    asked: int
+    pools: tuple[PoolSizing, ...]
+    alternatives: tuple[Layout | RefusedLayout, ...] = ()
+
+    @property
+    def sessions(self) -> int:
+        """Sessions over all pools at their maximum."""
+        return sum(pool.sessions for pool in self.pools)
+
+    @property
+    def enough(self) -> bool:
+        """Whether the capacity is sufficient for the load."""
+        return self.sessions >= self.asked
+
+    @property
+    def verdict(self) -> str:
+        """The result in readable form."""
+        parts = " + ".join(
+            f"{pool.most_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
+        )
+        relation = "carries" if self.enough else "does not carry"
+        return f"{parts} = {self.sessions} sessions, which {relation} {self.asked}"
+
+
+@lru_cache(maxsize=64)
+def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
+    """Size one service on its pools.
+
+    Insufficient capacity is not an error; the result contains it (``enough``).
+
+    Raises:
+        DoesNotFitError: An engine does not fit its GPUs, or its pods do not fit the node's memory.
+        LookupError: The service refers to a pool that the file does not define, or to one without GPUs.
+    """
+    model = catalog.models()[service.model]
+    if isinstance(service, TtsService):
+        return _sized(service, service.sessions, [_tts(azure, service, model)])
+    if isinstance(service, ChatService):
+        names: tuple[str, ...] = service.pools
+        places = [_aggregated(azure, service, model, name) for name in names]
+    else:
+        names = (service.pool,)
+        places = [
+            _cell(azure, service, model)
+            if isinstance(service, PrefillDecodeCell)
+            else _aggregated(azure, service, model, service.pool)
+        ]
+    node = _node(azure, names[0])
+    compared = layouts(model, node.gpu, node.vm, _asked(service), region=azure.location)
+    return _sized(service, service.load.sessions, places, compared)
+
+
+def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
+    """Size every service, by name; the value is a refusal if the service cannot work."""
+    sizings: dict[str, ServiceSizing | DoesNotFitError] = {}
+    for service in azure.services:
+        try:
+            sizings[service.name] = size_service(azure, service)
+        except DoesNotFitError as refusal:
+            sizings[service.name] = refusal
+    return sizings
+
+
+TRANSCRIBES = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
+"""Tasks of models that accept a caller's audio."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Replicas of one service on one pool.
+
+    Attributes:
+        low: Minimum replicas by its bounds and the pool's nodes.
+        most: Maximum replicas.
+        sessions: Sessions per replica: by memory, or as published for text to speech.
+    """
+
+    service: str
+    model: str
+    pool: str
+    low: int
+    most: int
+    sessions: int
+    replicas_per_node: int
+
+
+def rooms(azure: Azure) -> Iterator[Room]:
+    """Yield the replicas of every service on each of its pools; a service that cannot work has none."""
+    sizings = size_services(azure)
+    for service in azure.services:
+        sized = sizings[service.name]
+        for pool in () if isinstance(sized, DoesNotFitError) else sized.pools:
+            nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
+            low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
+            sessions = pool.engine.sessions
+            yield Room(service.name, service.model, pool.pool, low, pool.most_replicas, sessions, per_node)
+
+
+def listening(azure: Azure) -> Iterator[Room]:
+    """Yield the services that accept audio."""
+    return (room for room in rooms(azure) if catalog.models()[room.model].task in TRANSCRIBES)
+
+
+def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
+    """Size the vLLM engine of an AWS host; ``None`` for a fleet that runs another engine.
+
+    The engine uses the smallest number of the host's GPUs that supports the requested load.
+
+    Raises:
+        DoesNotFitError: The host has no GPU of the catalogue, or all of its GPUs together do not support the load.
+    """
+    engine, options = fleet_engine(fleet), fleet.vllm
+    if options and engine and engine.sessions < options.load.sessions:
+        raise DoesNotFitError(
+            f"an engine on {engine.tensor_parallel} x {engine.gpu} carries {engine.sessions} of "
+            f"{options.load.sessions} sessions: {engine.arithmetic}",
+            "request less of one host, or use a larger one",
+        )
+    return engine
+
+
+def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
+    """Return the engine of an AWS host, or the largest possible one if the configured sessions do not fit.
+
+    Raises:
+        DoesNotFitError: The host has no GPU of the catalogue, or no engine fits all of its GPUs together.
+    """
+    options = fleet.vllm
+    if options is None:
+        return None
+    accelerator = catalog.instance_types()[fleet.instance_type].accelerator
+    if accelerator is None or accelerator.model not in catalog.gpus():
+        raise DoesNotFitError(
+            f"{fleet.instance_type} has {accelerator.model if accelerator else 'no accelerator'}, which is no GPU",
+            "vLLM is sized for GPUs only: use p5, or engine: whisper",
+        )
+    asked = Asked(options.load, options.quantization, options.kv_cache_type, options.profile)
+    model, gpu = catalog.models()[options.model], catalog.gpus()[accelerator.model]
+    widths = fleet_widths(model, accelerator.count)
+    engines: list[EngineSizing] = []
+    for width in widths:
+        try:
+            engines.append(asked.engine(model, gpu, width))
+        except DoesNotFitError:
+            if width == widths[-1] and not engines:
+                raise
+            continue
+        if engines[-1].sessions >= options.load.sessions:
+            return engines[-1]
+    return max(engines, key=lambda engine: engine.sessions)
+
+
+def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
+    """Return the numbers of a host's GPUs that an engine can use; they must divide the model's attention heads."""
+    return [width for width in (1, 2, 4, 8) if width <= gpus and splits(model.attention_heads, model.kv_heads, width)]
+
+
+def _sized(
+    service: AzureService,
+    sessions: int,
+    places: Sequence[PoolSizing],
+    compared: tuple[Layout | RefusedLayout, ...] = (),
+) -> ServiceSizing:
+    left, filled = sessions, []
+    for place in places:
+        needed = min(place.most_replicas, math.ceil(max(0, left) / place.engine.sessions))
+        replicas = max(place.bounds.min, needed)
+        left -= replicas * place.engine.sessions
+        filled.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
+    return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(filled), compared)
+
+
+class _Node(NamedTuple):
+    pool: GpuPool
+    vm: VmSize
+    gpu: Gpu
+
+
+def _node(azure: Azure, pool_name: str) -> _Node:
+    """Return a pool, its VM size and its GPU.
+
+    Raises:
+        LookupError: The file does not define the pool, or its nodes have no GPU.
+    """
+    pool = next((pool for pool in azure.pools if pool.name == pool_name), None)
+    if pool is None:
+        raise LookupError(f"no pool is named {pool_name}")
+    vm = catalog.vm_sizes()[pool.vm_size]
+    if vm.gpu is None:
+        raise LookupError(f"pool {pool_name}: {vm.name} has no GPU")
+    return _Node(pool, vm, catalog.gpus()[vm.gpu])
+
+
+def _asked(service: PrefillDecodeCell | AggregatedService | ChatService) -> Asked:
+    if isinstance(service, PrefillDecodeCell):
+        return Asked(service.load, profile=service.profile)
+    return Asked(service.load, service.quantization, service.kv_cache_type, service.profile)
+
+
+def _cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
+    node = _node(azure, service.pool)
+    layout = cell_layout(model, node.gpu, node.vm, _asked(service), region=azure.location)
+    return _place(service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill)
+
+
+def _aggregated(azure: Azure, service: AggregatedService | ChatService, model: ModelCard, pool: str) -> PoolSizing:
+    node = _node(azure, pool)
+    width = service.tensor_parallel if isinstance(service, AggregatedService) else 1
+    kv_pool = service.lmcache if isinstance(service, AggregatedService) else None
+    if kv_pool:
+        check_reuse(model)
+    layout = aggregated_layout(model, node.gpu, node.vm, _asked(service), tensor_parallel=width, region=azure.location)
+    per_node = layout.replicas_per_node
+    return _place(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)
+
+
+def _tts(azure: Azure, service: TtsService, model: ModelCard) -> PoolSizing:
+    node = _node(azure, service.pool)
+    engine = size_tts(model, node.gpu, cuda_graphs=service.cuda_graphs)
+    return _place(service, node, engine, gpus=1, per_node=node.vm.gpu_count)
+
+
+def _place(
+    service: AzureService,
+    node: _Node,
+    engine: EngineSizing | TtsSizing,
+    *,
+    gpus: int,
+    per_node: int = 1,
+    kv_pool: LmcachePool | None = None,
+    prefill: EngineSizing | None = None,
+) -> PoolSizing:
+    return PoolSizing(
+        pool=node.pool.name,
+        vm_size=node.vm.name,
+        engine=engine,
+        prefill=prefill,
+        gpus_per_replica=gpus,
+        replicas_per_node=per_node,
+        bounds=service.replicas_on(node.pool.name),
+        nodes_max=node.pool.nodes.max,
+        replicas=0,
+        nodes=0,
+        host=size_host(
+            node.vm,
+            pods=per_node,
+            gpus_per_pod=gpus,
+            kv_pool_gib=kv_pool.l1_gib if kv_pool else 0,
+            helpers_gib=helpers_gib(service),
+        ),
+    )

@@ -1,0 +1,85 @@
+"""Tokens of a spoken turn for a model with audio input: as audio, and as text."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog.inference import ModelCard, Task
+from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.engines.sizing.memory import kv_bytes_per_token
+from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService
+from voice_blueprint.file.model.deployment import Deployment
+
+QUESTION_S = 5.0
+"""Duration of a question. ASSUMED."""
+WORD_TOKENS_PER_S = 4
+"""Tokens per second of speech as text: three words. ASSUMED."""
+ANSWER_TOKENS = 40
+"""Tokens of an answer of one or two short sentences. ASSUMED."""
+INSTRUCTION_TOKENS = 48
+"""Tokens of the instruction to transcribe, which is sent with each audio question (Pipecat's text, number of words
+times 1.3)."""
+TURNS = 10
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of a conversation.
+
+    Attributes:
+        number: Number of the turn, from 1.
+        prompt: Tokens of the request, without the system prompt.
+        fresh: Tokens that are not a prefix of an earlier request, which an engine with a cache has to compute.
+        generated: Tokens of the answer.
+    """
+
+    number: int
+    prompt: int
+    fresh: int
+    generated: int
+
+
+def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn]:
+    """Yield the turns of a conversation as ``voice_agent/chat.py`` requests them.
+
+    Args:
+        audio: Whether questions are sent as audio, including as many earlier ones as a request may contain, or as text.
+    """
+    words = round(QUESTION_S * WORD_TOKENS_PER_S)
+    heard = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS
+    questions: list[int] = []
+    known: list[int] = []
+    for number in range(1, count + 1):
+        questions.append(heard if audio else words)
+        request = [tokens for question in questions for tokens in (question, ANSWER_TOKENS)][:-1]
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(known, request, strict=False))
+        prompt = sum(request)
+        yield Turn(
+            number, prompt, prompt - sum(tokens for tokens, _ in shared), ANSWER_TOKENS + (words if audio else 0)
+        )
+        # A text answer follows its question in the cache; an answer to audio was generated after a transcript.
+        known = request if audio else [*request, ANSWER_TOKENS]
+        if audio and questions.count(heard) == AUDIO_PIECES:
+            questions = [words] * (len(questions) - AUDIO_PIECES // 2) + [heard] * (AUDIO_PIECES // 2)
+
+
+def listening_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> ModelCard | None:
+    """Return the model that transcribes audio for the agents, if it is in the catalogue."""
+    if agents.listening != "audio":
+        return None
+    chat = agents.chat
+    named = (
+        next((each.model for each in deployment.azure.services if each.name == chat.service), "")
+        if isinstance(chat, ClusterService)
+        else chat.model
+    )
+    cards = catalog.models().values()
+    return next(
+        (each for each in cards if named in (each.name, each.repository) and each.task is Task.AUDIO_CHAT), None
+    )
+
+
+def kv_megabytes(model: ModelCard, tokens: int) -> float:
+    """Return the size of the KV cache of this many tokens, MB."""
+    return tokens * kv_bytes_per_token(model) / 1e6

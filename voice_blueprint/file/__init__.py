@@ -1,0 +1,1 @@
+"""Deployment file: typed model, loading, and source locations."""

@@ -1,0 +1,253 @@
+"""Loads a deployment file: from YAML to typed objects, with the line of every error."""
+
+import json
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from yaml.composer import Composer
+from yaml.reader import Reader
+
+from voice_blueprint.file.errors import DeploymentFileError, Problem
+from voice_blueprint.file.messages import MAX_MISTAKES, describe, mistakes, shortened
+from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.known import Known
+from voice_blueprint.file.source import Location, SourceMap
+from voice_blueprint.file.suggestion import choice
+
+
+def load(path: Path | str) -> Deployment:
+    """Load a deployment file.
+
+    Args:
+        path: A YAML file.
+
+    Raises:
+        DeploymentFileError: The file is missing, is not a YAML mapping, or does not match the model. The error contains
+            every problem with its line.
+    """
+    file = Path(path)
+    document, source = _Reader(file).read()
+    try:
+        # JSON mode is strict about scalars, but accepts a YAML list for a tuple and a string for an enum.
+        deployment = Deployment.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        places = [describe(detail, source) for detail in mistakes(error)]
+        problems = _in_file_order(source, places)
+        if len(error.errors()) > MAX_MISTAKES:
+            more = len(error.errors()) - MAX_MISTAKES
+            problems.append(Problem(file, None, f"and {more:,} more problems; is it a deployment file?"))
+        raise DeploymentFileError(problems) from None
+    unknown = list(_unknown_names(deployment))
+    unknown += _unknown_pools(deployment.azure_section) if deployment.azure_section else ()
+    if unknown:
+        raise DeploymentFileError(_in_file_order(source, unknown))
+    return deployment.numbered().read_from(source)
+
+
+def _in_file_order(source: SourceMap, places: list[tuple[Location, str]]) -> list[Problem]:
+    problems = [Problem(source.file, source.line(place), message) for place, message in places]
+    return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+MAX_BYTES = 10**6
+"""The largest shipped file has 10 kB; a file with every setting at its maximum length has less than a tenth of this
+limit."""
+
+_DEEPEST = 50
+"""Maximum nesting; the model has fewer than ten levels."""
+
+
+class _Loader(Composer, yaml.CSafeLoader):
+    """YAML loader that rejects aliases, which hide locations, and nesting that would exhaust Python's stack.
+
+    libyaml parses the text, five times faster than Python; nodes are composed here.
+    """
+
+    _depth = 0
+
+    def __init__(self, text: str) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise self._refusal("aliases (*name) are not supported; write the value out")
+        if self._depth >= _DEEPEST:
+            raise self._refusal(f"nested more than {_DEEPEST} levels deep")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def _refusal(self, why: str) -> yaml.MarkedYAMLError:
+        # the type stubs do not distinguish libyaml's events from those of Python's parser
+        event: Any = self.peek_event()
+        return yaml.MarkedYAMLError(None, None, why, event.start_mark)
+
+
+_SCALARS = {
+    "tag:yaml.org,2002:null",
+    "tag:yaml.org,2002:bool",
+    "tag:yaml.org,2002:int",
+    "tag:yaml.org,2002:float",
+    "tag:yaml.org,2002:str",
+}
+_TOO_LARGE = 2**53
+"""Above this, floats cannot represent every integer."""
+_TRICK_NUMBER = re.compile(r":|^[-+]?0[0-9_]")
+"""Numbers that YAML 1.1 parses in base 60 (``15:00`` is 900) or base 8 (``010`` is 8)."""
+
+
+_REMEDIES = {
+    "mapping values are not allowed": "a key has a space behind its colon, and a value with a colon is in quotes",
+    "could not find expected ':'": "a key has a space behind its colon",
+    "did not find expected key": "a setting is indented as those around it are",
+    "found another document": "remove the `---` between them",
+    "did not find expected <document start>": "a deployment file is YAML and starts with `name:`",
+    "found undefined alias": "write the value out",
+}
+"""Remedies by libyaml's error message."""
+_CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+
+
+class _Reader:
+    """Converts a YAML file into plain values and the line of each value."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lines: dict[Location, int] = {}
+
+    def read(self) -> tuple[object, SourceMap]:
+        text = self._text()
+        if control := Reader.NON_PRINTABLE.search(text):
+            line = text.count("\n", 0, control.start()) + 1
+            raise self._error(line, f"holds a character that YAML does not allow (#x{ord(control[0]):04x})")
+        if conflict := _CONFLICT.search(text):
+            line = text.count("\n", 0, conflict.start()) + 1
+            raise self._error(line, "has a merge conflict of git; resolve it, and remove the lines of <, = and >")
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if not isinstance(node, yaml.MappingNode):
+                top = node.start_mark.line + 1 if node else None
+                raise self._error(top, "is empty or no mapping; a deployment file starts with `name:`")
+            document = self._value(loader, node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            what = ", ".join(filter(None, (error.context, error.problem)))
+            opener = error.context_mark
+            if "unexpected end of stream" in what and opener:
+                # libyaml reports the end of the file; the actual location is the opening quote.
+                mark, what = opener, "the quote that opens here is never closed; close it"
+            elif (bracket := re.search(r"a flow (mapping|sequence)", what)) and opener:
+                sign, close = ("{", "}") if bracket[1] == "mapping" else ("[", "]")
+                what += f"; the `{sign}` in line {opener.line + 1} opens it: close it with `{close}`, with `,` between"
+            if mark and what.endswith("found character that cannot start any token"):
+                what += f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
+            what += next((f"; {remedy}" for problem, remedy in _REMEDIES.items() if problem in what), "")
+            raise self._error(mark.line + 1 if mark else None, f"is not valid YAML: {what}") from None
+        finally:
+            loader.dispose()
+        return document, SourceMap(self._file, self._lines)
+
+    def _text(self) -> str:
+        try:
+            about = self._file.stat()
+            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+                # Reading from a pipe without a writer would block.
+                raise self._error(None, "is a pipe or a device; write the deployment to a file, and name that")
+            if about.st_size > MAX_BYTES:
+                size = f"{about.st_size / MAX_BYTES:,.1f}"
+                raise self._error(None, f"has {size} MB, and a deployment file at most 1 MB; is it the right file?")
+            return self._file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise self._error(None, "does not exist; the shipped files are in deployments/") from None
+        except IsADirectoryError:
+            raise self._error(None, "is a directory; name one YAML file in it") from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise self._error(line, f"is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        except OSError as error:
+            raise self._error(None, f"cannot be read: {error.strerror}") from None
+
+    def _value(self, loader: _Loader, node: yaml.Node, location: Location) -> object:
+        self._lines.setdefault(location, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(loader, node, location)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(loader, item, (*location, index)) for index, item in enumerate(node.value)]
+        return self._scalar(loader, node)
+
+    def _scalar(self, loader: _Loader, node: yaml.Node) -> object:
+        line = node.start_mark.line + 1
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        if node.tag not in _SCALARS:
+            raise self._error(line, f"`{node.value}` reads as a YAML {kind}; put it in quotes")
+        try:
+            value: object = loader.construct_object(node)
+        except (LookupError, ValueError, OverflowError):
+            raise self._error(line, f"`{shortened(node.value)}` is no YAML {kind}") from None
+        if kind in {"int", "float"} and _TRICK_NUMBER.search(node.value):
+            raise self._error(line, f"`{node.value}` reads as the number {value}; write that, or put it in quotes")
+        if isinstance(value, int | float) and not abs(value) < _TOO_LARGE:
+            shown = shortened(node.value)
+            raise self._error(line, f"`{shown}` is out of range; numbers here are finite and below 2^53")
+        return value
+
+    def _mapping(self, loader: _Loader, node: yaml.MappingNode, location: Location) -> dict[str, object]:
+        mapping: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise self._error(line, "merge keys (`<<`) are not supported; write the settings out")
+            if not isinstance(key, str) or not key or not key.isprintable():
+                quotes = "put a value that begins with `{` or `[` in quotes"
+                raise self._error(line, f"a key must be a plain word; {quotes}")
+            if key in mapping:
+                first = self._lines[(*location, key)]
+                raise self._error(line, f"`{key}` stands twice in the same place, first in line {first}; keep one")
+            self._lines[(*location, key)] = line
+            mapping[key] = self._value(loader, value_node, (*location, key))
+        return mapping
+
+    def _error(self, line: int | None, message: str) -> DeploymentFileError:
+        return DeploymentFileError([Problem(self._file, line, message)])
+
+
+def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Location, str]]:
+    """Yield names that are not in the catalogue; the checks decide whether a known entry is suitable."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            place, inner = (*location, field.alias or name), getattr(value, name)
+            for known in field.metadata:
+                if isinstance(known, Known) and known.kind and inner not in known.names():
+                    yield place, f"`{inner}` is no {known.kind}{choice(inner, known.names())}"
+            yield from _unknown_names(inner, place)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _unknown_names(item, (*location, index))
+
+
+def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
+    """Yield pools that services refer to and the file does not define."""
+    pools = [pool.name for pool in azure.pools]
+    for index, service in enumerate(azure.services):
+        place = ("azure", "services", index)
+        named: list[tuple[Location, str, str, Iterable[str]]] = []
+        if isinstance(service, ChatService):
+            named += [((*place, "pools", at), name, "file", pools) for at, name in enumerate(service.pools)]
+            named += [
+                ((*place, "pool_replicas", at, "pool"), bounds.pool, "service", service.pools)
+                for at, bounds in enumerate(service.pool_replicas)
+            ]
+        else:
+            named.append(((*place, "pool"), service.pool, "file", pools))
+        for at, name, where, known in named:
+            if name not in known:
+                yield at, f"`{name}` is no pool of this {where}{choice(name, known)}"

@@ -1,0 +1,198 @@
+"""Translates pydantic's errors in deployment files into messages for operators."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.text import MESSAGE
+from voice_blueprint.file.source import Location, SourceMap
+from voice_blueprint.file.suggestion import nearest, suggestion
+
+RENAMED = {
+    "breaching_datapoints": ("datapoints_to_alarm",),
+    "evaluated_datapoints": ("evaluation_periods",),
+    "change": ("adjustment",),
+    "beyond": ("lower_bound", "upper_bound"),
+}
+"""Settings that were renamed, with their current names."""
+
+MAX_MISTAKES = 50
+"""Maximum number of errors for which similar settings are suggested, which is slow; a file with more is not a
+deployment file."""
+
+_SUBJECT = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
+"""Start of pydantic's messages; ours start with the setting."""
+
+
+def mistakes(error: ValidationError) -> list[ErrorDetails]:
+    """Return pydantic's errors without duplicates: a misspelt required key is only reported as unknown."""
+    details = error.errors()[:MAX_MISTAKES]
+    meant = {
+        (*detail["loc"][:-1], name)
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+        for name in _meant(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
+    }
+    inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [
+        detail
+        for detail in details
+        if not (detail["type"] == "missing" and detail["loc"] in meant)
+        # A list is not too short if its items are invalid, since pydantic only counts the valid ones.
+        and not (detail["type"] == "too_short" and detail["loc"] in inside)
+    ]
+
+
+def _meant(word: str, fields: list[str]) -> list[str]:
+    """Return the current name of an unknown setting: its new name, or the most similar one."""
+    renamed = [name for name in RENAMED.get(word, ()) if name in fields]
+    near = nearest(word, fields)
+    return renamed or ([near] if near else [])
+
+
+def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
+    """Translate pydantic's errors for operators, with locations in the file."""
+    location = _spelt_out(detail["loc"], source)
+    match detail["type"]:
+        case "missing":
+            location = (*location, detail["loc"][-1])
+        case "union_tag_invalid" | "union_tag_not_found":
+            location = (*location, detail["ctx"]["discriminator"].strip("'"))
+        case "value_error" if isinstance(detail["ctx"]["error"], MisplacedError):
+            location = (*location, *detail["ctx"]["error"].place)
+    path = ".".join(map(str, location))
+    match detail["type"]:
+        case "extra_forbidden":
+            fields = _fields_at(detail["loc"][:-1])
+            word = str(location[-1])
+            today = " or ".join(f"`{name}`" for name in _meant(word, fields) if word in RENAMED)
+            hint = f"; it is called {today} now" if today else suggestion(word, fields)
+            message = f"`{path}` is an unknown setting{hint}"
+        case "missing" | "union_tag_not_found":
+            kinds = ", ".join(_kinds_at(location[:-1], str(location[-1])))
+            message = f"`{path}` is missing; add it{f': one of {kinds}' if kinds else ''}"
+        case "union_tag_invalid":
+            message = f"`{path}` is {json.dumps(detail['ctx']['tag'])}: should be {detail['ctx']['expected_tags']}"
+        case "value_error":
+            message = f"`{path}`: {detail['ctx']['error']}" if path else str(detail["ctx"]["error"])
+        case "string_pattern_mismatch":
+            shown = shortened(json.dumps(detail["input"], ensure_ascii=False))
+            message = f"`{path}` is {shown}: {_forms()[detail['ctx']['pattern']]}"
+        case kind:
+            value = detail["input"]
+            shown = shortened(json.dumps(value, ensure_ascii=False))
+            said = _should(kind, value, detail["loc"]) or _SUBJECT.sub("", detail["msg"])
+            message = f"`{path}` is {shown}: {said}"
+    return location, message
+
+
+_UNITS = {
+    "_ms": "milliseconds",
+    "_s": "seconds",
+    "_days": "days",
+    "_gib": "GiB",
+    "_mib": "MiB",
+    "_usd": "USD",
+    "_percent": "percent",
+}
+"""Units of settings by the suffix of their name."""
+
+
+def _should(kind: str, value: object, location: Location) -> str | None:
+    """Return the expected type of a value and its format, or ``None`` if pydantic's message is sufficient."""
+    match kind:
+        case "int_type" | "int_parsing" | "int_from_float" | "float_type" | "float_parsing":
+            what = "a number" if kind.startswith("float") else "a whole number"
+            unit = next((word for end, word in _UNITS.items() if str(location[-1]).endswith(end)), None)
+            alone = "; write it alone, without quotes, unit and separators" if isinstance(value, str) else ""
+            return f"should be {what}{f' of {unit}' if unit else ''}{alone}"
+        case "string_type":
+            return "should be text" + ("; put it in quotes" if isinstance(value, int | float) else "")
+        case "bool_type" | "bool_parsing":
+            return "should be true or false, without quotes"
+        case "tuple_type" | "list_type":
+            return "should be a list, such as [first, second]"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            fields = list(dict.fromkeys(_fields_at(location)))
+            several = f" of {', '.join(f'`{name}`' for name in fields[:_LISTED])}{', ...' * (len(fields) > _LISTED)}"
+            return "should be a mapping" + (several if fields else " of names to values")
+    return None
+
+
+_LISTED = 6
+
+
+def _kinds_at(location: Location, tag: str) -> list[str]:
+    """Return the values that select a variant of a section, if the setting selects one."""
+    fields = [_settings(model).get(tag) for model in _models_at(location)]
+    return [repr(word) for field in fields if get_origin(field) is Literal for word in get_args(field)]
+
+
+@cache
+def _forms() -> dict[str, str]:
+    """Return the expected format of a text for each pattern, in words and with an example."""
+
+    def inside(part: object) -> Iterator[tuple[str, str]]:
+        if isinstance(part, dict):
+            if MESSAGE in part:
+                yield part["pattern"], part[MESSAGE]
+            part = list(part.values())
+        if isinstance(part, list):
+            for each in part:
+                yield from inside(each)
+
+    return dict(inside(Deployment.model_json_schema()))
+
+
+def _spelt_out(location: Location, source: SourceMap) -> Location:
+    """Return the part of a location that exists in the file, without the union tags that pydantic adds."""
+    place: Location = ()
+    for part in location:
+        if (*place, part) in source.lines:
+            place = (*place, part)
+    return place
+
+
+def shortened(value: str) -> str:
+    return value if len(value) <= 60 else f"{value[:57]}..."  # noqa: PLR2004  a line's worth
+
+
+def _fields_at(location: Location) -> list[str]:
+    """Return the settings of the model at a location in the file."""
+    return [name for model in _models_at(location) for name in _settings(model)]
+
+
+@cache
+def _models_at(location: Location) -> list[type[BaseModel]]:
+    models: list[type[BaseModel]] = [Deployment]
+    for part in location:
+        fields = [_settings(m)[str(part)] for m in models if part in _settings(m)]
+        if fields:
+            models = [model for field in fields for model in _models_in(field)]
+        else:
+            # A list index is not a field; a union tag selects its member.
+            models = [model for model in models if _is_tagged(model, part)] or models
+    return models
+
+
+def _settings(model: type[BaseModel]) -> dict[str, object]:
+    """Return the types of a model's fields by their names in the file."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _is_tagged(model: type[BaseModel], tag: str | int) -> bool:
+    return any(tag in get_args(field.annotation) for field in model.model_fields.values())
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

@@ -1,0 +1,1 @@
+"""The typed model of the YAML files under ``deployments/``."""

@@ -1,0 +1,386 @@
+"""The `aws` section of a deployment file."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from voice_blueprint.base import Model
+from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.model.agents import AwsAgents
+from voice_blueprint.file.model.base import HostCount, private_network, second
+from voice_blueprint.file.model.edge import Edge
+from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
+from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.model.observability import LogRetentionDays, Observability
+from voice_blueprint.file.model.scaling import ScalingRules
+from voice_blueprint.file.model.serving import VllmOptions
+from voice_blueprint.file.model.text import (
+    AccountId,
+    AwsZone,
+    EndpointName,
+    HubRepository,
+    MachineImage,
+    Name,
+    ReservationId,
+    Revision,
+    SnapshotName,
+)
+from voice_blueprint.file.source import Location
+
+
+class Network(Model):
+    """The VPC: public, private and isolated subnets in every availability zone."""
+
+    cidr: str = "10.40.0.0/16"
+    """IPv4 range of the VPC, /16 to /24."""
+    nat_gateways: int = Field(default=1, ge=0)
+    """Number of NAT gateways, each in an availability zone of its own."""
+    interface_endpoints: tuple[EndpointName, ...] = ()
+    """AWS services that get an interface VPC endpoint, such as ``ecr.dkr``. AWS charges each per hour and zone."""
+    flow_log_retention_days: LogRetentionDays = 30
+    """Retention of the VPC flow logs, days."""
+
+    @field_validator("cidr")
+    @classmethod
+    def _is_a_network(cls, value: str) -> str:
+        network = private_network(value)
+        if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
+            raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")
+        return value
+
+
+class StateStore(Model):
+    """ElastiCache for Valkey: session state, host registry, transcript streams."""
+
+    node_type: NodeTypeName
+    """ElastiCache node type of the catalogue, such as ``cache.r7g.large``."""
+    engine_version: Literal["7.2", "8.0", "8.1"] = "8.1"
+    """Version of Valkey. A newer version upgrades the store in place; a downgrade requires a restore from a
+    snapshot."""
+    replicas: int = Field(default=1, ge=0, le=5)
+    """Replicas of the primary node. With at least one, the store survives the loss of a zone."""
+    snapshot_retention_days: int = Field(default=1, ge=0, le=35)
+    """Retention of daily snapshots, days. 0 disables them."""
+    restore_from: SnapshotName | None = None
+    """Snapshot that the store is created from. Keep the setting after a restore: changing or removing it replaces the
+    store, as ``voice restore`` shows. Automatic snapshots are not accepted, since ElastiCache deletes them with their
+    store: ``voice restore --take --source-snapshot`` copies one under an accepted name."""
+
+    @field_validator("restore_from")
+    @classmethod
+    def _is_kept(cls, value: str | None) -> str | None:
+        if value and value.startswith("automatic."):
+            raise ValueError(
+                f"{value} is deleted with its store: "
+                f"keep it with `voice restore FILE --take NAME --source-snapshot {value}`"
+            )
+        return value
+
+
+class HugePages(Model):
+    """Memory that DPDK reserves at boot."""
+
+    size_mib: Literal[2, 32, 1024] = 2
+    """Page size, MiB. Arm64 kernels with 4 KiB base pages support these sizes."""
+    count: int = Field(gt=0)
+    """Pages to reserve on each host."""
+
+
+class EnaExpress(Model):
+    """ENA Express: AWS's Scalable Reliable Datagram protocol between two network interfaces in one region."""
+
+    enabled: bool = False
+    """Whether TCP between hosts uses it. The instance type must support it."""
+    udp: bool = False
+    """Whether UDP uses it too. Both ends must enable it."""
+
+    @model_validator(mode="after")
+    def _udp_needs_enabled(self) -> "EnaExpress":
+        if self.udp and not self.enabled:
+            raise MisplacedError(("udp",), "udp: true needs enabled: true")
+        return self
+
+
+class DataPathMode(StrEnum):
+    """Packet path of the data plane."""
+
+    AF_XDP = "af_xdp"
+    """XDP on the primary interface, redirecting audio to AF_XDP sockets that DPDK polls."""
+    VFIO = "vfio"
+    """DPDK's ENA driver on a dedicated secondary interface. Requires a `machine_image` built by Image Builder."""
+
+
+class DataPath(Model):
+    """Packet path of a VAD host."""
+
+    mode: DataPathMode = DataPathMode.AF_XDP
+    mtu: int = Field(default=3498, ge=1280, le=9001)
+    """MTU of the interface, bytes. Checks enforce the lower limits of XDP and ENA Express."""
+    rx_queues: int = Field(default=4, gt=0)
+    """Receive queues to poll, one core each."""
+    rx_ring_size: int = Field(default=256, gt=0)
+    """Descriptors in each receive ring."""
+
+
+VolumeThroughput = Annotated[int, Field(ge=125, le=2000)]
+"""Throughput of a gp3 volume, MiB/s. 125 is included in its price; 2000 is the maximum.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
+
+
+class VadFleet(Model):
+    """Graviton4 hosts that receive RTP and split it into chunks of speech, in one Auto Scaling group per zone."""
+
+    instance_type: InstanceTypeName
+    """EC2 instance type of the catalogue, such as ``c8g.12xlarge``."""
+    hosts_per_zone: HostCount
+    huge_pages: HugePages
+    ena_express: EnaExpress = EnaExpress()
+    data_path: DataPath = DataPath()
+    machine_image: MachineImage | None = None
+    """Machine image: an AMI id, or an SSM parameter with its version, such as ``/voice/production/vad:3``. The default
+    is AWS's latest image, which any deploy may update; ``voice images ami`` proposes one to pin."""
+    root_volume_gib: int = Field(default=40, ge=30)
+    """Size of the root volume, which stores the container images, GiB."""
+    root_volume_mib_per_s: VolumeThroughput = 125
+    """Throughput of the root volume, MiB per second; it limits how fast images unpack at the first boot. The volume
+    gets four IOPS for each MiB/s, and at least the 3,000 included in its price."""
+    drain_timeout_s: int = Field(default=600, ge=30, le=7200)
+    """Maximum time for a terminating host to hand over its sessions, seconds."""
+    warm_up_s: int = Field(default=120, ge=0, le=3600)
+    """Time from launch until a host serves calls, seconds. Scaling excludes the host from metrics until then."""
+    measured: Measured | None = None
+    """Measured calls per host. The default is an assumption per polled core."""
+    scaling: ScalingRules
+
+
+class OnDemand(Model):
+    """On-demand capacity, billed by the second and not guaranteed."""
+
+    option: Literal["on-demand"] = "on-demand"
+
+
+class Spot(Model):
+    """Spare capacity, reclaimed with two minutes' notice."""
+
+    option: Literal["spot"]
+
+
+class CapacityReservation(Model):
+    """An On-Demand Capacity Reservation (ODCR) that already exists."""
+
+    option: Literal["capacity-reservation"]
+    reservation_id: ReservationId
+    """Id of the reservation, such as ``cr-0123456789abcdef0``."""
+
+
+class CapacityBlock(Model):
+    """A purchased Capacity Block for ML, in one zone and for a fixed term."""
+
+    option: Literal["capacity-block"]
+    reservation_id: ReservationId
+    """Id of the block's reservation, such as ``cr-0123456789abcdef0``."""
+
+
+Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Field(discriminator="option")]
+
+
+class WarmPool(Model):
+    """Stopped hosts that have already booted and pulled their images. AWS charges only for their volumes."""
+
+    size: int = Field(gt=0)
+    """Hosts to keep in the pool, independent of the number in service. A host that leaves the pool is replaced."""
+
+
+class Rollout(Model):
+    """Instance refresh that a deploy runs when images, user data or the machine image have changed."""
+
+    surge_percent: int = Field(default=10, ge=1, le=100)
+    """Hosts to launch before as many old ones terminate: percent of the desired capacity, at least one. Fleets on a
+    reservation or Capacity Block have no spare capacity, and terminate as many first."""
+    checkpoint_percentages: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (10, 50)
+    """Percentages of replaced hosts at which the refresh pauses, so that alarms and probes can detect a fault."""
+    checkpoint_pause_s: int = Field(default=600, ge=0, le=172800)
+    """Length of each pause, seconds."""
+    bake_s: int = Field(default=600, ge=0, le=172800)
+    """Time during which an alarm still rolls back after the last host was replaced, seconds."""
+
+    @field_validator("checkpoint_percentages")
+    @classmethod
+    def _ascends(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"checkpoints ascend: {', '.join(map(str, sorted(set(value))))}")
+        return value
+
+
+class HostImages(Model):
+    """An EC2 Image Builder pipeline for each fleet. Hosts of its images install and pull nothing at boot.
+
+    Pipelines are started by hand (docs/runbooks/procedures/patching.md). AWS charges for the build instance while one
+    runs.
+    """
+
+    vfio: bool = False
+    """Whether to install vfio-pci with write combining in the VAD fleet's image, as `mode: vfio` requires."""
+
+
+class Engine(StrEnum):
+    """Speech recognition engine of an ASR host."""
+
+    WHISPER = "whisper"
+    """Our engine: encoder and decoder workers on CTranslate2 or Neuron."""
+    VLLM = "vllm"
+    """vLLM on the loopback interface, for models that our engine does not support."""
+
+
+class AsrFleet(Model):
+    """Hosts that transcribe speech, in one Auto Scaling group."""
+
+    name: Name
+    """Name of the fleet, unique in the file. Names of hosts, metrics and alarms contain it."""
+    instance_type: InstanceTypeName
+    """EC2 instance type of the catalogue, with Neuron devices or GPUs, such as ``inf2.48xlarge``. Graviton types such
+    as ``c8g.xlarge`` serve a small model on CPUs for few calls."""
+    hosts: HostCount
+    engine: Engine = Engine.WHISPER
+    vllm: VllmOptions | None = None
+    """Model that vLLM serves. Required by `engine: vllm`, and refused otherwise."""
+    model: HubRepository | None = None
+    """Hugging Face repository of the Whisper model, for `engine: whisper`: in CTranslate2's format on GPUs and CPUs,
+    one of OpenAI's on Neuron. The default is large-v2, and tiny.en on CPUs. With another model, VAD hosts send samples
+    instead of log-mel features, since only the engine knows the model's number of mel bins."""
+    revision: Revision | None = None
+    """Commit of the model's repository. The default is the latest."""
+    artifacts: bool = False
+    """Whether hosts fetch weights and compiled programs from the deployment's bucket instead of downloading from a
+    model hub and compiling. The fleet's job uploads them once for each image, model, revision and instance type
+    (docs/runbooks/procedures/artifacts.md)."""
+    measured: Measured | None = None
+    """Measured calls per host. The default is the limit of its memory, or an assumption for its cores."""
+    purchase: Purchase = OnDemand()
+    """Purchase option: On-Demand, spot, a reservation or a Capacity Block."""
+    availability_zones: tuple[AwsZone, ...] | None = None
+    """Availability zones of this fleet. The default is all zones of the deployment."""
+    warm_pool: WarmPool | None = None
+    machine_image: MachineImage | None = None
+    """Machine image: an AMI id, or an SSM parameter with its version, such as ``/voice/production/inf2:3``. The default
+    is AWS's latest image, which any deploy may update; ``voice images ami`` proposes one to pin."""
+    root_volume_gib: int = Field(default=200, ge=30)
+    """Size of the root volume, which stores the container images, GiB."""
+    root_volume_mib_per_s: VolumeThroughput = 125
+    """Throughput of the root volume, MiB per second. At the default an image of 25 GiB unpacks in three minutes. The
+    volume gets four IOPS for each MiB/s, and at least the 3,000 included in its price."""
+    drain_timeout_s: int = Field(default=900, ge=30, le=7200)
+    """Maximum time for a terminating host to finish its sessions, seconds."""
+    warm_up_s: int = Field(default=300, ge=0, le=3600)
+    """Time from launch until a host serves calls, seconds. Scaling excludes the host from metrics until then."""
+    scaling: ScalingRules
+
+    @model_validator(mode="after")
+    def _vllm_has_options(self) -> "AsrFleet":
+        if (self.engine is Engine.VLLM) != (self.vllm is not None):
+            raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
+        if self.vllm and self.model:
+            raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
+        if self.vllm and self.revision:
+            raise ValueError("`revision` belongs to `engine: whisper`; vLLM's is `vllm.revision`")
+        return self
+
+
+class OtherRegion(Model):
+    """A further region with a copy of the section `aws`. Settings that are missing here are those of the first region.
+
+    Resource names end in the region, and callers connect to ``api.<region>.<name>`` and ``media.<region>.<name>``.
+    Regions share only the DNS zone: a call stays in the region that it was opened in, and each region is sized for all
+    callers.
+    """
+
+    region: AwsRegion
+    """AWS region of the catalogue, different from the other regions."""
+    availability_zones: tuple[AwsZone, ...] = Field(min_length=1)
+    """Zones of that region."""
+    network: Network | None = None
+    """VPC of that region, if it differs. The VPCs are not connected, so their ranges may overlap."""
+    state: StateStore | None = None
+    """State store of that region, if it differs. `restore_from` is not inherited, since snapshots are regional."""
+    vad: VadFleet | None = None
+    """VAD fleet of that region, if its instance type or machine image differs."""
+    asr: tuple[AsrFleet, ...] | None = None
+    """All ASR fleets of that region, if instance types, reservations or machine images differ."""
+
+    def says(self, place: Location) -> bool:
+        """Return True if this region overrides a setting of the section `aws`."""
+        return place[:1] == ("aws",) and any(getattr(self, str(name), None) is not None for name in place[1:2])
+
+
+class Aws(Model):
+    """Everything that is deployed to AWS."""
+
+    region: AwsRegion
+    """AWS region of the catalogue, such as ``us-east-1``."""
+    availability_zones: tuple[AwsZone, ...] = Field(min_length=1)
+    """Availability zones to use. They are explicit, so that a synth needs no AWS credentials."""
+    account: AccountId | None = None
+    """AWS account to deploy to. The CDK CLI refuses credentials of any other account. The default is the account of the
+    credentials."""
+    deletion_protection: bool = False
+    """Whether stacks and load balancers are protected against deletion. Enable it after the first successful deploy:
+    the CDK must delete a stack whose first deploy failed before it can retry, and cannot delete a protected one."""
+    network: Network = Network()
+    state: StateStore
+    host_images: HostImages | None = None
+    rollout: Rollout = Rollout()
+    vad: VadFleet
+    asr: tuple[AsrFleet, ...]
+    edge: Edge
+    agents: AwsAgents | None = None
+    """Agents that answer callers by speech. By default callers receive only transcripts."""
+    observability: Observability
+    other_regions: tuple[OtherRegion, ...] = ()
+    """Further regions, in case one fails. A region at capacity refers callers to the others."""
+
+    @model_validator(mode="after")
+    def _other_regions(self) -> "Aws":
+        named = [self.region, *(other.region for other in self.other_regions)]
+        if again := second(named):
+            place = ("other_regions", again - 1, "region")
+            raise MisplacedError(place, f"{named[again]} is named twice; take another region")
+        if self.other_regions and self.edge.domain is None:
+            raise MisplacedError(
+                ("other_regions",), "other_regions need an `edge.domain`: callers reach a region by its name"
+            )
+        for index, other in enumerate(self.other_regions):
+            try:
+                self.in_other_region(index)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+                raise MisplacedError(("other_regions", index), f"in {other.region} {reason}") from None
+        return self
+
+    def in_other_region(self, index: int) -> "Aws":
+        """Return the section with the overrides of another region."""
+        other = self.other_regions[index]
+        own: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}
+        own |= {name: value for name in type(other).model_fields if (value := getattr(other, name)) is not None}
+        if self.edge.domain:
+            domain = self.edge.domain.model_copy(update={"name": f"{other.region}.{self.edge.domain.name}"})
+            own["edge"] = self.edge.model_copy(update={"domain": domain})
+        return type(self).model_validate({**dict(self), **own, "other_regions": ()})
+
+    @model_validator(mode="after")
+    def _zones_and_names(self) -> "Aws":
+        zones = self.availability_zones
+        if again := second(zones):
+            raise MisplacedError(("availability_zones", again), f"{zones[again]} is named twice; name each zone once")
+        names = ["vad", *(fleet.name for fleet in self.asr)]
+        if again := second(names):
+            raise MisplacedError(
+                ("asr", again - 1, "name"),
+                f"{names[again]} is the name of an earlier fleet or of the VAD fleet; take another",
+            )
+        if self.network.nat_gateways > len(zones):
+            raise MisplacedError(
+                ("network", "nat_gateways"),
+                f"nat_gateways {self.network.nat_gateways} is more than the {len(zones)} availability zones; lower it",
+            )
+        return self

@@ -1,0 +1,483 @@
+"""The `azure` section of a deployment file."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from voice_blueprint.base import Model
+from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.model.agents import AgentPods, ClusterService
+from voice_blueprint.file.model.azure_callers import Callers, CpuPool
+from voice_blueprint.file.model.base import HostCount, private_network, second
+from voice_blueprint.file.model.edge import TranscriptArchive
+from voice_blueprint.file.model.known import Location, ModelName, VmSizeName
+from voice_blueprint.file.model.observability import AzureObservability
+from voice_blueprint.file.model.serving import KvCacheType, Load, ModelAgreement, Profile, Quantization
+from voice_blueprint.file.model.text import (
+    AddressRange,
+    AzureZone,
+    DnsZoneId,
+    KubernetesVersion,
+    Name,
+    NetworkId,
+    ObjectId,
+    PoolName,
+    RegistryId,
+    ReservationGroupId,
+    Revision,
+    SecretName,
+    SubnetId,
+    TimeOfDay,
+    WorkspaceId,
+)
+
+CPU_POOL = "cpu"
+"""Name of the node pool of `cpu_pool`."""
+
+
+class ClusterNetwork(Model):
+    """The virtual network of the cluster. Pods use an overlay network and none of its addresses."""
+
+    cidr: str = "10.60.0.0/16"
+    """IPv4 range of the virtual network, /16 to /22. For an existing network, its actual range."""
+    pod_cidr: str = "10.244.0.0/16"
+    """IPv4 range of the pods' overlay. Each node uses a /24."""
+    service_cidr: str = "10.61.0.0/16"
+    """IPv4 range of Kubernetes services, separate from those of pods and nodes."""
+
+    @field_validator("cidr", "pod_cidr", "service_cidr")
+    @classmethod
+    def _is_private(cls, value: str) -> str:
+        private_network(value)
+        return value
+
+    @model_validator(mode="after")
+    def _apart(self) -> "ClusterNetwork":
+        ranges = {"cidr": self.cidr, "pod_cidr": self.pod_cidr, "service_cidr": self.service_cidr}
+        networks = {name: private_network(value) for name, value in ranges.items()}
+        names = list(networks)
+        for index, one in enumerate(names):
+            for other in names[index + 1 :]:
+                if networks[one].overlaps(networks[other]):
+                    raise MisplacedError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; take another range")
+        prefix = networks["cidr"].prefixlen
+        if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
+            raise MisplacedError(("cidr",), f"{self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
+        return self
+
+
+class PublicApiServer(Model):
+    """A public API server for the listed ranges and a public Grafana with sign-in. ACR imports images itself."""
+
+    kind: Literal["public"]
+    authorized_ranges: tuple[AddressRange, ...] = Field(min_length=1)
+    """IPv4 ranges that may connect to the API server, such as those of an office or of CI runners."""
+
+
+class JumpHost(Model):
+    """A virtual machine in the network. Users who sign in with Microsoft Entra connect to it through Azure Bastion.
+
+    Commands that need the network run on it, including those of a pipeline if it is registered as a self-hosted runner.
+    """
+
+    kind: Literal["jump-host"]
+    vm_size: VmSizeName = "Standard_D4ds_v5"
+    """Azure VM size of the catalogue, without a GPU. The machine also builds images."""
+
+
+class PeeredNetwork(Model):
+    """Peering with the virtual network of operators and runners, or with one that has a VPN gateway."""
+
+    kind: Literal["peering"]
+    network_id: NetworkId
+    """Resource id of the network. The deploying identity needs permission to peer it and to link DNS zones to it."""
+    through_gateway: bool = False
+    """Whether clients of that network's VPN or ExpressRoute gateway can connect too."""
+
+
+class ExistingNetwork(Model):
+    """Your own virtual network, which operators can already reach. You manage its routes and security rules."""
+
+    kind: Literal["existing-network"]
+    nodes_subnet_id: SubnetId
+    """Resource id of the nodes' subnet. It requires the service endpoint Microsoft.Storage."""
+    endpoints_subnet_id: SubnetId
+    """Resource id of the subnet of private endpoints."""
+    egress: Literal["nat-gateway", "route-table"] = "nat-gateway"
+    """Outbound route of the nodes' subnet: a NAT gateway, or a route table, for example to a firewall."""
+
+    @property
+    def network_id(self) -> str:
+        """Resource id of the network that both subnets are in."""
+        return self.nodes_subnet_id.rpartition("/subnets/")[0]
+
+    @model_validator(mode="after")
+    def _one_network(self) -> "ExistingNetwork":
+        other = self.endpoints_subnet_id.rpartition("/subnets/")[0]
+        if other.lower() != self.network_id.lower():
+            place = ("endpoints_subnet_id",)
+            raise MisplacedError(place, f"is in {other}, and nodes_subnet_id in {self.network_id}; take one network")
+        return self
+
+
+Access = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork, Field(discriminator="kind")]
+
+REGISTRY_ZONE = "privatelink.azurecr.io"
+GRAFANA_ZONE = "privatelink.grafana.azure.com"
+
+
+def api_server_zone(location: str) -> str:
+    """Return the private DNS zone of API servers in a region."""
+    return f"privatelink.{location}.azmk8s.io"
+
+
+class ExistingResources(Model):
+    """Existing resources that the deployment uses instead of creating its own."""
+
+    registry_id: RegistryId | None = None
+    """Resource id of a container registry that the nodes can reach. Its push permissions are not changed."""
+    log_workspace_id: WorkspaceId | None = None
+    """Resource id of a Log Analytics workspace. Its retention is not changed."""
+    private_dns_zones: tuple[DnsZoneId, ...] = ()
+    """Resource ids of private DNS zones of the registry, of Grafana or of the API server. They must already be linked
+    to the networks."""
+
+    def private_dns_zone(self, name: str) -> str | None:
+        """Return the id of the zone of a name."""
+        return next((zone for zone in self.private_dns_zones if zone.rpartition("/")[2].lower() == name), None)
+
+
+class SystemPool(Model):
+    """Nodes for system pods, the router and other services without a GPU."""
+
+    vm_size: VmSizeName
+    """Azure VM size of the catalogue, without a GPU."""
+    nodes: HostCount
+
+
+class PayAsYouGo(Model):
+    """On-demand capacity, billed by the second and not guaranteed."""
+
+    option: Literal["on-demand"] = "on-demand"
+
+
+class SpotNodes(Model):
+    """Spare capacity, reclaimed with thirty seconds' notice."""
+
+    option: Literal["spot"]
+    max_usd_per_hour: float | None = Field(default=None, gt=0)
+    """Price above which a node is evicted, USD per hour. By default nodes are not evicted because of the price."""
+
+
+class ReservedNodes(Model):
+    """A capacity reservation group that already exists."""
+
+    option: Literal["capacity-reservation"]
+    group_id: ReservationGroupId
+    """Resource id of the group."""
+
+
+NodePurchase = Annotated[PayAsYouGo | SpotNodes | ReservedNodes, Field(discriminator="option")]
+
+
+class TopologyPolicy(StrEnum):
+    """Topology manager policy of the kubelet, for the NUMA alignment of CPUs and GPUs."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class GpuPool(Model):
+    """Nodes of one GPU size."""
+
+    name: PoolName
+    """Name of the pool, unique in the file, which services refer to. AKS allows up to twelve lower-case letters and
+    digits."""
+    vm_size: VmSizeName
+    """Azure VM size of the catalogue, with GPUs, such as ``Standard_NC96ads_A100_v4``."""
+    nodes: HostCount
+    availability_zones: tuple[AzureZone, ...] | None = None
+    """Availability zones of this pool. The default is all zones of the cluster."""
+    purchase: NodePurchase = PayAsYouGo()
+    """Purchase option: on-demand, spot, or a capacity reservation."""
+    topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
+    surge_nodes: int = Field(default=0, ge=0, le=10)
+    """Nodes that an upgrade adds before it drains one. The upgrade fails without quota and capacity for them; with 0,
+    the pool has one node fewer during an upgrade. AKS requires 0 for a spot pool."""
+    os_disk_gib: int = Field(default=256, ge=128, le=2048)
+    """Size of the OS disk, which stores container images, GiB. An inference image unpacks to about 30 GiB."""
+
+
+class LmcachePool(Model):
+    """Host memory and disk for the KV cache of sessions that may resume."""
+
+    l1_gib: int = Field(default=200, gt=0)
+    """Host memory for all LMCache servers of a cell, GiB."""
+    l2_nvme_gib: int = Field(default=0, ge=0)
+    """Local NVMe for all LMCache servers of a cell, GiB."""
+
+
+class PeerPool(LmcachePool):
+    """Host memory and disk for the KV cache of replicas that run one engine each."""
+
+    peers: bool = False
+    """Whether replicas read each other's KV cache. Without it a conversation that continues at another replica is
+    computed again: after a scale-out, a rollout, or the loss of a node."""
+
+
+class Service(Model):
+    """Settings that every service on the cluster has."""
+
+    name: Name
+    """Name of the service, unique in the file. Names of pods, alerts and scaling rules contain it."""
+    model: ModelName
+    """Name of the model in the catalogue."""
+    revision: Revision | None = None
+    """Commit of the model's repository. The default is the latest."""
+    replicas: HostCount
+    drain_timeout_s: int = Field(default=600, ge=30, le=3600)
+    """Maximum time for a terminating replica to finish its requests, seconds."""
+
+    def replicas_on(self, pool: str) -> HostCount:  # noqa: ARG002  one kind of service has bounds for each pool
+        """Return the bounds of the service's replicas on a pool."""
+        return self.replicas
+
+
+class WithoutPeerAccess(StrEnum):
+    """Behaviour of a cell whose GPUs cannot transfer KV cache to each other directly.
+
+    Its start-up checks read the topology that the driver reports (``topo -p2p``), and the transport that UCX chose for
+    the first transfer.
+    """
+
+    REFUSE = "refuse"
+    """The pod does not start, or its decode engine stops before it becomes ready."""
+    WARN = "warn"
+    """The pod starts and logs a warning. KV cache is transferred through host memory."""
+
+
+class PrefillDecodeCell(Service):
+    """A pod on all GPUs of a node: prefill on one NVLink pair, decode on the other."""
+
+    kind: Literal["prefill-decode-cell"]
+    pool: PoolName
+    """Name of the pool whose nodes run the cells. A cell uses a whole node."""
+    load: Load
+    cpus: int = Field(default=80, gt=0)
+    """Whole CPUs that the pod requests, for NUMA alignment."""
+    without_peer_access: WithoutPeerAccess = WithoutPeerAccess.REFUSE
+    """Behaviour of a cell whose prefill and decode GPUs have no peer access, or where UCX does not use it."""
+    lmcache: LmcachePool = LmcachePool()
+    profile: Profile = Profile.TUNED
+
+
+class AggregatedService(Service):
+    """Replicas that run prefill and decode in one engine."""
+
+    kind: Literal["aggregated"]
+    pool: PoolName
+    """Name of the pool whose nodes run the replicas."""
+    load: Load
+    tensor_parallel: int = Field(default=1, gt=0)
+    """GPUs per engine. They must share an NVLink domain."""
+    cpus: int = Field(default=20, gt=0)
+    """CPUs that a replica's pod requests."""
+    quantization: Quantization = Quantization.NONE
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    lmcache: PeerPool | None = None
+    profile: Profile = Profile.TUNED
+
+
+class PoolReplicas(HostCount):
+    """Bounds of the replicas on one of a service's pools."""
+
+    pool: PoolName
+    """Name of one of the service's pools."""
+
+
+class ChatService(Service):
+    """A text model on one or more GPU pools, with engine flags for each pool.
+
+    ``load`` is the total over all pools. Pools scale in their order: one grows beyond its minimum when those before it
+    are at their maximum.
+    """
+
+    kind: Literal["chat"]
+    pools: tuple[PoolName, ...] = Field(min_length=1)
+    """Names of the pools whose nodes run the replicas, in the order in which they scale."""
+    pool_replicas: tuple[PoolReplicas, ...] = ()
+    """Bounds for individual pools. The default is ``replicas``."""
+    load: Load
+    cpus: int = Field(default=10, gt=0)
+    """CPUs that a replica's pod requests."""
+    quantization: Quantization = Quantization.NONE
+    kv_cache_type: KvCacheType = KvCacheType.AUTO
+    profile: Profile = Profile.TUNED
+
+    def replicas_on(self, pool: str) -> HostCount:
+        return next((bounds for bounds in self.pool_replicas if bounds.pool == pool), self.replicas)
+
+
+class TtsService(Service):
+    """Text to speech on vLLM-Omni. A replica runs both stages on one GPU."""
+
+    kind: Literal["tts"]
+    pool: PoolName
+    """Name of the pool whose nodes run the replicas."""
+    sessions: int = Field(gt=0)
+    """Concurrent listeners, over all replicas."""
+    cpus: int = Field(default=10, gt=0)
+    """CPUs that a replica's pod requests."""
+    cuda_graphs: bool = True
+    """Whether to use CUDA graphs. `false` selects eager mode, for comparisons in a load test."""
+
+
+AzureService = Annotated[PrefillDecodeCell | AggregatedService | ChatService | TtsService, Field(discriminator="kind")]
+
+
+class Router(Model):
+    """The router in front of every engine, which keeps a conversation on one replica of a service."""
+
+    replicas: int = Field(default=2, ge=1, le=10)
+    """Router pods. At least two keep the service available when one is lost."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_routing(cls, values: object) -> object:
+        """Accept the remaining value of 0.1's ``routing``."""
+        if not isinstance(values, dict) or "routing" not in values:
+            return values
+        if values["routing"] != "session":
+            raise ValueError(
+                f"routing {values['routing']!r} left with version 0.1: the router keeps a conversation at one "
+                "replica; leave routing out"
+            )
+        return {name: value for name, value in values.items() if name != "routing"}
+
+
+class MaintenanceWindow(Model):
+    """Maintenance window in which AKS may upgrade the cluster and its node images, UTC."""
+
+    day: Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"] = "Sunday"
+    """Day of the week."""
+    start: TimeOfDay = "01:00"
+    """Start of the window, hours and minutes, UTC."""
+    hours: int = Field(default=6, ge=4, le=24)
+    """Length of the window, hours."""
+
+
+class Azure(Model):
+    """Everything that is deployed to Azure."""
+
+    location: Location
+    """Azure region, such as ``westeurope``."""
+    availability_zones: tuple[AzureZone, ...] = ("1", "2", "3")
+    """Availability zones of the nodes."""
+    kubernetes_version: KubernetesVersion
+    """Minor version of Kubernetes. AKS applies patch versions."""
+    admin_groups: tuple[ObjectId, ...] = Field(min_length=1)
+    """Object ids of the Microsoft Entra groups whose members administer the cluster. Local accounts are disabled."""
+    network: ClusterNetwork = ClusterNetwork()
+    access: Access
+    """Access of operators and pipelines to the API server and other private endpoints."""
+    existing: ExistingResources = ExistingResources()
+    system_pool: SystemPool
+    pools: tuple[GpuPool, ...] = Field(min_length=1)
+    services: tuple[AzureService, ...] = Field(min_length=1)
+    """Inference services: cells, aggregated engines, chat models, text to speech."""
+    router: Router = Router()
+    cpu_pool: CpuPool | None = None
+    """Nodes for the services that handle calls. Required by `callers`."""
+    callers: Callers | None = None
+    """Public access for callers. By default only pods of the cluster can use its services, through the router."""
+    agents: AgentPods | None = None
+    """Agents that answer callers by speech. Requires `callers`."""
+    model_cache_gib: int = Field(default=1024, ge=100)
+    """Size of the file share for weights and compile caches, GiB. Azure's premium shares start at 100 GiB."""
+    hub_token_secret: SecretName | None = None
+    """Name of the key vault secret that contains a Hugging Face token, for gated or private repositories. By default
+    models are downloaded anonymously."""
+    commercial: bool = True
+    """Whether the deployment is for commercial use, which some licences of models restrict."""
+    model_agreements: tuple[ModelAgreement, ...] = ()
+    maintenance: MaintenanceWindow = MaintenanceWindow()
+    observability: AzureObservability = AzureObservability()
+    log_retention_days: int = Field(default=30, ge=30, le=730)
+    """Retention of logs, days."""
+
+    @model_validator(mode="after")
+    def _names_and_zones(self) -> "Azure":
+        for place, end, names in (
+            ("pools", ("name",), [pool.name for pool in self.pools]),
+            ("services", ("name",), [service.name for service in self.services]),
+            ("availability_zones", (), list(self.availability_zones)),
+        ):
+            if again := second(names):
+                raise MisplacedError((place, again, *end), f"{names[again]} is named twice in {place}; take another")
+        return self
+
+    @model_validator(mode="after")
+    def _callers_have_what_they_need(self) -> "Azure":
+        for index, pool in enumerate(self.pools):
+            if self.cpu_pool and pool.name == CPU_POOL:
+                raise MisplacedError(("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; take another")
+        if self.callers is None:
+            return self
+        if self.cpu_pool is None:
+            raise MisplacedError(("callers",), "`callers` need a `cpu_pool`: gateway, VAD and ASR run on it")
+        if self.access.kind == "existing-network":
+            words = "`callers` need a network that the deployment makes, with a subnet for its edge"
+            raise MisplacedError(("callers",), words)
+        model = self.callers.asr.model
+        if model not in {each.model for each in self.services if each.kind in {"aggregated", "prefill-decode-cell"}}:
+            place = ("callers", "asr", "model")
+            raise MisplacedError(place, f"{model} is served by no aggregated service and no cell of this file; add one")
+        return self
+
+    @model_validator(mode="after")
+    def _agents_have_engines(self) -> "Azure":
+        if self.agents is None:
+            return self
+        if self.callers is None:
+            raise MisplacedError(("agents",), "`agents` need `callers`: the gateway hears for them")
+        for role, engine, kinds in (
+            ("chat", self.agents.chat, {"chat", "aggregated", "prefill-decode-cell"}),
+            ("speech", self.agents.speech, {"tts"}),
+        ):
+            named = {each.name for each in self.services if each.kind in kinds}
+            if isinstance(engine, ClusterService) and engine.service not in named:
+                raise MisplacedError(
+                    ("agents", role, "service"),
+                    f"{engine.service} is no service of kind {' or '.join(sorted(kinds))}; there "
+                    f"are {', '.join(sorted(named)) or 'none: name an endpoint'}",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _zones_are_used(self) -> "Azure":
+        used = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
+        for index, zone in enumerate(self.existing.private_dns_zones):
+            if (name := zone.rpartition("/")[2].lower()) not in used:
+                place = ("existing", "private_dns_zones", index)
+                zones = ", ".join(sorted(used))
+                raise MisplacedError(place, f"private DNS zone {name} is used by nothing; zones are {zones}")
+        return self
+
+    @property
+    def archive(self) -> TranscriptArchive | None:
+        """The setting of ``callers.edge``; ``None`` also without callers."""
+        return self.callers.edge.archive if self.callers else None
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether replicas of a service read each other's KV cache."""
+        pools = (each.lmcache for each in self.services if isinstance(each, AggregatedService))
+        return any(pool is not None and pool.peers for pool in pools)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the API server is only reachable from the network."""
+        return not isinstance(self.access, PublicApiServer)

@@ -1,0 +1,52 @@
+"""Value types that several sections of a deployment file share."""
+
+import re
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+
+from pydantic import Field, model_validator
+
+from voice_blueprint.base import Model
+from voice_blueprint.file.errors import MisplacedError
+
+PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+"""RFC 1918; Python's ``is_private`` also includes loopback, link-local and reserved ranges."""
+
+
+def private_network(value: str) -> IPv4Network:
+    """Return an IPv4 range of private address space.
+
+    Raises:
+        ValueError: The value is not a range, has host bits, or is public.
+    """
+    if not re.fullmatch(r"[0-9.]+/[0-9.]+", value):
+        raise ValueError(f"{value!r} should be an IPv4 range with its prefix length, such as 10.40.0.0/16")
+    try:
+        network = IPv4Network(value, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{error}; write an IPv4 range such as 10.40.0.0/16") from None
+    if str(network) != value:
+        raise ValueError(f"{value} is not how a cloud spells a range; write {network}")
+    if not any(network.subnet_of(block) for block in PRIVATE_RANGES):
+        raise ValueError(f"{value} is not private address space; use 10/8, 172.16/12 or 192.168/16")
+    return network
+
+
+def second(names: Sequence[str]) -> int | None:
+    """Return the index of the first name that repeats an earlier one, or ``None`` if all differ."""
+    return next((index for index, name in enumerate(names) if name in names[:index]), None)
+
+
+class HostCount(Model):
+    """Bounds of a fleet, pool or service. Scaling selects the number between them."""
+
+    min: int = Field(ge=0)
+    """Minimum number of hosts, nodes or replicas, below which scaling does not go."""
+    max: int = Field(gt=0)
+    """Maximum number of hosts, nodes or replicas, above which scaling does not go."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "HostCount":
+        if self.min > self.max:
+            raise MisplacedError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
+        return self

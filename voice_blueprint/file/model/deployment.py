@@ -1,0 +1,271 @@
+"""The whole deployment file."""
+
+import math
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_validator
+
+from voice_blueprint import signing
+from voice_blueprint.base import Model
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.model.aws import Aws
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.azure_callers import AzureEdge
+from voice_blueprint.file.model.edge import Domain, Edge
+from voice_blueprint.file.model.load import CallLoad, Cells
+from voice_blueprint.file.model.text import NAME_LENGTH, ImageDigest, Name
+from voice_blueprint.file.source import SourceMap
+
+_CELL = "c{}."
+"""Prefix of the domain of a cell."""
+
+
+_Edge = TypeVar("_Edge", Edge, AzureEdge)
+
+
+def _named(edge: _Edge, number: int) -> _Edge:
+    """Return the edge of a cell, with a domain of its own."""
+    if edge.domain is None:
+        return edge
+    domain = edge.domain.model_copy(update={"name": f"{_CELL.format(number)}{edge.domain.name}"})
+    return edge.model_copy(update={"domain": domain})
+
+
+class Environment(StrEnum):
+    """Purpose of a deployment, which determines the resources that a teardown retains."""
+
+    SANDBOX = "sandbox"
+    """Every resource is deleted with its stack."""
+    STAGING = "staging"
+    """A teardown takes a final snapshot of the state store, and retains keys and image repositories."""
+    PRODUCTION = "production"
+    """As staging. Logs are retained too, and stacks and load balancers are protected against deletion."""
+
+
+class AcceptedCheck(Model):
+    """A check whose finding the operator accepts."""
+
+    id: str
+    """Id of the check; ``voice checks`` lists them."""
+    reason: Annotated[str, Field(min_length=10)]
+    """Why the finding is acceptable."""
+
+
+class ImageSigning(Model):
+    """Signature of the images. Hosts only start images that this key has signed."""
+
+    public_key: Annotated[str, AfterValidator(signing.checked_key)]
+    """Public key of the pipeline, PEM, ECDSA P-256, as printed by ``cosign public-key``."""
+    signature: str
+    """Signature of `images`, as printed by ``cosign sign-blob``. ``voice images manifest`` prints the text to sign."""
+
+
+class Deployment(Model):
+    """All settings of one environment."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    name: Name
+    """Name of the deployment, and the prefix of its stacks and resources, so that several deployments can share an
+    account."""
+    environment: Environment
+    images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
+    """Digest of each image in the deployment's registry. Services whose image has no digest run with 0 replicas."""
+    image_signing: ImageSigning | None = None
+    """Signature of the images. By default hosts start the images without verification; production requires it."""
+    accepted_checks: tuple[AcceptedCheck, ...] = ()
+    load: CallLoad | None = None
+    """Expected load. Without it, sizes are not compared with the load, and traffic is not priced."""
+    cells: Cells | None = None
+    """Spreads the load over cells, each as this file describes it; needs `load`. `voice plan` shows how many."""
+    aws_section: Aws | None = Field(default=None, alias="aws")
+    azure_section: Azure | None = Field(default=None, alias="azure")
+
+    _source: SourceMap = PrivateAttr(default_factory=SourceMap)
+    _elsewhere: tuple[Domain, ...] = PrivateAttr(default=())
+    _shared_domain: Domain | None = PrivateAttr(default=None)
+    _is_first: bool = PrivateAttr(default=True)
+    _file_name: str | None = PrivateAttr(default=None)
+    _file_regions: tuple[str, ...] = PrivateAttr(default=())
+    _whole: "Deployment | None" = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _deploys_somewhere(self) -> "Deployment":
+        if self.aws_section is None and self.azure_section is None:
+            raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
+        return self
+
+    @model_validator(mode="after")
+    def _cells_of_a_load(self) -> "Deployment":
+        if not self.cells:
+            return self
+        if not self.load:
+            raise MisplacedError(("cells",), "cells spread a load: write `load`, what callers bring to all of them")
+        number, most = self.cells.number, self._numbers
+        if number and number > most:
+            raise MisplacedError(
+                ("cells", "number"), f"there is no cell {number}: the load comes to {most} in a region"
+            )
+        if number and self.aws_section and self.aws_section.edge.domain is None:
+            raise MisplacedError(("cells", "number"), "cells need an `edge.domain`: callers reach a cell by its name")
+        return self
+
+    @model_validator(mode="after")
+    def _names_in_regions(self) -> "Deployment":
+        for name in [regional.name for regional in self.numbered().in_regions()]:
+            if len(name) > NAME_LENGTH:
+                raise ValueError(
+                    f"{name}, the name of a cell or in another region, is longer than {NAME_LENGTH} characters"
+                )
+        return self
+
+    def in_regions(self) -> tuple["Deployment", ...]:
+        """Return a deployment for each AWS region. The first one contains the `azure` section too.
+
+        Each has a name of its own. Templates of the first region do not depend on the other regions. With cells, each
+        region contains one cell.
+        """
+        if self.cells:
+            return self.cell.in_regions()
+        if self.aws_section is None or not self.aws_section.other_regions:
+            return (self,)
+        first = self.model_copy(update={"aws_section": self.aws_section.model_copy(update={"other_regions": ()})})
+        others = [self.aws_section.in_other_region(index) for index in range(len(self.aws_section.other_regions))]
+        regions = (
+            first,
+            *(
+                first.model_copy(
+                    update={"name": f"{self.name}-{aws.region}", "aws_section": aws, "azure_section": None}
+                )
+                for aws in others
+            ),
+        )
+        for region in regions:
+            domains = [other.aws.edge.domain for other in regions if other is not region]
+            region._is_first = region is regions[0]
+            region._file_name = self.name
+            region._file_regions = tuple(other.aws.region for other in regions)
+            region._elsewhere = tuple(filter(None, domains))
+            if named := self.aws_section.edge.domain:
+                region._shared_domain = named.model_copy(update={"name": f"any.{named.name}"})
+        return regions
+
+    @property
+    def cell_count(self) -> int:
+        """Number of cells for the whole load; 1 without `cells`."""
+        regions = len(self.file_regions) if self.aws_section else 1
+        return self.cells.count(self.load, regions) if self.cells and self.load else 1
+
+    @property
+    def cell(self) -> "Deployment":
+        """One cell: the deployment of the file with its share of the load while another cell is unavailable."""
+        if not self.cells or not self.load:
+            return self
+        calls = math.ceil(self.load.calls / max(1, self.cell_count - 1))
+        cell = self.model_copy(update={"load": self.load.model_copy(update={"calls": calls}), "cells": None})
+        cell._whole = self
+        return cell
+
+    @property
+    def _numbers(self) -> int:
+        """Cells of one region."""
+        return self.cell_count // (len(self.file_regions) if self.aws_section else 1)
+
+    def numbered(self) -> "Deployment":
+        """Return the cell that `cells.number` selects, under its own name and domain, or the deployment itself."""
+        if not self.cells or not self.cells.number:
+            return self
+        number = self.cells.number
+        update: dict[str, object] = {"name": f"{self.name}-{number}"}
+        if aws := self.aws_section:
+            update["aws_section"] = aws.model_copy(update={"edge": _named(aws.edge, number)})
+        if (azure := self.azure_section) and azure.callers:
+            callers = azure.callers.model_copy(update={"edge": _named(azure.callers.edge, number)})
+            update["azure_section"] = azure.model_copy(update={"callers": callers})
+        return self.model_copy(update=update)
+
+    def cell_domains(self, domain: str) -> tuple[str, ...]:
+        """Return the domains of all cells; empty without `cells.number`.
+
+        Args:
+            domain: Domain of this cell.
+        """
+        whole = self.whole or self
+        if not whole.cells or not whole.cells.number:
+            return ()
+        named = domain.partition(_CELL.format(whole.cells.number))[2]
+        others = whole.aws_section.other_regions if whole.aws_section else ()
+        return tuple(
+            f"{region}{_CELL.format(number)}{named}"
+            for region in ("", *(f"{each.region}." for each in others))
+            for number in range(1, whole._numbers + 1)
+        )
+
+    @property
+    def whole(self) -> "Deployment | None":
+        """The deployment that this cell belongs to."""
+        return self._whole
+
+    @property
+    def elsewhere(self) -> tuple[Domain, ...]:
+        """Domains of the other regions, for a deployment that ``in_regions`` returned."""
+        return self._elsewhere
+
+    @property
+    def is_first_region(self) -> bool:
+        """Whether this region creates the account-wide resources, for a deployment that ``in_regions`` returned."""
+        return self._is_first
+
+    @property
+    def file_name(self) -> str:
+        """Name in the deployment file; the name of a further region is longer."""
+        return self._file_name or self.name
+
+    @property
+    def file_regions(self) -> tuple[str, ...]:
+        """AWS regions in the deployment file, the first one first."""
+        return self._file_regions or (self.aws.region, *(each.region for each in self.aws.other_regions))
+
+    @property
+    def shared_domain(self) -> Domain | None:
+        """Domain that resolves to the nearest healthy region, or ``None`` if there is only one region."""
+        return self._shared_domain
+
+    @property
+    def signing_key(self) -> str | None:
+        """The key that signs images, as one line of base64."""
+        return signing.key_line(self.image_signing.public_key) if self.image_signing else None
+
+    @property
+    def aws(self) -> Aws:
+        """The section `aws`.
+
+        Raises:
+            LookupError: The file has no such section; see ``aws_section``.
+        """
+        if self.aws_section is None:
+            raise LookupError(f"deployment {self.name} has no section `aws`")
+        return self.aws_section
+
+    @property
+    def azure(self) -> Azure:
+        """The section `azure`.
+
+        Raises:
+            LookupError: The file has no such section; see ``azure_section``.
+        """
+        if self.azure_section is None:
+            raise LookupError(f"deployment {self.name} has no section `azure`")
+        return self.azure_section
+
+    @property
+    def source(self) -> SourceMap:
+        """Locations of the values in the file."""
+        return self._source
+
+    def read_from(self, source: SourceMap) -> "Deployment":
+        """Store the file that the values were read from, for messages."""
+        self._source = source
+        return self

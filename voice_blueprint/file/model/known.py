@@ -1,0 +1,52 @@
+"""Types for names of the catalogue."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from voice_blueprint import catalog
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.contract.network import Tier
+
+
+@dataclass(frozen=True)
+class Known:
+    """Annotation for text that must be a name in the catalogue. Loading a file rejects other names.
+
+    The model itself accepts any name, so that constructs in another app can use types that the catalogue does not
+    contain.
+
+    Attributes:
+        kind: Description of the names and their file, or ``None`` if a check validates them. names: Function that
+            returns the names.
+    """
+
+    kind: str | None
+    names: Callable[[], Iterable[str]]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(core) | {"enum": sorted(self.names())}
+
+
+def _locations() -> set[str]:
+    return {region for size in catalog.vm_sizes().values() for region in size.regions}
+
+
+def _metrics() -> list[str]:
+    return [each.name for each in METRICS.values() if each.is_fleet_wide and {Tier.VAD, Tier.ASR} & set(each.tiers)]
+
+
+AwsRegion = Annotated[str, Known("AWS region in voice_blueprint/catalog/regions.yaml", catalog.regions)]
+InstanceTypeName = Annotated[
+    str, Known("EC2 instance type in voice_blueprint/catalog/instance_types.yaml", catalog.instance_types)
+]
+NodeTypeName = Annotated[
+    str, Known("ElastiCache node type in voice_blueprint/catalog/cache_node_types.yaml", catalog.cache_node_types)
+]
+Location = Annotated[str, Known("Azure region in voice_blueprint/catalog/vm_sizes.yaml", _locations)]
+VmSizeName = Annotated[str, Known("Azure VM size in voice_blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes)]
+ModelName = Annotated[str, Known("model in voice_blueprint/catalog/models.yaml", catalog.models)]
+MetricName = Annotated[str, Known(None, _metrics)]

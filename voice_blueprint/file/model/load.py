@@ -1,0 +1,62 @@
+"""Expected load and measured capacity."""
+
+import math
+
+from pydantic import Field
+
+from voice_blueprint.base import Model
+from voice_blueprint.file.model.text import Curve, Day
+
+
+class CallLoad(Model):
+    """Expected load, which determines sizes, quotas, traffic and cost.
+
+    Callers connect to the `aws` section. In a file without one, they connect to the services on Azure that accept
+    audio.
+    """
+
+    calls: int = Field(gt=0)
+    """Concurrent calls, mean over a month."""
+    minutes_each: float = Field(default=3.0, gt=0, le=1440)
+    """Mean length of a call, minutes."""
+    speech_share: float = Field(default=0.5, gt=0, le=1)
+    """Fraction of a call in which the caller speaks. The rest is not transcribed."""
+    conversation_share: float = Field(default=1.0, ge=0, le=1)
+    """Fraction of the calls that are conversations with an agent. Applies if the file has `agents`."""
+    peak_factor: float = Field(default=2.0, ge=1)
+    """Ratio of concurrent calls at the peak to the mean. Office hours give about 2."""
+    curve: Curve = "business-day"
+    """Load over a day, for cost, simulation and alerts: `flat`, `business-day` with one afternoon peak, `spike` of
+    an hour, or a CSV file next to this one with the header `second,calls`, from 0 to 86400."""
+
+
+class Cells(Model):
+    """Independent copies of the deployment, for more calls than one deployment can serve.
+
+    A cell is the deployment in the file with a network, state store, load balancers and name of its own.
+    """
+
+    calls: int = Field(gt=0)
+    """Maximum concurrent calls per cell. There are enough cells for the load, plus one that may fail."""
+    per_account: int = Field(default=10, gt=0)
+    """Cells per AWS account or Azure subscription. They share its quotas, and fail together with it."""
+
+    number: int | None = Field(default=None, ge=1)
+    """Number of the cell to deploy, from 1. Its name ends in the number, and its domain begins with it, as in
+    ``c2.<name>``. By default the file describes all cells, and is deployed as a single one."""
+
+    def count(self, load: CallLoad, regions: int) -> int:
+        """Return the number of cells for a load, equal in each region; 1 if one cell is sufficient."""
+        carrying = math.ceil(load.calls * load.peak_factor / self.calls)
+        return 1 if carrying <= 1 else regions * math.ceil((carrying + 1) / regions)
+
+
+class Measured(Model):
+    """Calls per host, as measured by `voice calibrate`."""
+
+    calls: int = Field(ge=1, le=8192)
+    """Concurrent calls whose transcripts keep up."""
+    date: Day
+    """Day of the measurement."""
+    conditions: str = Field(min_length=10)
+    """Conditions of the measurement: model, instance type, fraction of speech."""

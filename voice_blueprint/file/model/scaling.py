@@ -1,0 +1,131 @@
+"""Scaling rules. Each has a metric, an alarm and a step policy."""
+
+import math
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field, model_validator
+
+from voice_blueprint.base import Model
+from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.model.base import second
+from voice_blueprint.file.model.known import MetricName
+from voice_blueprint.file.model.text import Name
+
+
+class Statistic(StrEnum):
+    """CloudWatch statistic over the samples of one period."""
+
+    AVERAGE = "average"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+    SUM = "sum"
+
+
+class Comparison(StrEnum):
+    """Side of the threshold on which a datapoint breaches. A value equal to the threshold does not breach."""
+
+    ABOVE = "above"
+    BELOW = "below"
+
+
+class MissingData(StrEnum):
+    """Treatment of a period without samples (CloudWatch's ``TreatMissingData``)."""
+
+    NOT_BREACHING = "not-breaching"
+    BREACHING = "breaching"
+    IGNORE = "ignore"
+    MISSING = "missing"
+
+
+class Step(Model):
+    """A step adjustment of EC2 Auto Scaling. Bounds are relative to the threshold.
+
+    A step specifies the bound nearer to the threshold, and ends where the next one begins.
+    """
+
+    adjustment: int
+    """Hosts to add (positive) or remove (negative). For the VAD fleet, in every availability zone."""
+    lower_bound: float | None = Field(default=None, ge=0)
+    """Lower bound of a step above the threshold, in the metric's unit. That of the first step is 0."""
+    upper_bound: float | None = Field(default=None, le=0)
+    """Upper bound of a step below the threshold, in the metric's unit. That of the first step is 0."""
+
+
+class Band(NamedTuple):
+    """Range of a step: metric values minus the threshold, infinite on an open side."""
+
+    lower: float
+    upper: float
+    adjustment: int
+
+
+class ScalingRule(Model):
+    """A step scaling rule: when a metric crosses the threshold, hosts are added or removed."""
+
+    name: Name
+    """Name of the rule, unique in its fleet, and of its alarm."""
+    metric: MetricName
+    """Name of a metric that the fleet's hosts publish."""
+    statistic: Statistic
+    comparison: Comparison
+    threshold: float
+    """Threshold of the alarm, in the metric's unit."""
+    period_s: int = Field(gt=0)
+    """Length of one period, seconds."""
+    datapoints_to_alarm: int = Field(gt=0)
+    """Periods that must breach (M of "M out of N")."""
+    evaluation_periods: int = Field(gt=0)
+    """Periods to evaluate (N of "M out of N")."""
+    missing_data: MissingData
+    steps: tuple[Step, ...] = Field(min_length=1)
+    """Step adjustments, ordered by increasing distance from the threshold."""
+
+    @model_validator(mode="after")
+    def _datapoints_and_steps(self) -> "ScalingRule":
+        if self.datapoints_to_alarm > self.evaluation_periods:
+            raise ValueError(
+                f"datapoints_to_alarm {self.datapoints_to_alarm} is more than "
+                f"evaluation_periods {self.evaluation_periods}: the alarm could never fire"
+            )
+        near, other = ("lower_bound", "upper_bound") if self._rises else ("upper_bound", "lower_bound")
+        if any(getattr(step, other) is not None for step in self.steps):
+            raise ValueError(f"a step {self.comparison} the threshold has its {near}; it ends where the next begins")
+        starts = [abs(getattr(step, near) or 0) for step in self.steps]
+        if starts[0] != 0 or starts != sorted(set(starts)):
+            raise ValueError(f"the steps' {near} must start at 0 and lead away from it, not {starts}")
+        signs = {step.adjustment > 0 for step in self.steps}
+        if 0 in (step.adjustment for step in self.steps) or len(signs) > 1:
+            raise ValueError("the steps of one rule either all add hosts or all remove hosts")
+        return self
+
+    @property
+    def _rises(self) -> bool:
+        return self.comparison is Comparison.ABOVE
+
+    @property
+    def adds_hosts(self) -> bool:
+        """Whether the rule scales out (otherwise in)."""
+        return self.steps[0].adjustment > 0
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """Ranges of the steps, in the form of a step policy."""
+        if self._rises:
+            ends = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
+            return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
+        ends = pairwise((*(step.upper_bound or 0 for step in self.steps), -math.inf))
+        return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
+
+
+def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
+    if (again := second([rule.name for rule in rules])) is not None:
+        raise MisplacedError(
+            (again, "name"), f"{rules[again].name} is the name of an earlier rule of the fleet; take another"
+        )
+    return rules
+
+
+ScalingRules = Annotated[tuple[ScalingRule, ...], AfterValidator(_names_differ)]
+"""The rules of one fleet, whose names become the names of their alarms."""

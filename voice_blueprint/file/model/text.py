@@ -1,0 +1,272 @@
+"""Formats of texts in a deployment file: names, addresses, ids of existing resources.
+
+Each is ASCII and as strict as the cloud's own rule, so that a mistyped id is rejected before the deploy. ``matching``
+stores a description and an example with the pattern. Messages, the schema and the settings page contain them.
+"""
+
+from datetime import date
+from ipaddress import IPv4Network
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+MESSAGE = "patternErrorMessage"
+"""Keyword of JSON schemas with which editors replace their own message."""
+
+
+def matching(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
+    """Return the metadata of a text with a format.
+
+    Args:
+        pattern: Regular expression of the whole text, which pydantic compiles.
+        form: Description of the format, after "should be".
+        example: A text that matches.
+        max_length: Maximum length, if the pattern does not limit it.
+    """
+    words = f"should be {form}, such as {example}"
+    return Field(pattern=pattern, examples=[example], json_schema_extra={MESSAGE: words}, max_length=max_length)
+
+
+def _is_a_day(value: str) -> str:
+    date.fromisoformat(value)
+    return value
+
+
+_ORIGIN = "https://app.example.com"
+
+
+def _is_an_origin(value: str) -> str:
+    try:
+        urlsplit(value)
+    except ValueError:
+        raise ValueError(f"{value} should be a name or an IPv6 address in brackets, such as {_ORIGIN}") from None
+    return value
+
+
+def _is_a_range(value: str) -> str:
+    IPv4Network(value, strict=False)
+    return value
+
+
+Day = Annotated[str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_is_a_day)]
+
+Curve = Annotated[
+    str,
+    matching(
+        r"^(flat|business-day|spike|[A-Za-z0-9_][A-Za-z0-9_./-]*\.csv)$",
+        "flat, business-day, spike, or a CSV file beside this one",
+        "monday.csv",
+        max_length=255,
+    ),
+]
+
+NAME_LENGTH = 32
+Name = Annotated[
+    str,
+    matching(
+        "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
+        "lower-case words and digits joined by hyphens",
+        "voice-1",
+        max_length=NAME_LENGTH,
+    ),
+]
+"""Part of AWS and Azure resource names."""
+PoolName = Annotated[
+    str,
+    matching("^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"),
+]
+"""The limit of AKS for Linux pools."""
+ImageDigest = Annotated[
+    str,
+    matching("^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits", f"sha256:{'0123456789abcdef' * 4}"),
+]
+"""Digest of a container image; tags are not accepted, since they can move."""
+Revision = Annotated[
+    str,
+    matching("^[0-9a-f]{40}$", "a commit's 40 hexadecimal digits", "f0fe81560cb8b68660e564f55dd99207059c092e"),
+]
+"""Commit of a model's repository."""
+HubRepository = Annotated[
+    str,
+    matching(
+        "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+$",
+        "owner and repository at Hugging Face",
+        "Systran/faster-whisper-large-v3",
+        max_length=96,
+    ),
+]
+Language = Annotated[str, matching("^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "a language tag", "en-US", max_length=35)]
+TwilioAccount = Annotated[
+    str, matching("^AC[0-9a-f]{32}$", "an account's SID: AC and 32 hexadecimal digits", f"AC{'0123456789abcdef' * 2}")
+]
+KubernetesVersion = Annotated[str, matching(r"^1\.[0-9]{2}$", "a minor version in quotes", "1.33")]
+TimeOfDay = Annotated[
+    str, matching("^([01][0-9]|2[0-3]):[0-5][0-9]$", "hours and minutes in quotes, 00:00 to 23:59", "01:00")
+]
+
+# Addresses
+
+_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = rf"{_LABEL}(\.{_LABEL})*"
+_PORT = ":[1-9][0-9]{0,4}"
+_IN_PATH = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
+"""https://www.rfc-editor.org/rfc/rfc3986#section-3.3; other characters are percent-encoded."""
+_NOT_SLASH = _IN_PATH.replace("/", "")
+_REST = rf"(/({_IN_PATH}|[?#])*)?"
+
+DomainName = Annotated[
+    str,
+    matching(
+        rf"^({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])$",
+        "a domain name in lower case, international ones in their xn-- form",
+        "voice.example.com",
+        max_length=240,  # of 253, minus the labels that are prepended
+    ),
+]
+HttpsUrl = Annotated[
+    str,
+    matching(
+        rf"^https://{_HOST}({_PORT})?{_REST}$", "an https URL with its host in lower case", "https://login.example.com/"
+    ),
+]
+PublicUrl = Annotated[
+    str,
+    matching(
+        rf"^https://{_HOST}(/{_IN_PATH}*{_NOT_SLASH})?$",
+        "an https URL on port 443, without query, fragment and final slash",
+        "https://engines.example.com/v1",
+    ),
+]
+"""Agents may only connect to port 443, and append paths to the URL."""
+CollectorUrl = Annotated[
+    str, matching(rf"^https://{_HOST}{_REST}$", "an https URL on port 443", "https://collector.example.com/v1/traces")
+]
+RunbookUrl = Annotated[
+    str,
+    matching(
+        rf"^https://{_HOST}({_PORT})?(/({_IN_PATH}|[?#])*{_NOT_SLASH})?$",
+        "an https URL without a final slash",
+        "https://wiki.example.com/runbooks",
+    ),
+]
+Origin = Annotated[
+    str,
+    matching(
+        rf"^(https://({_HOST}|\[[0-9a-f:]{{2,39}}\])({_PORT})?|http://localhost({_PORT})?)$",
+        "scheme, host and port of a web page, as browsers send them",
+        _ORIGIN,
+    ),
+    AfterValidator(_is_an_origin),
+]
+"""``*`` is not accepted, since it would allow every web page."""
+Email = Annotated[
+    str,
+    matching(
+        rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@({_LABEL}\.)+{_LABEL}$",
+        "an e-mail address with its domain in lower case",
+        "oncall@example.com",
+        max_length=254,
+    ),
+]
+
+# Ids on AWS
+
+_HEX = "[0-9a-f]"
+AccountId = Annotated[str, matching(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
+AwsZone = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
+EndpointName = Annotated[
+    str,
+    matching(
+        r"^[a-z0-9-]{1,60}(\.[a-z0-9-]{1,60}){0,3}$",
+        "the last part of a VPC endpoint's service name",
+        "ecr.dkr",
+    ),
+]
+MachineImage = Annotated[
+    str,
+    matching(
+        rf"^(ami-{_HEX}{{8}}({_HEX}{{9}})?|/[A-Za-z0-9_./-]{{1,1000}}(:[1-9][0-9]{{0,9}})?)$",
+        "an AMI's id (ami- and 8 or 17 hexadecimal digits), or an SSM parameter with its version (/voice/vad:3)",
+        "ami-0123456789abcdef0",
+    ),
+]
+"""Id of an AMI, or an SSM parameter with one, followed by a colon and the parameter's version."""
+ReservationId = Annotated[
+    str, matching(rf"^cr-{_HEX}{{8}}({_HEX}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0")
+]
+HostedZoneId = Annotated[
+    str, matching(r"^Z[A-Z0-9]{1,31}$", "a hosted zone's id: Z, then capital letters and digits", "Z0123456789EXAMPLE")
+]
+CertificateArn = Annotated[
+    str,
+    matching(
+        r"^arn:aws(-cn|-us-gov)?:acm:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:certificate/[0-9A-Za-z-]{1,64}$",
+        "the ARN of a certificate in ACM",
+        "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012",
+    ),
+]
+SnapshotName = Annotated[
+    str,
+    matching(
+        "^[A-Za-z]([.-]?[A-Za-z0-9])*$",
+        "letters, digits and single hyphens or dots, beginning with a letter",
+        "production-state-2026-11-22",
+        max_length=255,
+    ),
+]
+SecretPath = Annotated[
+    str,
+    matching("^[A-Za-z0-9_/+=.@-]{1,512}$", "a name in Secrets Manager: letters, digits and /_+=.@-", "oncall/webhook"),
+]
+SecretName = Annotated[str, matching("^[0-9a-zA-Z-]{1,127}$", "up to 127 letters, digits and hyphens", "engine-key")]
+"""Name of an existing secret, in Secrets Manager on AWS or a key vault on Azure, or of a certificate in a vault."""
+
+# Ids on Azure
+
+_GUID = rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
+_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
+_WORD = "[a-z0-9]([a-z0-9_.-]{0,78}[a-z0-9_])?"
+"""Names of networks, subnets and capacity reservation groups.
+https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules lists all rules."""
+
+
+def _azure_id(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN401  as pydantic's Field
+    """Return the metadata of a resource id, which is case-insensitive as in Azure.
+
+    Args:
+        provider: Provider without ``Microsoft.``, such as ``KeyVault``.
+        *levels: The type, the pattern of a name and an example of a name, from the outermost resource inwards.
+    """
+    group = "[a-z0-9_().-]{0,89}[a-z0-9_()-]"
+    patterns = "".join(f"/{kind}/{name}" for kind, name, _ in levels)
+    examples = "".join(f"/{kind}/{example}" for kind, _, example in levels)
+    return matching(
+        rf"(?i)^/subscriptions/{_GUID}/resourceGroups/{group}/providers/Microsoft\.{provider}{patterns}$",
+        "a whole resource id",
+        f"/subscriptions/{_SUBSCRIPTION}/resourceGroups/shared/providers/Microsoft.{provider}{examples}",
+    )
+
+
+_NETWORK = ("virtualNetworks", _WORD, "hub")
+
+ObjectId = Annotated[
+    str, matching(f"^{_GUID}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555")
+]
+NetworkId = Annotated[str, _azure_id("Network", _NETWORK)]
+SubnetId = Annotated[str, _azure_id("Network", _NETWORK, ("subnets", _WORD, "nodes"))]
+RegistryId = Annotated[str, _azure_id("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
+WorkspaceId = Annotated[
+    str, _azure_id("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs"))
+]
+DnsZoneId = Annotated[
+    str, _azure_id("Network", ("privateDnsZones", rf"{_LABEL}(\.{_LABEL})+", "privatelink.azurecr.io"))
+]
+ReservationGroupId = Annotated[str, _azure_id("Compute", ("capacityReservationGroups", _WORD, "a100"))]
+VaultId = Annotated[str, _azure_id("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))]
+AddressRange = Annotated[
+    str,
+    matching(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
+    AfterValidator(_is_a_range),
+]
+AzureZone = Annotated[str, matching("^[1-9]$", "the number of a zone, in quotes", "1")]

@@ -1,0 +1,113 @@
+"""Images of each host, task and pod: those of fleets, of the gateway, and of the cluster."""
+
+import hashlib
+import json
+from typing import Literal
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.aws import AsrFleet, Engine
+from voice_blueprint.file.model.azure import AggregatedService, AzureService, LmcachePool, PrefillDecodeCell, TtsService
+from voice_blueprint.file.model.deployment import Deployment
+
+VAD_IMAGES = (Image.VAD_DATAPLANE, Image.TELEMETRY)
+GATEWAY_IMAGES = (Image.GATEWAY,)
+AGENT_IMAGES = (Image.AGENT,)
+AWS_IMAGES = (
+    *GATEWAY_IMAGES,
+    *AGENT_IMAGES,
+    Image.VAD_DATAPLANE,
+    Image.WHISPER_ENGINE,
+    Image.ASR_NEURON,
+    Image.ASR_VLLM,
+    Image.TELEMETRY,
+)
+"""All images of deployments to AWS; each has a repository."""
+CALLER_TIER_IMAGES = {
+    Component.GATEWAY: GATEWAY_IMAGES,
+    Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
+    Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
+}
+"""Images of the caller tiers on Azure. The gateway's image signs all of them in to the state store."""
+AGENT_POD_IMAGES = (*AGENT_IMAGES, Image.GATEWAY)
+"""Images of an agent's pod on Azure."""
+CALLER_IMAGES = tuple(dict.fromkeys(image for images in CALLER_TIER_IMAGES.values() for image in images))
+CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
+"""Images that every cluster on Azure runs in addition to its services."""
+
+
+def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
+    """Return the images of an ASR fleet's hosts; the first one receives chunks."""
+    if catalog.instance_types()[fleet.instance_type].computes_on == "neuron":
+        return (Image.ASR_NEURON, Image.TELEMETRY)
+    if fleet.engine is Engine.VLLM:
+        # Our ingest assembles utterances and sends them to vLLM on the host's loopback.
+        return (Image.WHISPER_ENGINE, Image.ASR_VLLM, Image.TELEMETRY)
+    return (Image.WHISPER_ENGINE, Image.TELEMETRY)
+
+
+def fleets_with(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -> tuple[AsrFleet, ...]:
+    """Return the ASR fleets whose hosts have this kind of accelerator."""
+    types = catalog.instance_types()
+    return tuple(fleet for fleet in deployment.aws.asr if types[fleet.instance_type].computes_on == accelerator)
+
+
+def service_images(service: AzureService) -> tuple[Image, ...]:
+    """Return the images of a service's pods on Azure."""
+    match service:
+        case PrefillDecodeCell():
+            return (Image.ASR_VLLM, Image.LMCACHE, Image.PD_ROUTER)
+        case AggregatedService(lmcache=LmcachePool()):
+            return (Image.ASR_VLLM, Image.LMCACHE)
+        case TtsService():
+            return (Image.TTS_OMNI,)
+        case _:
+            return (Image.ASR_VLLM,)
+
+
+def images_for(deployment: Deployment) -> tuple[Image, ...]:
+    """Return all images that the deployment's hosts, tasks and pods run, without duplicates."""
+    images: list[Image] = []
+    if deployment.aws_section:
+        images += [*GATEWAY_IMAGES, *VAD_IMAGES]
+        if deployment.aws_section.agents:
+            images += AGENT_IMAGES
+        for fleet in deployment.aws_section.asr:
+            images += asr_images(fleet)
+    if deployment.azure_section:
+        images += CLUSTER_IMAGES
+        if deployment.azure_section.callers:
+            images += CALLER_IMAGES
+        if deployment.azure_section.agents:
+            images += AGENT_IMAGES
+        for service in deployment.azure_section.services:
+            images += service_images(service)
+    return tuple(dict.fromkeys(images))
+
+
+NO_DIGEST = f"sha256:{'0' * 64}"
+"""Placeholder for an image without a digest. No registry contains it, and services that refer to it are not started."""
+
+
+def digest(deployment: Deployment, image: Image) -> str:
+    """Return an image's digest, or ``NO_DIGEST``."""
+    return deployment.images.get(image, NO_DIGEST)
+
+
+def with_images(deployment: Deployment) -> Deployment:
+    """Return the deployment as if all images had been pushed."""
+    missing = {image: NO_DIGEST for image in images_for(deployment) if image not in deployment.images}
+    return deployment.model_copy(update={"images": {**deployment.images, **missing}})
+
+
+def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
+    """Return the name of a fleet's artifacts, which apply to hosts of the same type with the same image and model."""
+    served = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
+    images = [digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
+    return hashlib.sha256(json.dumps([fleet.instance_type, *served, *images]).encode()).hexdigest()[:8]
+
+
+def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
+    """Return True if hosts or tasks with these images must wait for a digest."""
+    return any(image not in deployment.images for image in images)

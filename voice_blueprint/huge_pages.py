@@ -1,0 +1,28 @@
+"""Huge pages that the VAD data plane uses on a host.
+
+The sizes are those of the program; ``images/vad-dataplane/tests/e2e/test_docker.py`` compares them with a running one.
+"""
+
+from math import ceil
+
+SESSION_BYTES = 28 * 1024
+"""Memory per session: jitter buffer, features, cipher (``pipeline/slot.hpp``)."""
+QUEUE_BYTES = 4 << 20
+"""Memory per receive queue: its rings of chunks and commands (``pipeline/poller.hpp``)."""
+VAD_BYTES = 9 << 20
+"""Memory of the VAD module per receive queue; twice as much while a module is replaced (``vad/module/vad.c``)."""
+FRAMES_BYTES = 20 << 20
+"""Memory of DPDK's packet buffers per receive queue: 8,192 of 2.4 KiB (``receive/dpdk.cpp``)."""
+DPDK_BYTES = 8 << 20
+"""Memory of DPDK itself."""
+
+
+def needed(sessions: int, queues: int, size_mib: int) -> int:
+    """Return the number of pages of ``size_mib`` MiB for a host's data plane. Each part starts on a new page."""
+    page = size_mib << 20
+
+    def pages(size: int) -> int:
+        return ceil(size / page)
+
+    each = pages(QUEUE_BYTES) + 2 * pages(VAD_BYTES)
+    return pages(sessions * SESSION_BYTES) + queues * each + pages(queues * FRAMES_BYTES + DPDK_BYTES)

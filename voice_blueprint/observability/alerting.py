@@ -1,0 +1,169 @@
+"""Alerts of both clouds: meanings, thresholds and objectives.
+
+CloudWatch alarms (``aws/alerts``) and Prometheus rules (``observability/azure_alerts.py``) are rendered from these
+tables.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from voice_blueprint.file.model.observability import Objectives
+from voice_blueprint.file.model.scaling import Comparison
+
+MIN_REFUSED = 5
+"""Minimum number of refusals in a minute that raises an alert: in a quiet minute with three calls, one refusal is
+already a third."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An alert, independent of the cloud.
+
+    Attributes:
+        meaning: Sentence for the operator who is paged.
+        threshold: The alert fires above this value.
+        callers_affected: Whether callers are affected; such an alert pages an operator.
+    """
+
+    meaning: str
+    threshold: float
+    comparison: Comparison = Comparison.ABOVE
+    callers_affected: bool = True
+
+
+CONDITIONS = {
+    # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Up to 5 %
+    # of refusals are therefore random. If refusals continue, the error budget alert pages; the same applies to slow
+    # transcripts and slow turns.
+    "sessions-refused": Condition(
+        "The gateway refuses more than one call in twenty, for want of capacity.", 5, callers_affected=False
+    ),
+    # Each gateway sends one request per minute, so a single failed request does not raise an alert.
+    "front-door-closed": Condition(
+        "Gateways do not reach the public name: its name, its certificate or its load balancer is dead.",
+        0.5,
+        Comparison.BELOW,
+    ),
+    # Each gateway makes a call per minute. If many callers are refused for lack of capacity, so are some of these.
+    "synthetic-call-fails": Condition(
+        "Most calls of the gateways to themselves are not transcribed: those of callers are not either.",
+        0.5,
+        Comparison.BELOW,
+    ),
+    # ACM renews 60 days before expiry. Two weeks leave time for a manual fix if the renewal fails.
+    "certificate-expires": Condition(
+        "The certificate of the public name expires within 14 days: it was not renewed.",
+        14,
+        Comparison.BELOW,
+        callers_affected=False,
+    ),
+    # Users notice a wait of more than 1 s: https://www.nngroup.com/articles/response-times-3-important-limits/
+    "first-transcript-slow": Condition(
+        "One caller in twenty waits more than a second for the first words of a transcript.",
+        1000,
+        callers_affected=False,
+    ),
+    # 50 packets of 20 ms are one second of a caller's audio.
+    "vad-packets-dropped": Condition("The data plane drops audio for want of time or room: callers lose words.", 50),
+    "vad-stopped": Condition(
+        "The VAD module was stopped: silence goes to the ASR tier as if it were speech.", 0, callers_affected=False
+    ),
+    "asr-slots-exhausted": Condition(
+        "No speech recognition host has a free slot: new sessions are refused.", 1, Comparison.BELOW
+    ),
+    # 10 chunks are one second of a caller's speech.
+    "speech-lost": Condition("Speech of callers who were admitted is not transcribed.", 10),
+    "conversations-refused": Condition(
+        "Agents refuse callers: they are full, or one of their engines, the gateway or the state store is unavailable.",
+        0,
+    ),
+    # People reply to each other after 0.2 s. The pipeline of three engines takes 1.2 s here; after twice that time,
+    # people start to speak again. `docs/conversations.md` describes the stages.
+    "turn-slow": Condition(
+        "One answer in twenty begins more than 2.5 seconds after its question: callers ask again.",
+        2500,
+        callers_affected=False,
+    ),
+    # The goal is 300 ms. An interruption is detected after 220 ms of speech; if the agent continues for another half
+    # second, both speak at once.
+    "barge-in-slow": Condition(
+        "One interruption in twenty silences the agent only after more than half a second.", 500
+    ),
+}
+"""Alerts by id. Shares are in percent, times in milliseconds."""
+
+ERROR_BUDGET = "error-budget-burns"
+"""Id of the alerts on objectives. Each objective has one alert per pair of windows."""
+OBJECTIVE_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A pair of windows over which an error budget is spent too fast.
+
+    Both windows must breach: the long one shows that the problem matters, and the short one ends the alert soon after
+    the problem is solved. Windows and rates are those of https://sre.google/workbook/alerting-on-slos, "multiwindow,
+    multi-burn-rate alerts".
+
+    Attributes:
+        burn: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_DAYS``.
+        pages: Whether operators are paged; otherwise the alert is handled within a day.
+    """
+
+    name: str
+    long_s: int
+    short_s: int
+    burn: float
+    pages: bool = True
+
+    @property
+    def days_left(self) -> float:
+        """Number of days in which this rate spends the whole budget."""
+        return OBJECTIVE_DAYS / self.burn
+
+
+WINDOWS = (
+    Windows("1h", 3_600, 300, 14.4),
+    Windows("6h", 6 * 3_600, 1_800, 6),
+    Windows("1d", 24 * 3_600, 2 * 3_600, 3, pages=False),
+)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A service level objective: the share of calls or turns that are good.
+
+    Attributes:
+        percent: Share over 30 days.
+        bad: Start of the sentence that describes the calls or turns that are not good.
+        within_ms: Maximum latency of a good call or turn; ``None`` if the objective does not concern latency.
+    """
+
+    id: Literal["admission", "transcript", "turn"]
+    percent: float
+    bad: str
+    within_ms: int | None = None
+
+    def threshold(self, windows: Windows) -> float:
+        """Return the share of bad calls or turns, percent, that corresponds to the burn rate of these windows."""
+        return round(windows.burn * (100 - self.percent), 6)
+
+    def meaning(self, windows: Windows) -> str:
+        """Return the sentence for the operator who is paged."""
+        return (
+            f"{self.bad} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "
+            f"would last {windows.days_left:.2g} days."
+        )
+
+
+def objectives(typed: Objectives, *, agents: bool) -> Iterator[Objective]:
+    """Yield the objectives of a deployment; those on turns require agents."""
+    yield Objective("admission", typed.admitted_percent, "Calls are refused")
+    latencies: list[tuple[Literal["transcript", "turn"], float, str, int]] = [
+        ("transcript", typed.final_percent, "Transcripts", typed.final_within_ms)
+    ]
+    if agents:
+        latencies.append(("turn", typed.turn_percent, "Answers", typed.turn_within_ms))
+    for id_, percent, late, within_ms in latencies:
+        yield Objective(id_, percent, f"{late} take more than {within_ms / 1000:g} s", within_ms)

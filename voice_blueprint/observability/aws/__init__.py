@@ -1,0 +1,1 @@
+"""CloudWatch: alarms, dashboards, their series, and the alarms that stop a rollout."""

@@ -1,0 +1,112 @@
+"""Definition of an alert, and ids that stand for several alarms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from voice_blueprint.aws import names
+from voice_blueprint.aws.alarms import AlarmRule
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import Comparison, MissingData
+from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
+from voice_blueprint.observability.aws.series import Series
+
+FLEET_GROWS = "fleet-grows"
+"""Runbook of scaling rules that add hosts."""
+FLEET_SHRINKS = "fleet-shrinks"
+"""Runbook of scaling rules that remove hosts."""
+CALLERS_AFFECTED = "callers-affected"
+"""The composite alarm over all alerts that affect callers."""
+BUDGET = "budget"
+"""The notification of AWS Budgets."""
+
+MINUTE_S = 60
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert, which becomes a CloudWatch alarm.
+
+    Attributes:
+        id: Kind of alert; the runbook is ``docs/runbooks/<id>.md``.
+        meaning: Sentence for the operator who is paged.
+        series: Metrics that the alarm reads, all with the same statistic.
+        period_s: Seconds per datapoint, at least 10.
+        callers_affected: Whether callers are affected; such an alert pages an operator.
+        target: The affected part, if several parts can raise the same alert.
+        fold: How several series are combined into one value; a series without data in a period is ignored. ``SHARE`` is
+            the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series; the second is
+            the number of samples. Both are 0 if they cover fewer than ``MIN_REFUSED`` calls.
+        confirm_s: Period of a second, shorter window that must breach as well, in seconds, or ``None``. Such an alert
+            is a composite alarm over two alarms.
+    """
+
+    id: str
+    tier: Tier
+    meaning: str
+    series: tuple[Series, ...]
+    rule: AlarmRule
+    period_s: int
+    callers_affected: bool = False
+    target: str | None = None
+    fold: Literal["MAX", "MIN", "SHARE", "LATE"] = "MAX"
+    confirm_s: int | None = None
+
+    def expression(self, ids: Sequence[str]) -> str:
+        """Return the metric math expression over the series with these ids."""
+        if self.fold == "SHARE":
+            return f"IF({ids[0]}>={MIN_REFUSED},100*{ids[0]}/SUM([{','.join(ids)}]),0)"
+        if self.fold == "LATE":
+            in_time, samples = ids
+            return f"IF({samples}*(100-{in_time})/100>={MIN_REFUSED},100-{in_time},0)"
+        return f"{self.fold}([{','.join(ids)}])"
+
+    def folded(self, values: Sequence[float | None]) -> float | None:
+        """Return the value of the expression for one period."""
+        present = [value for value in values if value is not None]
+        if not present or (self.fold in {"SHARE", "LATE"} and values[0] is None):
+            return None
+        match self.fold:
+            case "SHARE":
+                return 100 * present[0] / sum(present) if present[0] >= MIN_REFUSED else 0.0
+            case "LATE":
+                in_time, samples = present
+                return 100 - in_time if samples * (100 - in_time) / 100 >= MIN_REFUSED else 0.0
+            case "MAX":
+                return max(present)
+            case "MIN":
+                return min(present)
+
+    def alarm_name(self, deployment: Deployment) -> str:
+        """Return the name of the operator-facing alarm."""
+        return names.alert_alarm(deployment, self.id, self.target)
+
+    @property
+    def windows(self) -> dict[str, int]:
+        """Period of each window that must breach, in seconds, by the suffix of its alarm's name."""
+        return {"": self.period_s} if self.confirm_s is None else {"long": self.period_s, "short": self.confirm_s}
+
+
+def shared(
+    id_: str, tier: Tier, series: tuple[Series, ...], breaching: int, evaluated: int, *, period_s: int = MINUTE_S
+) -> Alert:
+    """Return an alert that exists on both clouds, with M of N datapoints."""
+    known = CONDITIONS[id_]
+    rule = AlarmRule(known.comparison, known.threshold, breaching, evaluated, MissingData.NOT_BREACHING)
+    return Alert(id_, tier, known.meaning, series, rule, period_s, callers_affected=known.callers_affected)
+
+
+def above(threshold: float, breaching: int, evaluated: int) -> AlarmRule:
+    """Return a rule that fires if M of N datapoints exceed a threshold.
+
+    Missing data does not breach; ``telemetry-silent`` reports it.
+    """
+    return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluated, MissingData.NOT_BREACHING)
+
+
+def below(
+    threshold: float, breaching: int, evaluated: int, missing: MissingData = MissingData.NOT_BREACHING
+) -> AlarmRule:
+    """Return a rule that fires if M of N datapoints are below a threshold."""
+    return AlarmRule(Comparison.BELOW, threshold, breaching, evaluated, missing)

@@ -1,0 +1,133 @@
+"""Alerts of every fleet: missing telemetry, maximum size, failed launches, rejected packets."""
+
+from collections.abc import Iterator
+
+from voice_blueprint.aws import names
+from voice_blueprint.aws.metrics import NAT_GATEWAY
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import MissingData
+from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images, held_back
+from voice_blueprint.observability.alerting import CONDITIONS
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above, below, shared
+from voice_blueprint.observability.aws.series import (
+    NAT_GATEWAYS,
+    fleet_series,
+    group_series,
+    log_series,
+    service_series,
+)
+
+
+def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts that are independent of a fleet's purpose."""
+    for fleet, tier, metric in _reporting_fleets(deployment):
+        yield Alert(
+            "telemetry-silent",
+            tier,
+            f"Nothing has reported {metric} of fleet {fleet} for three minutes: scaling and alerts are blind to it.",
+            (fleet_series(deployment, fleet, metric, "SampleCount"),),
+            below(1, 3, 3, MissingData.BREACHING),
+            MINUTE_S,
+            target=fleet,
+        )
+    yield from _front_door(deployment)
+    # A group with equal bounds is always at its maximum.
+    for fleet, tier, group, most in _groups(deployment):
+        yield Alert(
+            "fleet-at-maximum",
+            tier,
+            f"Group {group} has had its maximum of {most} hosts for ten minutes: it cannot grow when load does.",
+            (group_series(group, "GroupInServiceInstances", "Minimum"),),
+            above(most - 1, 10, 10),
+            MINUTE_S,
+            target=group.removeprefix(f"{deployment.name}-") if fleet == names.VAD_FLEET else fleet,
+        )
+    # A single failed launch is retried; two within 15 minutes probably have the same cause.
+    for tier, metric in ((Tier.VAD, "VadHostsAbandoned"), (Tier.ASR, "AsrHostsAbandoned")):
+        yield Alert(
+            "hosts-abandoned",
+            tier,
+            f"New {tier} hosts give up before they serve: the tier cannot grow or replace hosts.",
+            (log_series(deployment, metric, tier),),
+            above(1, 1, 1),
+            15 * MINUTE_S,
+            target=tier,
+        )
+    # A few packets are left over from flows that security groups no longer track. A steady stream indicates a wrong
+    # rule or an intruder.
+    yield Alert(
+        "internal-traffic-rejected",
+        Tier.AWS,
+        "One of our own addresses keeps sending what the network's rules refuse.",
+        (log_series(deployment, "InternalPacketsRejected", "rejected"),),
+        above(100, 3, 3),
+        5 * MINUTE_S,
+    )
+
+
+def _front_door(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts on requests that gateways send to the public host name; without gateways, there are none."""
+    if held_back(deployment, GATEWAY_IMAGES):
+        return
+    fleet = names.GATEWAY_FLEET
+    watched = {"front-door-closed": "FrontDoorAnswers"}
+    # Without hosts of both tiers no call is transcribed.
+    reporting = {tier for _, tier, _ in _reporting_fleets(deployment)}
+    if {Tier.VAD, Tier.ASR} <= reporting:
+        watched["synthetic-call-fails"] = "SyntheticCallSucceeds"
+    for id_, metric in watched.items():
+        known = CONDITIONS[id_]
+        yield Alert(
+            id_,
+            Tier.GATEWAY,
+            known.meaning,
+            (fleet_series(deployment, fleet, metric, "Average"),),
+            below(known.threshold, 3, 3, MissingData.BREACHING),
+            MINUTE_S,
+            callers_affected=known.callers_affected,
+        )
+    yield shared(
+        "certificate-expires",
+        Tier.GATEWAY,
+        (fleet_series(deployment, fleet, "CertificateDays", "Minimum"),),
+        1,
+        1,
+        period_s=60 * MINUTE_S,
+    )
+
+
+def network_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts in the network's own stack: no other stack may refer to a NAT gateway, which can be removed."""
+    for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
+        yield Alert(
+            "nat-ports-exhausted",
+            Tier.AWS,
+            f"NAT gateway {number} has no free port for a destination: hosts and agents do not reach services outside.",
+            (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),),
+            above(0, 2, 3),
+            MINUTE_S,
+            target=str(number),
+        )
+
+
+def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:
+    """Yield each fleet that always has at least one host, with a metric that all of its hosts publish."""
+    vad = deployment.aws.vad
+    if vad.hosts_per_zone.min and not held_back(deployment, VAD_IMAGES):
+        yield names.VAD_FLEET, Tier.VAD, "VadSessions"
+    for fleet in deployment.aws.asr:
+        if fleet.hosts.min and not held_back(deployment, asr_images(fleet)):
+            yield fleet.name, Tier.ASR, "FreeSlots"
+    if not held_back(deployment, GATEWAY_IMAGES):
+        yield names.GATEWAY_FLEET, Tier.GATEWAY, "OpenSockets"
+    if deployment.aws.agents and not held_back(deployment, AGENT_IMAGES):
+        yield names.AGENT_FLEET, Tier.AGENT, "Conversations"
+
+
+def _groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:
+    per_zone = deployment.aws.vad.hosts_per_zone
+    for group in names.vad_groups(deployment) if per_zone.min < per_zone.max else ():
+        yield names.VAD_FLEET, Tier.VAD, group, per_zone.max
+    for fleet in (each for each in deployment.aws.asr if each.hosts.min < each.hosts.max):
+        yield fleet.name, Tier.ASR, names.group(deployment, fleet.name), fleet.hosts.max

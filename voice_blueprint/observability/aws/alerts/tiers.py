@@ -1,0 +1,275 @@
+"""Alerts of individual tiers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from voice_blueprint.aws import names
+from voice_blueprint.aws.alarms import AlarmRule
+from voice_blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
+from voice_blueprint.capacity.bounds import gateway_sockets
+from voice_blueprint.contract.metrics import Allowance, DropReason, Loss
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import fleets_with
+from voice_blueprint.observability.alerting import CONDITIONS
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above, below, shared
+from voice_blueprint.observability.aws.series import (
+    Resource,
+    Series,
+    Statistic,
+    fleet_series,
+    node_series,
+    service_series,
+)
+
+SATURATED = 0.9
+"""Average utilization of a task that counts as saturated; scaling aims at 0.7."""
+
+
+def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the packet tier's alerts."""
+    fleet = names.VAD_FLEET
+    # The seed document specifies this threshold. It is not a scaling rule: flows stay with their host, so new hosts do
+    # not relieve it.
+    yield Alert(
+        "vad-ring-full",
+        Tier.VAD,
+        "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
+        (fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
+        above(80, 2, 3),
+        10,
+    )
+    yield shared(
+        "vad-packets-dropped",
+        Tier.VAD,
+        (fleet_series(deployment, fleet, "RxDropped", "Sum", part=DropReason.RING_FULL),),
+        2,
+        3,
+    )
+    # EC2 drops these packets before they reach the host.
+    for allowance in Allowance:
+        yield Alert(
+            "vad-allowance-exceeded",
+            Tier.VAD,
+            "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
+            (fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
+            above(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
+            MINUTE_S,
+            callers_affected=True,
+            target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
+        )
+    yield shared("vad-stopped", Tier.VAD, (fleet_series(deployment, fleet, "VadStopped", "Maximum"),), 2, 3)
+    yield Alert(
+        "vad-hosts-unhealthy",
+        Tier.VAD,
+        "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
+        (_unhealthy(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
+        above(0, 3, 3),
+        MINUTE_S,
+        callers_affected=True,
+    )
+
+
+def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts of the speech recognition tier.
+
+    Alerts on all fleets of a kind concern the capacity of the platform.
+    """
+    fleets = deployment.aws.asr
+    neuron, gpu = fleets_with(deployment, "neuron"), fleets_with(deployment, "gpu")
+    if neuron:
+        # A fleet scales out below 20 % headroom and stays below it until a host has launched. At 5 % capacity is almost
+        # exhausted.
+        yield Alert(
+            "neuron-exhausted",
+            Tier.ASR,
+            "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
+            _each(deployment, neuron, "NeuronHeadroom", "Average"),
+            below(5, 6, 6),
+            10,
+        )
+    if gpu:
+        # Scaling acts at 90 %. A new host that has not joined five minutes later never will.
+        yield Alert(
+            "gpu-saturated",
+            Tier.ASR,
+            "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
+            _each(deployment, gpu, "GpuBusy", "Average"),
+            above(95, 5, 5),
+            MINUTE_S,
+            fold="MIN",
+        )
+    if fleets:
+        yield shared(
+            "asr-slots-exhausted", Tier.ASR, _each(deployment, fleets, "FreeSlots", "Maximum"), 3, 3, period_s=10
+        )
+    for fleet in fleets:
+        # Above 1, audio arrives faster than it is recognized, and the delay grows without limit.
+        yield Alert(
+            "realtime-factor-high",
+            Tier.ASR,
+            f"Fleet {fleet.name} recognises speech more slowly than it is spoken: transcripts fall behind.",
+            (fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
+            above(1, 3, 3),
+            MINUTE_S,
+            callers_affected=True,
+            target=fleet.name,
+        )
+        # Callers of the host have moved to other hosts; the host is replaced after five minutes.
+        yield Alert(
+            "engine-stuck",
+            Tier.ASR,
+            f"A host of fleet {fleet.name} has work and finishes none of it: its engine, or the vLLM beside it, hangs.",
+            (fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
+            above(0, 1, 1),
+            MINUTE_S,
+            callers_affected=True,
+            target=fleet.name,
+        )
+        for alert, loss, meaning, rule, noticed in _LOSSES:
+            yield Alert(
+                alert,
+                Tier.ASR,
+                f"Fleet {fleet.name} {meaning}",
+                (fleet_series(deployment, fleet.name, "SpeechLost", "Sum", part=loss),),
+                rule,
+                MINUTE_S,
+                callers_affected=noticed,
+                target=fleet.name,
+            )
+
+
+# A partial transcript is skipped for each second of waiting.
+_LOSSES = (
+    ("speech-refused", Loss.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
+     above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+    ("chunks-lost", Loss.LOST_CHUNKS, "misses speech that was sent to it.",
+     above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+    ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.", above(0, 2, 3), True),
+    ("partials-shed", Loss.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
+     above(60, 3, 5), False),
+)  # fmt: skip
+
+
+def _each(
+    deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic
+) -> tuple[Series, ...]:
+    return tuple(fleet_series(deployment, fleet.name, metric, statistic) for fleet in fleets)
+
+
+def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts on sessions, transcripts and the REST API."""
+    fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
+    yield _saturated(
+        deployment, Tier.GATEWAY, fleet, "OpenSockets", carries=gateway_sockets(service), most=service.tasks.max
+    )
+    refused, created = (fleet_series(deployment, fleet, f"Sessions{what}", "Sum") for what in ("Refused", "Created"))
+    yield replace(shared("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), fold="SHARE")
+    yield shared("first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5)
+    for target, targets, balancer in (
+        ("public", Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER),
+        ("api", Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER),
+    ):
+        yield Alert(
+            "gateway-unhealthy",
+            Tier.GATEWAY,
+            f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
+            (_unhealthy(targets, balancer),),
+            above(0, 3, 3),
+            MINUTE_S,
+            callers_affected=True,
+            target=target,
+        )
+    # The threshold is 1 % of requests. With three of five minutes, a single failure in a quiet minute does not page an
+    # operator.
+    yield Alert(
+        "api-server-errors",
+        Tier.GATEWAY,
+        "The session API fails more than one request in a hundred.",
+        (service_series(API_GATEWAY, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
+        above(0.01, 3, 5),
+        MINUTE_S,
+        callers_affected=True,
+    )
+
+
+def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts of agents; without `agents`, there are none."""
+    if deployment.aws.agents is None:
+        return
+    fleet, agents = names.AGENT_FLEET, deployment.aws.agents
+    yield _saturated(
+        deployment, Tier.AGENT, fleet, "Conversations", carries=agents.conversations, most=agents.tasks.max
+    )
+    refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
+    yield shared("conversations-refused", Tier.AGENT, refused, 2, 3)
+    yield shared("turn-slow", Tier.AGENT, (fleet_series(deployment, fleet, "TurnLatency", "p95"),), 3, 5)
+    yield shared("barge-in-slow", Tier.AGENT, (fleet_series(deployment, fleet, "BargeInLatency", "p95"),), 3, 5)
+    yield Alert(
+        "agent-unhealthy",
+        Tier.AGENT,
+        "An agent task fails the load balancer's health check: its callers' connections hang or break.",
+        (_unhealthy(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
+        above(0, 3, 3),
+        MINUTE_S,
+        callers_affected=True,
+    )
+
+
+def state_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts of each node of the state store."""
+    for number, node in enumerate(names.state_nodes(deployment), start=1):
+        # At 100 %, volatile-ttl evicts the sessions that expire first. A fifth of the memory leaves time to act.
+        yield _node_alert(
+            "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
+            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), above(80, 5, 5), number,
+        )  # fmt: skip
+        yield _node_alert(
+            "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
+            node_series(node, "Evictions", "Sum"), above(0, 2, 3), number, callers_affected=True,
+        )  # fmt: skip
+        # Recommended by AWS:
+        # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.WhichShouldIMonitor.html
+        yield _node_alert(
+            "valkey-cpu-high", f"Valkey node {node} keeps its one engine thread over 90 % busy: every command waits.",
+            node_series(node, "EngineCPUUtilization", "Average"), above(90, 5, 5), number,
+        )  # fmt: skip
+        if deployment.aws.state.replicas:
+            # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by
+            # milliseconds.
+            yield _node_alert(
+                "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
+                node_series(node, "ReplicationLag", "Maximum"), above(1, 5, 5), number,
+            )  # fmt: skip
+
+
+def _node_alert(
+    id_: str, meaning: str, series: Series, rule: AlarmRule, number: int, *, callers_affected: bool = False
+) -> Alert:
+    return Alert(
+        id_, Tier.STATE, meaning, (series,), rule, MINUTE_S, callers_affected=callers_affected, target=f"{number:03d}"
+    )
+
+
+def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, carries: int, most: int) -> Alert:
+    """Return the alert on a service at its maximum number of tasks with saturated tasks.
+
+    Args:
+        carries: Value of the metric at which a task is full; scaling aims at ``FILL`` of it.
+        most: Maximum number of tasks.
+    """
+    return Alert(
+        "service-saturated",
+        tier,
+        f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {most}, or no new "
+        "task starts.",
+        (fleet_series(deployment, fleet, metric, "Average"),),
+        above(SATURATED * carries, 10, 10),
+        MINUTE_S,
+        target=fleet,
+    )
+
+
+def _unhealthy(targets: Resource, balancer: Resource) -> Series:
+    return service_series(NETWORK_LOAD_BALANCER, "UnHealthyHostCount", "Maximum", (targets, balancer))

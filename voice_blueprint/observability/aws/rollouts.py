@@ -1,0 +1,37 @@
+"""Duration and stop conditions of a host rollout."""
+
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.aws.alerts import alerts
+
+OF_CALLERS = frozenset({"sessions-refused", "first-transcript-slow"})
+"""Gateway alerts that any tier can cause."""
+OF_HOSTS = "hosts-abandoned"
+
+
+def guards(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
+    """Return the alarms that roll back a rollout of a fleet.
+
+    They fire if callers are affected, or if new hosts do not become healthy.
+    """
+    return tuple(
+        alert.alarm_name(deployment)
+        for alert in alerts(deployment)
+        if alert.id in OF_CALLERS
+        or (
+            alert.tier is tier
+            and (alert.callers_affected or alert.id == OF_HOSTS)
+            and alert.target in (None, fleet, tier.value)
+        )
+    )
+
+
+def surges(purchase: Purchase) -> bool:
+    """Return True if hosts can be launched above the desired number during a rollout."""
+    return not isinstance(purchase, CapacityReservation | CapacityBlock)
+
+
+def surge(surge_percent: int, hosts: int) -> int:
+    """Return the number of hosts of a group that are replaced at the same time."""
+    return max(1, hosts * surge_percent // 100) if hosts else 0

@@ -1,0 +1,1 @@
+"""Managed Prometheus and Grafana: alerts, dashboards, and the scaling of engines."""

@@ -1,0 +1,487 @@
+"""Alerts of an Azure section. Each becomes a rule of the managed Prometheus.
+
+An alert requires an action by an operator; other metrics are only shown on dashboards. The id of an alert is the name
+of its runbook, `docs/runbooks/azure/<id>.md`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voice_blueprint import catalog
+from voice_blueprint.azure.contract import GPU_RESOURCE, NAMESPACE, Component
+from voice_blueprint.azure.metrics import (
+    PHASE_SERIES,
+    ROLE_SERIES,
+    SERVICE_SERIES,
+    START_SECONDS,
+    AgentMetric,
+    ClusterMetric,
+    EngineMetric,
+    GpuMetric,
+    SpeechMetric,
+    p95,
+    total,
+)
+from voice_blueprint.azure.names import replicas_name
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import (
+    FLEET_DIMENSION,
+    LOSS_DIMENSION,
+    METRICS,
+    REASON_DIMENSION,
+    DropReason,
+    Loss,
+)
+from voice_blueprint.file.model.azure import Azure, AzureService, PrefillDecodeCell, TtsService
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import Comparison
+from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, held_back, service_images
+from voice_blueprint.observability.alerting import CONDITIONS, ERROR_BUDGET, MIN_REFUSED, WINDOWS, Objective, objectives
+from voice_blueprint.observability.azure.scaling import TARGET_SHARE, triggers
+
+BUDGET = "budget"
+"""Runbook of the budget's notifications."""
+SPENT_PERCENT = 80
+FORECAST_PERCENT = 100
+
+SATURATED_SHARE = 0.95
+"""Utilization of a replica at which scaling has evidently not helped, since it acts at ``TARGET_SHARE``."""
+FIRST_ANSWER_S = 1.0
+"""Users notice a wait of more than 1 s: https://www.nngroup.com/articles/response-times-3-important-limits/"""
+
+WINDOW_MINUTES = 5
+"""Window for increases of a counter."""
+GROWTH_MINUTES = 15
+"""A new node and a cold engine take 15 to 25 minutes; a longer wait has another cause."""
+START_MINUTES = 45
+READY_MINUTES = 10
+"""Time for which a pod that is no longer ready is treated as stuck; after that, it counts as missing."""
+TOKEN_MINUTES = 5
+"""A probe requests a token from an idle engine every ten seconds."""
+GPU_MINUTES = 10
+"""The driver and device plugin of a new node take two to five minutes; some nodes never offer a GPU
+(https://github.com/kaito-project/kaito/issues/2326)."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert.
+
+    Attributes:
+        meaning: Sentence for the operator who is paged.
+        query: PromQL expression; each of its series fires separately.
+        minutes: Duration of the condition before the alert fires.
+        callers_affected: Whether callers are affected; such an alert pages an operator.
+        target: The affected part, if several parts can raise the same alert.
+        unit: Unit of the threshold, for messages.
+    """
+
+    id: str
+    meaning: str
+    query: str
+    comparison: Comparison
+    threshold: float
+    minutes: int
+    callers_affected: bool = False
+    target: str | None = None
+    unit: str = ""
+
+    @property
+    def name(self) -> str:
+        return "-".join(filter(None, (self.id, self.target)))
+
+    @property
+    def expression(self) -> str:
+        """PromQL that returns a result while the condition of the alert is met."""
+        sign = ">" if self.comparison is Comparison.ABOVE else "<"
+        return f"{self.query} {sign} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Series of a recording rule."""
+
+    record: str
+    query: str
+    labels: dict[str, str]
+
+
+def alerts(deployment: Deployment) -> tuple[Alert, ...]:
+    """Return all alerts that apply to a deployment. Parts that wait for their image raise none."""
+    return tuple(alert for group in alert_groups(deployment).values() for alert in group)
+
+
+def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
+    """Return the alerts by group: those of the cluster, and those of each service. Azure allows 20 rules per group."""
+    running = [each for each in deployment.azure.services if not held_back(deployment, service_images(each))]
+    callers = tuple(_caller_alerts(deployment)) if deployment.azure.callers else ()
+    agents = deployment.azure.agents and not held_back(deployment, AGENT_POD_IMAGES)
+    return {
+        "cluster": tuple(_cluster_alerts(deployment)),
+        **({"callers": callers} if callers else {}),
+        **({"agents": tuple(_agent_alerts())} if agents else {}),
+        **({"objectives": tuple(_objective_alerts(deployment, agents=bool(agents)))} if callers else {}),
+        **{service.name: tuple(_service_alerts(deployment, service)) for service in running},
+    }
+
+
+def recordings() -> tuple[Recording, ...]:
+    """Return the phases of a pod's start in seconds, as measured by the cluster.
+
+    The last one is reported by the engine.
+    """
+
+    def at(metric: ClusterMetric) -> str:
+        return _by("pod", metric, namespace=NAMESPACE)
+
+    # Both engines of a cell start at the same time.
+    engine = f'max by (pod) ({ClusterMetric.STARTED_AT}{{namespace="{NAMESPACE}",container=~"engine|decode"}})'
+    parts = {
+        "node": f"{at(ClusterMetric.SCHEDULED_AT)} - {at(ClusterMetric.CREATED)}",
+        "pull": f"{engine} - {at(ClusterMetric.SCHEDULED_AT)}",
+        "engine": f"{at(ClusterMetric.READY_AT)} - {engine}",
+    }
+    return tuple(Recording(START_SECONDS, query, {PHASE_SERIES: phase}) for phase, query in parts.items())
+
+
+def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts that are independent of services."""
+    azure = deployment.azure
+    yield _silent(
+        "Nothing has come from the cluster for five minutes: scaling holds its replicas, and alerts are blind.",
+        f"absent({ClusterMetric.NODE})",
+        "cluster",
+    )
+    if not held_back(deployment, (Image.ROUTER,)):
+        yield _down("router", [Component.ROUTER.value], 2)
+    # Both operands have the same labels. A Deployment with equal bounds is always at its maximum.
+    bounded = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
+    yield Alert(
+        "replicas-at-maximum",
+        "A service has had its maximum of replicas for a quarter of an hour: it cannot grow when load does.",
+        f"{_of(ClusterMetric.SCALED)} / {bounded}",
+        Comparison.ABOVE,
+        0.99,
+        GROWTH_MINUTES,
+        unit=" of the maximum",
+    )
+    yield Alert(
+        "replicas-missing",
+        "Replicas that scaling asks for have not become ready: no GPU node has come, or the engine does not start.",
+        f"{_of(ClusterMetric.WANTED)} - {_of(ClusterMetric.AVAILABLE)}",
+        Comparison.ABOVE,
+        0,
+        START_MINUTES,
+    )
+    yield Alert(
+        "engine-restarts",
+        "A container has restarted three times within an hour: its callers lose their sessions each time.",
+        f"increase({_of(ClusterMetric.RESTARTS)}[1h])",
+        Comparison.ABOVE,
+        2,
+        1,
+        callers_affected=True,
+    )
+    yield Alert(
+        "model-fetch-failed",
+        "A model could not be fetched: engines that need it do not start.",
+        _of(ClusterMetric.JOB_FAILED),
+        Comparison.ABOVE,
+        0,
+        1,
+    )
+    yield Alert(
+        "node-not-ready",
+        "A node has not answered the cluster for ten minutes: what ran on it is away.",
+        _by("node", ClusterMetric.NODE_CONDITION, condition="Ready", status="true"),
+        Comparison.BELOW,
+        1,
+        10,
+    )
+    if azure.pools and not held_back(deployment, (Image.DEVICE_PLUGIN,)):
+        yield Alert(
+            "gpus-missing",
+            "A node of a GPU pool offers fewer GPUs than its size has: engines wait, and the node is paid for.",
+            _gpus_missing(azure),
+            Comparison.ABOVE,
+            0,
+            GPU_MINUTES,
+            unit=" GPUs expected",
+        )
+    yield Alert(
+        "gpu-error",
+        "A GPU's driver has reported an error (XID): the engine on it may stop or give wrong results.",
+        f'max by (Hostname, gpu, xid) ({GpuMetric.XID_COUNT}{{xid!="0"}})',
+        Comparison.ABOVE,
+        0,
+        1,
+    )
+
+
+def _gpus_missing(azure: Azure) -> str:
+    """Return PromQL with a series for each node that lacks GPUs. AKS names nodes after their pool: aks-POOL-..."""
+    by_count: dict[int, list[str]] = {}
+    for pool in azure.pools:
+        by_count.setdefault(catalog.vm_sizes()[pool.vm_size].gpu_count, []).append(pool.name)
+    offered = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
+    parts = (
+        f'({count} * max by (node) ({ClusterMetric.NODE}{{node=~"aks-({"|".join(names)})-.*"}}) '
+        f"unless on (node) ({offered} >= {count}))"
+        for count, names in sorted(by_count.items())
+    )
+    return f"({' or '.join(parts)})"
+
+
+_TIER_METRIC = {Component.GATEWAY: "OpenSockets", Component.VAD: "VadSessions", Component.ASR: "FreeSlots"}
+"""Metric that every pod of a caller tier publishes."""
+
+
+def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
+    """Yield the alerts of the tiers that serve callers, with AWS's thresholds over five minutes instead of two."""
+    running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not held_back(deployment, images)]
+    for tier in running:
+        yield _down(tier.value, [tier.value], 2)
+        published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_selector({FLEET_DIMENSION: tier})})"
+        yield _silent(
+            f"Pods of {tier} are ready and have published nothing for five minutes: alerts do not see them.",
+            f"({_deployments(ClusterMetric.READY, [tier.value])} unless on () {published})",
+            tier.value,
+        )
+    if Component.GATEWAY in running:
+        refused, created = (
+            f"sum({_added(f'Sessions{what}', FLEET_DIMENSION, Component.GATEWAY)})" for what in ("Refused", "Created")
+        )
+        enough = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
+        yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {enough}", 2, unit=" %")
+        yield _shared("front-door-closed", f"avg({METRICS['FrontDoorAnswers'].series})", 5)
+        callers = deployment.azure.callers
+        # Without pods of both tiers no call is transcribed.
+        if (
+            callers
+            and {Component.VAD, Component.ASR} <= set(running)
+            and callers.vad.replicas.min
+            and callers.asr.replicas.min
+        ):
+            yield _shared("synthetic-call-fails", f"avg({METRICS['SyntheticCallSucceeds'].series})", 5)
+        yield _shared("certificate-expires", f"min({METRICS['CertificateDays'].series})", 60)
+        yield _shared("first-transcript-slow", p95(METRICS["TimeToFinal"].series), 10, unit=" ms")
+    if Component.VAD in running:
+        dropped = f"sum by ({REASON_DIMENSION}) ({_added('RxDropped', REASON_DIMENSION, *_OVERLOAD)})"
+        yield _shared("vad-packets-dropped", dropped, 2)
+        yield _shared("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
+    if Component.ASR in running:
+        yield _shared("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
+        lost = f"sum by ({LOSS_DIMENSION}) ({_added('SpeechLost', LOSS_DIMENSION, *_HEARD_BY_NOBODY)})"
+        yield _shared("speech-lost", lost, 2)
+
+
+def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert]:
+    """Yield an alert for each objective and pair of windows; both windows have to breach."""
+    if held_back(deployment, CALLER_TIER_IMAGES[Component.GATEWAY]):
+        return
+    for objective in objectives(deployment.azure.observability.objectives, agents=agents):
+        for windows in WINDOWS:
+            threshold = objective.threshold(windows)
+            short, long = (_bad_percent(objective, f"{each // 60}m") for each in (windows.short_s, windows.long_s))
+            yield Alert(
+                ERROR_BUDGET,
+                objective.meaning(windows),
+                f"({short} and on () ({long} > {threshold:g}))",
+                Comparison.ABOVE,
+                threshold,
+                1,
+                callers_affected=windows.pages,
+                target=f"{objective.id}-{windows.name}",
+                unit=" %",
+            )
+
+
+def _bad_percent(objective: Objective, window: str) -> str:
+    """Return PromQL for the percentage of bad calls or turns in a window, 0 with fewer than ``MIN_REFUSED``."""
+
+    def added(series: str, labels: str = "") -> str:
+        return f"sum(increase({series}{{{labels}}}[{window}]))"
+
+    if objective.within_ms is None:
+        bad, good = (added(METRICS[f"Sessions{what}"].series) for what in ("Refused", "Created"))
+        every = f"({bad} + {good})"
+    else:
+        series = METRICS["TimeToFinal"].series if objective.id == "transcript" else AgentMetric.TURN
+        # Bounds are spelt as by prometheus_client: milliseconds for the gateway, seconds for agents.
+        bound = float(objective.within_ms) if objective.id == "transcript" else objective.within_ms / 1000
+        every = added(f"{series}_count")
+        within = added(f"{series}_bucket", f'le="{bound}"')
+        bad = f"({every} - {within})"
+    return f"{bad} / {every} * 100 * ({bad} >= bool {MIN_REFUSED})"
+
+
+def _agent_alerts() -> Iterator[Alert]:
+    """Yield the alerts on turns, interruptions and refused conversations."""
+    agent = Component.AGENT.value
+    yield _down(agent, [agent], 2)
+    yield _silent(
+        "Agents are ready and have published nothing for five minutes: scaling does not see their conversations.",
+        f"({_deployments(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
+        agent,
+    )
+    yield _shared("conversations-refused", f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))", 2)
+    yield _shared("turn-slow", p95(AgentMetric.TURN), 10, unit=" s", per_unit=1000)
+    yield _shared("barge-in-slow", p95(AgentMetric.BARGE_IN), 10, unit=" s", per_unit=1000)
+
+
+_OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
+_HEARD_BY_NOBODY = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
+
+
+def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
+    azure, own = deployment.azure, {SERVICE_SERIES: service.name}
+    by_pool = triggers(azure, service)
+    names = [replicas_name(service, pool) for pool in by_pool]
+    speech = isinstance(service, TtsService)
+    running = SpeechMetric.RUNNING if speech else EngineMetric.RUNNING
+    # Without a minimum, no replica is required.
+    if any(service.replicas_on(pool).min for pool in by_pool):
+        yield _down(service.name, names, 5)
+    yield _silent(
+        f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
+        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **own)})",
+        service.name,
+    )
+    yield _stuck(service, names)
+    for pool, asked in by_pool.items():
+        replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
+        for trigger in asked:
+            yield Alert(
+                "service-saturated",
+                f"{service.name} on {pool} has had more {trigger.name} than its replicas carry for a quarter of an "
+                "hour: growing does not help.",
+                f"({trigger.query}) / {replicas}",
+                Comparison.ABOVE,
+                trigger.per_replica * SATURATED_SHARE / TARGET_SHARE,
+                GROWTH_MINUTES,
+                target=f"{replicas_name(service, pool)}-{trigger.name}",
+                unit=" a replica",
+            )
+    first = "sound" if speech else "word"
+    yield Alert(
+        "first-answer-slow",
+        f"One request in twenty to {service.name} waits more than a second for the first {first}.",
+        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **own),
+        Comparison.ABOVE,
+        FIRST_ANSWER_S,
+        10,
+        callers_affected=True,
+        target=service.name,
+        unit=" s",
+    )
+    if speech:
+        failed, done = (_rate(each, **own) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
+        yield Alert(
+            "speech-fails",
+            f"{service.name} fails more than one request in a hundred.",
+            f"{failed} / ({failed} + {done})",
+            Comparison.ABOVE,
+            0.01,
+            5,
+            callers_affected=True,
+            target=service.name,
+        )
+    if isinstance(service, PrefillDecodeCell):
+        yield Alert(
+            "kv-transfers-fail",
+            f"KV cache does not reach the decode engines of {service.name}: they prefill again, and callers wait.",
+            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(own)}[10m]))",
+            Comparison.ABOVE,
+            0,
+            5,
+            target=service.name,
+        )
+
+
+def _down(target: str, deployments: list[str], minutes: int) -> Alert:
+    return Alert(
+        "service-down",
+        f"{target} has no replica that takes requests.",
+        _deployments(ClusterMetric.AVAILABLE, deployments),
+        Comparison.BELOW,
+        1,
+        minutes,
+        callers_affected=True,
+        target=target,
+    )
+
+
+def _stuck(service: AzureService, deployments: list[str]) -> Alert:
+    """Return the alert on engines that hang: probes detect it first, and the rate of tokens if probes do not."""
+    pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
+    ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
+    generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED
+    tokens = f"increase({generated}{_selector({SERVICE_SERIES: service.name})}[{TOKEN_MINUTES}m])"
+    was = f"max by (pod) (max_over_time({ready}[{READY_MINUTES}m]))"
+    lost = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_of(ClusterMetric.DELETED_AT)})"
+    # In a cell, both engines have to generate tokens.
+    idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_SERIES}) ({tokens})) == 0)"
+    return Alert(
+        "engine-stuck",
+        f"An engine of {service.name} that took requests answers none: it hangs, has crashed, or its node is gone.",
+        f"({lost} or {idle})",
+        Comparison.ABOVE,
+        0,
+        1,
+        callers_affected=True,
+        target=service.name,
+    )
+
+
+def _shared(id_: str, query: str, minutes: int, *, unit: str = "", per_unit: float = 1) -> Alert:
+    """Return an alert that exists on both clouds.
+
+    Args:
+        per_unit: Divisor of the table's threshold, since Prometheus uses seconds.
+    """
+    known = CONDITIONS[id_]
+    return Alert(
+        id_,
+        known.meaning,
+        query,
+        known.comparison,
+        known.threshold / per_unit,
+        minutes,
+        callers_affected=known.callers_affected,
+        unit=unit,
+    )
+
+
+def _silent(meaning: str, query: str, target: str) -> Alert:
+    return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
+
+
+def _added(metric: str, label: str, *values: str) -> str:
+    """Return PromQL for the increase of a metric of our images in five minutes, filtered by the values of a label."""
+    return f'increase({METRICS[metric].series}{{{label}=~"{"|".join(values)}"}}[{WINDOW_MINUTES}m])'
+
+
+def _selector(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _of(metric: ClusterMetric, **labels: str) -> str:
+    """Return PromQL for a metric in our namespace."""
+    return f"{metric}{_selector({'namespace': NAMESPACE, **labels})}"
+
+
+def _by(label: str, metric: ClusterMetric, **labels: str) -> str:
+    """Return PromQL for a metric aggregated to one label.
+
+    A replaced agent repeats its series with another pod.
+    """
+    return f"max by ({label}) ({metric}{_selector(labels)})"
+
+
+def _deployments(metric: ClusterMetric, names: list[str]) -> str:
+    """Return PromQL for the sum of a metric over Deployments, whose names need no escaping."""
+    return f'sum({metric}{{namespace="{NAMESPACE}",deployment=~"{"|".join(names)}"}})'
+
+
+def _rate(metric: SpeechMetric, **labels: str) -> str:
+    return f"sum(rate({metric}{_selector(labels)}[5m]))"

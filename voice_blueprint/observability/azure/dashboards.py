@@ -1,0 +1,190 @@
+"""Dashboards of an Azure section: callers, GPUs and start-up times."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.azure.contract import NAMESPACE
+from voice_blueprint.azure.metrics import (
+    PHASE_SERIES,
+    POOL_SERIES,
+    SERVICE_SERIES,
+    START_SECONDS,
+    AgentMetric,
+    CacheMetric,
+    ClusterMetric,
+    EngineMetric,
+    GpuMetric,
+    SpeechMetric,
+    p95,
+)
+from voice_blueprint.contract.metrics import FLEET_DIMENSION, LOSS_DIMENSION, METRICS, REASON_DIMENSION
+from voice_blueprint.file.model.azure import TtsService
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability import panels
+
+
+@dataclass(frozen=True)
+class Query:
+    """A PromQL query.
+
+    Attributes:
+        legend: Name of its series; labels are in double braces.
+    """
+
+    promql: str
+    legend: str
+
+
+Panel = panels.Panel[Query]
+Dashboard = panels.Dashboard[Query]
+
+
+def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
+    callers = (_callers(),) if deployment.azure.callers else ()
+    agents = (_agents(),) if deployment.azure.agents else ()
+    return (*callers, *agents, _services(deployment), _gpus(), _starts())
+
+
+def _services(deployment: Deployment) -> Dashboard:
+    azure = deployment.azure
+    speech = [service.name for service in azure.services if isinstance(service, TtsService)]
+    first = [
+        Query(
+            p95(
+                SpeechMetric.FIRST_SOUND if service.name in speech else EngineMetric.FIRST_TOKEN,
+                **{SERVICE_SERIES: service.name},
+            ),
+            service.name,
+        )
+        for service in azure.services
+    ]
+    return Dashboard(
+        "services",
+        "Are callers served? Requests, the wait for a first answer, and how much room replicas have.",
+        (),
+        (
+            Panel("First answer, p95 s", tuple(first)),
+            Panel("Requests that run", _requests(EngineMetric.RUNNING, SpeechMetric.RUNNING, speech), stacked=True),
+            Panel("Requests that wait", _requests(EngineMetric.WAITING, SpeechMetric.WAITING, speech), stacked=True),
+            Panel("KV cache in use, share", (_by_service(EngineMetric.KV_USAGE, "max"),)),
+            Panel("LMCache memory in use, share", (_by_service(CacheMetric.USED, "max"),)),
+            Panel(
+                "Replicas",
+                tuple(
+                    Query(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {what}")
+                    for metric, what in ((ClusterMetric.SCALED, "now"), (ClusterMetric.SCALED_MAX, "at most"))
+                ),
+            ),
+        ),
+    )
+
+
+def _callers() -> Dashboard:
+    def added(metric: str, *labels: str) -> Query:
+        by = f" by ({', '.join(labels)})" if labels else ""
+        return Query(f"60 * sum{by} (rate({METRICS[metric].series}[2m]))", " ".join((metric, *map(_braces, labels))))
+
+    def fullest(metric: str) -> Query:
+        return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _braces(FLEET_DIMENSION))
+
+    waits = (Query(p95(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
+    return Dashboard(
+        "callers",
+        "Access and transcription of callers: sessions, latency, capacity in use, losses.",
+        (),
+        (
+            Panel("Sessions, a minute", (added("SessionsCreated"), added("SessionsRefused"))),
+            Panel("First transcript, p95 ms", tuple(waits)),
+            Panel("Open sockets of the fullest pod", (fullest("OpenSockets"),)),
+            Panel("Places taken of the fullest pod, %", (fullest("SlotsTaken"),)),
+            Panel("Packets dropped, a minute by reason", (added("RxDropped", REASON_DIMENSION),), stacked=True),
+            Panel("Speech not transcribed, a minute by loss", (added("SpeechLost", LOSS_DIMENSION),), stacked=True),
+        ),
+    )
+
+
+def _agents() -> Dashboard:
+    stages = f"histogram_quantile(0.95, sum by (le, stage) (rate({AgentMetric.STAGE}_bucket[5m])))"
+    return Dashboard(
+        "agents",
+        "Are callers answered in time? Turns by their stages, interruptions, conversations against those admitted.",
+        (),
+        (
+            Panel("Turn, p95 s", (Query(p95(AgentMetric.TURN), "end of speech to first sound"),)),
+            Panel("Stages of a turn, p95 s", (Query(stages, _braces("stage")),)),
+            Panel("Interruption to silence, p95 s", (Query(p95(AgentMetric.BARGE_IN), "onset to silence"),)),
+            Panel(
+                "Conversations",
+                (Query(f"sum({AgentMetric.CONVERSATIONS})", "held"), Query(f"sum({AgentMetric.SLOTS})", "admitted")),
+            ),
+            Panel(
+                "Callers refused, a minute by reason",
+                (Query(f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _braces("reason")),),
+                stacked=True,
+            ),
+        ),
+    )
+
+
+def _gpus() -> Dashboard:
+    gpu = "{{Hostname}} {{gpu}}"
+    graphs = {
+        "GPU busy, %": GpuMetric.BUSY,
+        "Tensor cores active, share": GpuMetric.TENSOR_ACTIVE,
+        "Memory traffic, share": GpuMetric.MEMORY_ACTIVE,
+        "Memory in use, MiB": GpuMetric.MEMORY_USED,
+        "NVLink sent, bytes/s": GpuMetric.NVLINK_SENT,
+        "Temperature, °C": GpuMetric.TEMPERATURE,
+        "Last XID error": GpuMetric.XID,
+    }
+    return Dashboard(
+        "gpus",
+        "What each GPU does. Busy is time with any kernel; tensor cores and memory traffic say what limits it.",
+        (),
+        tuple(Panel(title, (Query(f"max by (Hostname, gpu) ({metric})", gpu),)) for title, metric in graphs.items()),
+    )
+
+
+def _starts() -> Dashboard:
+    within = f'{{namespace="{NAMESPACE}"}}'
+    phases = (
+        Query(f'max by (pod) ({START_SECONDS}{{{PHASE_SERIES}="{phase}"}})', f"{{{{pod}}}} {phase}")
+        for phase in ("node", "pull", "engine")
+    )
+    return Dashboard(
+        "starts",
+        "How long replicas take to serve: the wait for a node, image and checks, then the engine (docs/cold-start.md).",
+        (),
+        (
+            Panel("Start of a pod, seconds by part", tuple(phases), stacked=True),
+            Panel(
+                "Replicas that are missing",
+                (
+                    Query(
+                        f"{ClusterMetric.WANTED}{within} - {ClusterMetric.AVAILABLE}{within}",
+                        "{{deployment}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Restarts, an hour",
+                (Query(f"increase({ClusterMetric.RESTARTS}{within}[1h])", "{{pod}} {{container}}"),),
+            ),
+        ),
+    )
+
+
+def _braces(label: str) -> str:
+    return f"{{{{{label}}}}}"
+
+
+def _requests(of_engine: EngineMetric, of_speech: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
+    """Return the requests of every service; speech is counted per pipeline, since each stage counts its requests."""
+    if not speech:
+        return (_by_service(of_engine),)
+    others = f'{{{SERVICE_SERIES}!~"{"|".join(speech)}"}}'
+    return _by_service(of_engine, selector=others), _by_service(of_speech)
+
+
+def _by_service(metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = "") -> Query:
+    labels = f"{SERVICE_SERIES}, {POOL_SERIES}"
+    return Query(f"{fold} by ({labels}) ({metric}{selector})", f"{_braces(SERVICE_SERIES)} {_braces(POOL_SERIES)}")

@@ -1,0 +1,52 @@
+"""Dashboards in Grafana's JSON format, which Azure stores as a resource and any Grafana can import."""
+
+from typing import Any
+
+from voice_blueprint.azure.names import part
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.azure.dashboards import Dashboard, Panel
+
+_SCHEMA = 41
+"""Schema version of Grafana 11
+(https://grafana.com/docs/grafana/v11.6/dashboards/build-dashboards/view-dashboard-json-model)."""
+_SOURCE = {"type": "prometheus", "uid": "${prometheus}"}
+_WIDTH, _HEIGHT, _COLUMNS = 12, 8, 2
+
+
+def document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
+    """Return a dashboard. The user selects the Prometheus, since its id differs between Grafanas."""
+    name = part(deployment, dashboard.topic)
+    return {
+        "uid": name[:40],
+        "title": name,
+        "description": dashboard.about,
+        "schemaVersion": _SCHEMA,
+        "tags": ["voice-serve"],
+        "timezone": "utc",
+        "refresh": "1m",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {
+            "list": [{"name": "prometheus", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
+        },
+        "panels": [_panel(number, panel) for number, panel in enumerate(dashboard.panels)],
+    }
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    row, column = divmod(number, _COLUMNS)
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "datasource": _SOURCE,
+        "interval": f"{panel.period_s}s",
+        "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
+        "fieldConfig": {
+            "defaults": {"min": 0, "custom": {"stacking": {"mode": "normal" if panel.stacked else "none"}}},
+            "overrides": [],
+        },
+        "targets": [
+            {"refId": chr(ord("A") + at), "datasource": _SOURCE, "expr": query.promql, "legendFormat": query.legend}
+            for at, query in enumerate(panel.series)
+        ],
+    }

@@ -1,0 +1,169 @@
+"""Scaling of engines: KEDA's Prometheus queries, and their thresholds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from voice_blueprint.azure.contract import NAMESPACE
+from voice_blueprint.azure.metrics import (
+    CONTAINER_CPU,
+    POOL_SERIES,
+    ROLE_SERIES,
+    SERVICE_SERIES,
+    AgentMetric,
+    CellRole,
+    EngineMetric,
+    SpeechMetric,
+    total,
+)
+from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.contract.metrics import FLEET_DIMENSION, METRICS
+from voice_blueprint.engines.sizing.service import size_service
+from voice_blueprint.file.model.azure import (
+    AggregatedService,
+    Azure,
+    AzureService,
+    ChatService,
+    PrefillDecodeCell,
+    TtsService,
+)
+
+TARGET_SHARE = 0.8
+"""Utilization of a replica at which another one is added: a new GPU node and a cold engine take 15 to 25 minutes,
+during which callers continue to arrive. This is our choice, to be measured."""
+
+WAITING_SHARE = 0.1
+"""Share of a cell's sessions that may wait for prefill, since callers notice this wait. This is our choice, to be
+measured."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Rate limits of a Kubernetes autoscaler. Of two limits, the higher one applies.
+
+    Attributes:
+        pods: Maximum number of replicas per period.
+        percent: Maximum percentage of the current replicas per period.
+        settle_s: Stabilization window; the highest number of replicas recommended in it applies.
+    """
+
+    pods: int
+    percent: int
+    period_s: int
+    settle_s: int
+
+
+SCALE_UP = Pace(pods=2, percent=100, period_s=60, settle_s=0)
+SCALE_DOWN = Pace(pods=1, percent=0, period_s=600, settle_s=1800)
+"""One replica at a time, since its callers move to other replicas, and only after a long time without need, since
+restoring its caches and its node takes minutes."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A reason to scale.
+
+    Attributes:
+        query: PromQL for the sum over all replicas.
+        per_replica: Target value per replica.
+    """
+
+    name: str
+    query: str
+    per_replica: float
+
+
+def triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
+    """Return the triggers of a service on each of its pools."""
+    pools = size_service(azure, service).pools
+    sessions = {pool.pool: pool.engine.sessions for pool in pools}
+    match service:
+        case PrefillDecodeCell():
+            return {pool: _cell(service.name, pool, each) for pool, each in sessions.items()}
+        case AggregatedService():
+            return {pool: _aggregated(service.name, pool, each) for pool, each in sessions.items()}
+        case TtsService():
+            return {pool: (_speech(service.name, pool, each),) for pool, each in sessions.items()}
+        case ChatService():
+            return {
+                pool.pool: _aggregated(
+                    service.name, pool.pool, pool.engine.sessions, earlier_sessions=sum(e.sessions for e in pools[:at])
+                )
+                for at, pool in enumerate(pools)
+            }
+    assert_never(service)
+
+
+def cpu_trigger(deployment: str, cpus: float) -> Trigger:
+    """Return the second trigger of pods without GPUs: CPU utilization.
+
+    Args:
+        deployment: Name of their Deployment and of its main container.
+        cpus: CPUs per pod.
+    """
+    labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
+    return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
+
+
+def places_trigger(component: str) -> Trigger:
+    """Return the trigger of pods with a limited number of slots: the percentage of used slots per pod."""
+    return Trigger("places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * FILL)
+
+
+def sockets_trigger(sockets: int) -> Trigger:
+    """Return the trigger of gateways: open sockets relative to the maximum of a pod."""
+    return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * FILL)
+
+
+def conversations_trigger(conversations: int) -> Trigger:
+    """Return the trigger of agents: active conversations relative to their maximum.
+
+    Args:
+        conversations: Maximum conversations per pod.
+    """
+    return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * FILL)
+
+
+def _aggregated(service: str, pool: str, sessions: int, *, earlier_sessions: int = 0) -> tuple[Trigger, ...]:
+    """Return the triggers of aggregated engines: requests in flight, and memory of sessions.
+
+    Args:
+        service: Name of the service.
+        pool: Name of the pool.
+        sessions: Sessions per replica.
+        earlier_sessions: Maximum sessions of the service's earlier pools. A later pool serves the remainder of the
+            whole service's sessions, since without replicas it has no metrics of its own.
+    """
+    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
+    if earlier_sessions:
+        whole = {SERVICE_SERIES: service}
+        in_flight = f"{total(EngineMetric.RUNNING, **whole)} + {total(EngineMetric.WAITING, **whole)}"
+        in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
+    else:
+        in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
+    return (
+        Trigger("requests", in_flight, sessions * TARGET_SHARE),
+        Trigger("kv-cache", total(EngineMetric.KV_USAGE, **labels), TARGET_SHARE),
+    )
+
+
+def _speech(service: str, pool: str, sessions: int) -> Trigger:
+    """Return the trigger of text to speech: requests of the whole pipeline.
+
+    The stages' own gauges count each request twice.
+    """
+    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
+    in_flight = f"{total(SpeechMetric.RUNNING, **labels)} + {total(SpeechMetric.WAITING, **labels)}"
+    return Trigger("requests", in_flight, sessions * TARGET_SHARE)
+
+
+def _cell(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
+    """Return the triggers of cells. A cell is one pod, so the busier engine adds a whole cell."""
+    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
+    prefill = labels | {ROLE_SERIES: CellRole.PREFILL.value}
+    decode = labels | {ROLE_SERIES: CellRole.DECODE.value}
+    return (
+        Trigger("prefill-waiting", total(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
+        Trigger("decode-running", total(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
+        Trigger("decode-kv-cache", total(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
+    )

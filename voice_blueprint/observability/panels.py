@@ -1,0 +1,41 @@
+"""Cloud-independent description of a dashboard; each cloud has its own type of lines, and renders its own format."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Line = TypeVar("Line")
+"""Content of a graph: a CloudWatch series, or a Prometheus query."""
+
+MINUTE_S = 60
+
+
+@dataclass(frozen=True)
+class Panel(Generic[Line]):
+    """A graph.
+
+    Attributes:
+        period_s: Seconds per datapoint, at least the metrics' resolution.
+        stacked: Whether the series are parts of a sum.
+    """
+
+    title: str
+    series: tuple[Line, ...]
+    period_s: int = MINUTE_S
+    stacked: bool = False
+
+
+@dataclass(frozen=True)
+class Dashboard(Generic[Line]):
+    """A page of graphs.
+
+    Attributes:
+        topic: A tier, or ``overview``; the last part of the dashboard's name.
+        about: Description as Markdown.
+        alarms: Names of the alarms whose state is shown at the top.
+        panels: Graphs in reading order; a graph without series is omitted.
+    """
+
+    topic: str
+    about: str
+    alarms: tuple[str, ...]
+    panels: tuple[Panel[Line], ...]

@@ -1,0 +1,20 @@
+"""Shipped files that are not Python modules: image sources, the CDK's entry point, npm's lock file.
+
+In a checkout they are in the root; in a wheel they are in ``voice_blueprint/packaged`` (``hatch_build.py``) with the
+same layout.
+"""
+
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+"""Root of the checkout, or the folder in which the packages are installed."""
+
+_PACKAGED = Path(__file__).with_name("packaged")
+INSTALLED = _PACKAGED.is_dir()
+"""Whether this is an installed wheel instead of a checkout."""
+
+ROOT = _PACKAGED if INSTALLED else CHECKOUT
+"""Root of the shipped files."""
+
+WORKING_FOLDER = Path.cwd() if INSTALLED else CHECKOUT
+"""Folder of ``.voice``, in which commands store state between runs."""

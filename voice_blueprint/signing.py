@@ -1,0 +1,58 @@
+"""Signatures of images in the form of cosign: ECDSA on P-256 over SHA-256, verified with a public key."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+Name = TypeVar("Name", bound=str)
+
+
+def checked_key(pem: str) -> str:
+    """Return the public key unchanged.
+
+    Raises:
+        ValueError: It is not a PEM-encoded ECDSA key on the curve P-256.
+    """
+    _public_key(pem)
+    return pem
+
+
+def key_line(pem: str) -> str:
+    """Return the body of a PEM text as one line."""
+    return "".join(pem.strip().splitlines()[1:-1])
+
+
+def manifest(images: Mapping[Name, str]) -> str:
+    """Return the text to sign for a deployment's digests: sorted JSON without spaces, and a newline."""
+    return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
+
+
+def verified(pem: str, signature: str, what: bytes) -> bool:
+    """Return True if a base64 signature of these bytes was made with the key."""
+    # Imported here, since most commands verify nothing.
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    try:
+        _public_key(pem).verify(base64.b64decode(signature, validate=True), what, ec.ECDSA(hashes.SHA256()))
+    except (InvalidSignature, ValueError):  # invalid base64
+        return False
+    return True
+
+
+def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+
+    try:
+        key = load_pem_public_key(pem.encode())
+    except ValueError:
+        raise ValueError("is no public key in PEM; write what `cosign public-key` prints") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports a ValueError with its place
+    return key

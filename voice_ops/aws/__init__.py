@@ -1,0 +1,1 @@
+"""Access to AWS accounts: clients, resources by tag, and explanations of errors."""

@@ -1,0 +1,162 @@
+"""A deployment and its AWS account."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import boto3
+import yaml
+from botocore.exceptions import NoCredentialsError
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import VAD_IMAGES, asr_images
+from voice_ops.aws.session import session
+
+AREA = "AWS"
+"""Name of the cloud in reports."""
+
+
+def sign_in(deployment: Deployment) -> boto3.Session:
+    """Return a session in the deployment's region, with the credentials that boto3 finds.
+
+    Raises:
+        BotoCoreError: There are no credentials, or they cannot be read.
+    """
+    signed_in = session(deployment.aws.region)
+    if signed_in.get_credentials() is None:
+        raise NoCredentialsError
+    return signed_in
+
+
+@dataclass(frozen=True)
+class Group:
+    """An Auto Scaling group of the file.
+
+    Attributes:
+        images: Images of its hosts.
+        low: Minimum number of hosts.
+        high: Maximum number of hosts.
+        budget_s: Maximum time for a host to finish its sessions.
+    """
+
+    name: str
+    fleet: str
+    images: tuple[Image, ...]
+    low: int
+    high: int
+    budget_s: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """A deployment and its AWS account.
+
+    Attributes:
+        templates: CloudFormation templates by stack name, as synthesized from the current file.
+        session: Session in the deployment's region.
+    """
+
+    deployment: Deployment
+    templates: dict[str, dict[str, Any]]
+    session: boto3.Session
+
+    @property
+    def region(self) -> str:
+        """The deployment's region."""
+        return self.deployment.aws.region
+
+    @cached_property
+    def caller(self) -> dict[str, str]:
+        """``Account`` and ``Arn`` of the credentials."""
+        answer = self.session.client("sts").get_caller_identity()
+        return {"Account": answer["Account"], "Arn": answer["Arn"]}
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """The Auto Scaling groups of the file, by name and in its order."""
+        aws, deployment = self.deployment.aws, self.deployment
+        hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
+        results = [
+            Group(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
+            for name in names.vad_groups(deployment)
+        ]
+        results += [
+            Group(
+                names.group(deployment, fleet.name),
+                fleet.name,
+                asr_images(fleet),
+                fleet.hosts.min,
+                fleet.hosts.max,
+                fleet.drain_timeout_s,
+            )
+            for fleet in aws.asr
+        ]
+        return {group.name: group for group in results}
+
+    def resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """Yield the resources of the templates, or those of some types."""
+        for template in self.templates.values():
+            yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
+
+    def listed(
+        self, service: str, operation: str, path: str, region: str | None = None, **request: object
+    ) -> Iterator[Any]:
+        """Yield the items of a listing over all pages. A JMESPath selects them in a response."""
+        client: Any = self.session.client(service, region_name=region)  # type: ignore[call-overload]
+        match = client.get_paginator(operation).paginate(**request).search(path)
+        return (each for each in match if each is not None)
+
+    def is_ours(self, tags: list[Any]) -> bool:
+        """Return True if a resource's tags show that one of the deployment's stacks created it."""
+        return any(tag["Key"] == "aws:cloudformation:stack-name" and tag["Value"] in self.templates for tag in tags)
+
+    def stacks(self) -> dict[str, str]:
+        """Return the status of the existing stacks: those of the file, and those that were removed from it."""
+        tag = {"Key": names.DEPLOYMENT_TAG, "Value": self.deployment.name}
+        result = self.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+        return {
+            each["StackName"]: each["StackStatus"]
+            for each in result
+            if each["StackName"] in self.templates or tag in each.get("Tags", [])
+        }
+
+    def left(self) -> dict[str, str]:
+        """Return the status of the existing stacks that the file no longer defines."""
+        return {stack: state for stack, state in self.stacks().items() if stack not in self.templates}
+
+    def live_templates(self) -> dict[str, dict[str, Any]]:
+        """Return the templates of the existing stacks, independent of the file."""
+        return {stack: self.live_template(stack) for stack in self.stacks()}
+
+    def live_template(self, stack: str) -> dict[str, Any]:
+        """Return the template of an existing stack."""
+        body = self.session.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
+        # The CDK uploads YAML; boto3 only parses JSON templates.
+        return yaml.load(body, Loader=yaml.CSafeLoader) if isinstance(body, str) else dict(body)
+
+    def physical_ids(self, stack: str) -> dict[str, str]:
+        """Return the ids of an existing stack's resources by logical id."""
+        path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
+        result = self.listed("cloudformation", "list_stack_resources", path, StackName=stack)
+        return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
+
+    def gateway(self) -> tuple[str, str] | None:
+        """Return the cluster and the ARN of the gateway's service; ``None`` before it is deployed."""
+        return self.service("edge")
+
+    def service(self, tier: str) -> tuple[str, str] | None:
+        """Return the cluster and the ARN of a stack's only service; ``None`` before it is deployed."""
+        stack = names.stack(self.deployment, tier)
+        for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
+            _, is_service, place = arn.partition(":service/")
+            if is_service:
+                return place.split("/")[0], arn
+        return None
+
+    def renew_services(self) -> None:
+        """Replace the tasks of gateway and agents, which read the store's host and password at their start."""
+        for cluster, service in filter(None, map(self.service, ("edge", "agents"))):
+            self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

@@ -1,0 +1,48 @@
+"""Weights and compiled programs of the file's fleets: whether the job of each has uploaded them to the bucket."""
+
+from collections.abc import Iterator
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.hosts import artifacts_name, asr_images, held_back
+from voice_ops.aws.account import Account
+from voice_ops.aws.refusals import error_code
+
+
+def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
+    """Yield the fleets that use artifacts, with their location in the bucket and whether a job has completed there.
+
+    Before the registry's stack is deployed, there are no artifacts.
+    """
+    deployment, registry = account.deployment, names.stack(account.deployment, "registry")
+    ids = account.physical_ids(registry) if registry in account.stacks() else {}
+    resources = account.templates[registry]["Resources"].items()
+    (bucket,) = (ids.get(logical) for logical, each in resources if each["Type"] == "AWS::S3::Bucket")
+    for fleet in deployment.aws.asr:
+        if fleet.artifacts and not held_back(deployment, asr_images(fleet)):
+            name = artifacts_name(deployment, fleet)
+            if bucket is None:
+                yield fleet, name, False
+            else:
+                yield fleet, f"s3://{bucket}/{name}", _is_complete(account, bucket, name)
+
+
+def remedy(account: Account, fleet: AsrFleet) -> str:
+    """Return the instructions for creating a fleet's artifacts."""
+    job = names.job(account.deployment, fleet.name)
+    return (
+        f"deploy {names.stack(account.deployment, 'asr')}, then run the job of {fleet.name}: "
+        f"aws ec2 run-instances --launch-template LaunchTemplateName={job}"
+    )
+
+
+def _is_complete(account: Account, bucket: str, name: str) -> bool:
+    try:
+        account.session.client("s3").head_object(Bucket=bucket, Key=f"{name}/complete")
+    except ClientError as error:
+        if error_code(error) != "404":
+            raise
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""Deletion of stacks in the order of their imports, one after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from voice_ops.aws.refusals import error_code
+from voice_sandbox.aws.cloudformation.template import in_order
+from voice_sandbox.aws.diff import imports
+
+if TYPE_CHECKING:
+    from types_boto3_cloudformation import CloudFormationClient
+    from types_boto3_cloudformation.type_defs import StackTypeDef
+
+POLL_S = 5.0
+MAX_WAIT_S = 3600
+"""Timeout for the deletion of one stack; a load balancer or a replication group takes 15 minutes."""
+Templates = Mapping[str, Mapping[str, Any]]
+"""Templates by stack name."""
+
+
+class DeletionError(Exception):
+    """A stack was not deleted. The message contains the reason and a remedy."""
+
+
+def delete_order(stacks: Sequence[str], live: Templates) -> tuple[str, ...]:
+    """Return the stacks in order of deletion: each before those whose exports it imports."""
+    needs = {stack: exporters(live[stack], live) & set(stacks) for stack in sorted(stacks)}
+    return tuple(reversed(in_order(needs)))
+
+
+def exporters(template: Mapping[str, Any], live: Templates) -> set[str]:
+    """Return the stacks that a template imports from."""
+    exported = {
+        output["Export"]["Name"]: stack
+        for stack, other in live.items()
+        for output in other.get("Outputs", {}).values()
+        if "Export" in output
+    }
+    return {exported[name] for name in imports(template.get("Resources", {})) if name in exported}
+
+
+def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], tell: Callable[[str], None]) -> None:
+    """Delete stacks in this order, and wait for each.
+
+    Args:
+        client: CloudFormation client of their region.
+        tell: Function that receives a line per stack.
+
+    Raises:
+        DeletionError: A stack could not be deleted.
+    """
+    for stack in stacks:
+        tell(f"delete {stack}")
+        since = time.monotonic()
+        client.delete_stack(StackName=stack)
+        while result := _described(client, stack):
+            state, waited = result["StackStatus"], time.monotonic() - since
+            # A deletion that is rejected immediately, for example because of an export in use, leaves the previous
+            # status.
+            if state.endswith("FAILED") or (not state.startswith("DELETE") and waited > POLL_S):
+                reason = result.get("StackStatusReason") or state
+                raise DeletionError(f"{stack} is not deleted: {reason}; resolve that, and run the command again")
+            if waited > MAX_WAIT_S:
+                raise DeletionError(
+                    f"{stack} is {state} after {waited:.0f} s, longer than {MAX_WAIT_S} s: see its events, and run the "
+                    "command again"
+                )
+            time.sleep(POLL_S)
+
+
+def _described(client: CloudFormationClient, stack: str) -> StackTypeDef | None:
+    """Return a stack's status, or ``None`` once it is deleted."""
+    try:
+        (result,) = client.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":
+            return None
+        raise
+    return None if result["StackStatus"] == "DELETE_COMPLETE" else result

@@ -1,0 +1,30 @@
+"""Launch templates of Auto Scaling groups, from CloudFormation templates."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+GROUP = "AWS::AutoScaling::AutoScalingGroup"
+
+
+def changed_launches(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the groups of a stack whose launch template differs; a new group replaces no hosts."""
+    before, after = launches(live), launches(new)
+    for group in after:
+        if group in before and before[group] != after[group]:
+            keys = sorted(before[group].keys() | after[group].keys())
+            yield group, tuple(key for key in keys if before[group].get(key) != after[group].get(key))
+
+
+def launches(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the launch settings of each group in a template, as text."""
+    resources = template.get("Resources", {})
+    results = {}
+    for resource in resources.values():
+        if resource["Type"] == GROUP:
+            used = resource["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
+            data = resources[used]["Properties"]["LaunchTemplateData"]
+            results[resource["Properties"]["AutoScalingGroupName"]] = {
+                key: json.dumps(value, sort_keys=True) for key, value in data.items()
+            }
+    return results

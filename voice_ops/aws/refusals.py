@@ -1,0 +1,94 @@
+"""Explanations of AWS's errors, one line each."""
+
+import typer
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.exceptions import ConnectionError as ConnectionFailed
+from botocore.parsers import ResponseParserError
+
+from voice_ops.exits import FAILED
+from voice_ops.output import stop
+from voice_ops.preflight.questions import Refusal, first_line
+
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+NOT_ACCEPTED = {
+    "AuthFailure",
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+THROTTLED = {
+    "LimitExceededException",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+}
+FORBIDDEN = 403
+ERRORS = (BotoCoreError, ClientError, ResponseParserError)
+"""Exceptions of boto3; the last one occurs for example if a proxy responds with a page of its own."""
+NO_CREDENTIALS = (
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+
+SIGN_IN = "sign in again, for example with `aws sso login`"
+
+
+def error_code(error: ClientError) -> str:
+    """Return the error code of the service."""
+    return str(error.response.get("Error", {}).get("Code", "unknown"))
+
+
+def is_denied(error: ClientError) -> bool:
+    """Return True if a policy denies the call; services use different error codes, but the same HTTP status."""
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == FORBIDDEN
+
+
+def explain(error: Exception) -> Refusal:
+    """Return an explanation of a boto3 exception, with a remedy."""
+    if isinstance(error, NO_CREDENTIALS):
+        result = "no credentials" if isinstance(error, NoCredentialsError) else first_line(str(error))
+        return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
+    if isinstance(error, ConnectionFailed | HTTPClientError):
+        return Refusal(f"AWS was not reached: {first_line(str(error))}", "check the network, the region and any proxy")
+    if isinstance(error, ResponseParserError):
+        return Refusal("the answer is none of AWS's", "check any proxy and AWS_ENDPOINT_URL")
+    if not isinstance(error, ClientError):
+        return Refusal(first_line(str(error)), "see the message; `aws configure list` shows what is configured")
+    code, message = error_code(error), first_line(str(error.response.get("Error", {}).get("Message", "")))
+    if code in EXPIRED | NOT_ACCEPTED:
+        words = "have expired" if code in EXPIRED else "are not accepted"
+        return Refusal(f"the credentials {words} ({code})", SIGN_IN, no_credentials=True)
+    if code in THROTTLED:
+        attempts = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
+        return Refusal(
+            f"throttled at {error.operation_name} after {attempts} attempts ({code})",
+            "run it again in a minute; AWS_RETRY_MODE=adaptive waits longer",
+        )
+    if is_denied(error):
+        remedy = f"allow {error.operation_name}, or use credentials with this permission"
+        return Refusal(f"denied: {error.operation_name} ({code or FORBIDDEN})", remedy)
+    return Refusal(f"{error.operation_name}: {code}: {message}", "see the message")
+
+
+def failed(error: Exception) -> typer.Exit:
+    """Return an explanation of a boto3 exception as an error to raise, for commands that cannot continue."""
+    refusal = explain(error)
+    return stop(f"{refusal.found}; {refusal.remedy}", FAILED)

@@ -1,0 +1,39 @@
+"""Regions that were removed from a deployment file but still contain its stacks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.refusals import is_denied
+
+
+def dropped(first: Account) -> Iterator[Account]:
+    """Yield the deployment in each region that was removed from its file.
+
+    An output of the stacks contains the file's name.
+
+    A region without read access is omitted.
+
+    Args:
+        first: The deployment in any region of the file.
+    """
+    deployment = first.deployment
+    path = f"Stacks[?Outputs[?OutputKey == '{names.FILE_OUTPUT}' && OutputValue == '{deployment.file_name}']]"
+    enabled: Any = first.session.client("ec2")
+    for region in sorted(each["RegionName"] for each in enabled.describe_regions()["Regions"]):
+        if region in deployment.file_regions:
+            continue
+        try:
+            is_there = any(first.listed("cloudformation", "describe_stacks", path, region))
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            continue
+        if is_there:
+            section = deployment.aws.model_copy(update={"region": region})
+            there = deployment.model_copy(update={"name": f"{deployment.file_name}-{region}", "aws_section": section})
+            yield replace(first, deployment=there, templates={}, session=sign_in(there))

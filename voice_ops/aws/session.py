@@ -1,0 +1,79 @@
+"""boto3 sessions of the operator's commands: timeouts, retries, and rejection of responses that are not from AWS."""
+
+import json
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+from xml.etree import ElementTree
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.model import OperationModel
+from botocore.parsers import ResponseParserError
+
+from voice_ops.timeouts import CONNECT_S, READ_S
+
+XML_PROTOCOLS = {"query", "ec2", "rest-xml"}
+
+
+def session(region: str) -> boto3.Session:
+    """Return a session with the credentials that boto3 finds.
+
+    Its clients raise ``ResponseParserError`` for a page that a proxy or a captive portal returns in place of AWS: for a
+    JSON service, boto3 would parse an HTML page as a response without content.
+
+    Raises:
+        BotoCoreError: The configuration cannot be read.
+    """
+    core = botocore.session.get_session()
+    mode = core.get_config_variable("retry_mode")
+    # The legacy mode is the SDK's default: it makes five attempts, and lacks the newer timeouts.
+    retries: Any = {"mode": "standard" if mode == "legacy" else mode}
+    core.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
+    core.register("before-parse", _refuse_pages)
+    made = boto3.Session(botocore_session=core, region_name=region)
+    # Creating a client takes longer than most requests, since boto3 builds its class each time.
+    made.client = cache(made.client)  # type: ignore[method-assign]
+    return made
+
+
+def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
+    """Reject a successful response that does not conform to the service's protocol."""
+    operation_model: OperationModel = event["operation_model"]
+    response_dict: dict[str, Any] = event["response_dict"]
+    failed = response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES
+    if failed or operation_model.has_streaming_output or _is_text(operation_model):
+        return
+    body, protocol = response_dict["body"], operation_model.service_model.resolved_protocol
+    if "json" in protocol:
+        fits = _is_json_object(body)
+    elif protocol in XML_PROTOCOLS:
+        fits = _is_xml(body)
+    else:  # binary: none of its messages starts like an HTML page
+        fits = not body.lstrip().startswith(b"<")
+    if body and not fits:
+        raise ResponseParserError(f"{operation_model.name} was answered in another format than {protocol}")
+
+
+def _is_text(operation_model: OperationModel) -> bool:
+    """Return True if the whole body is a text of the caller's, such as a bucket policy."""
+    output = operation_model.output_shape
+    payload = output.serialization.get("payload") if output else None
+    return output is not None and payload is not None and output.members[payload].type_name == "string"
+
+
+def _is_json_object(body: bytes) -> bool:
+    try:
+        return isinstance(json.loads(body), dict)
+    except ValueError:
+        return False
+
+
+def _is_xml(body: bytes) -> bool:
+    """Return True for XML other than a well-formed page, which a parser would read as a response without content."""
+    try:
+        root = ElementTree.fromstring(body)  # noqa: S314  botocore parses the same body in the same way
+    except (ElementTree.ParseError, ValueError):
+        return False
+    return str(root.tag).rpartition("}")[2].lower() != "html"

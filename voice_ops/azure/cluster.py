@@ -1,0 +1,139 @@
+"""The live AKS cluster: its resource and pools from Azure Resource Manager, its objects from the Kubernetes API.
+
+The Kubernetes API is called with azure-core, which is part of the extra `azure`. Two lists need no client library: the
+package `kubernetes` 37.0.2 is a wheel of 7.5 MB with six more dependencies. One sign-in of the operator is used for
+both APIs, so neither a kubeconfig nor kubelogin is required on the machine.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from azure.core import PipelineClient
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+    map_error,
+)
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest
+
+from voice_blueprint.azure import names
+from voice_ops.preflight.azure.account import Account, json_body
+from voice_ops.preflight.azure.refusals import explain
+from voice_ops.preflight.questions import Refusal, first_line
+from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
+
+API = "2025-09-01"
+"""Version of Microsoft.ContainerService, as the programs deploy it (pulumi-azure-native 3.29.0)."""
+ERRORS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
+DENIED = 403
+
+
+class ClusterUnreachableError(ServiceRequestError):
+    """The API server does not respond."""
+
+
+class ClusterDeniedError(HttpResponseError):
+    """The API server responds, but denies access."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster of a deployment."""
+
+    account: Account
+
+    @property
+    def id(self) -> str:
+        """Resource id."""
+        deployment = self.account.deployment
+        return (
+            f"/subscriptions/{self.account.subscription}/resourceGroups/{names.resource_group(deployment)}"
+            f"/providers/Microsoft.ContainerService/managedClusters/{names.cluster(deployment)}"
+        )
+
+    def properties(self, child: str = "") -> Mapping[str, Any] | None:
+        """Return the properties of the cluster or of a child such as ``/agentPools/gpu``; None if it does not exist."""
+        try:
+            result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API)
+        except ResourceNotFoundError:
+            return None
+        properties: Mapping[str, Any] = result.properties or {}
+        return properties
+
+    @cached_property
+    def kubernetes(self) -> "Kubernetes":
+        """Kubernetes API at the address in the signed-in user's kubeconfig.
+
+        Raises:
+            HttpResponseError: Azure denies access to the kubeconfig.
+        """
+        request = HttpRequest("POST", f"{self.id}/listClusterUserCredential?api-version={API}")
+        answer = self.account.providers.send_request(request)
+        answer.raise_for_status()
+        config = yaml.safe_load(base64.b64decode(json_body(answer)["kubeconfigs"][0]["value"]))
+        place = config["clusters"][0]["cluster"]
+        return Kubernetes(self.account, place["server"], base64.b64decode(place["certificate-authority-data"]))
+
+
+class Kubernetes:
+    """The Kubernetes API of a cluster with the operator's permissions.
+
+    Args:
+        account: The account, whose credential is also used here.
+        server: Address of the API server.
+        authority: CA certificate of the API server, PEM.
+    """
+
+    def __init__(self, account: Account, server: str, authority: bytes) -> None:
+        self._folder = TemporaryDirectory(prefix="voice-cluster-")
+        file = Path(self._folder.name) / "ca.crt"
+        file.write_bytes(authority)
+        options = {"retry_total": ATTEMPTS - 1, **{k: v for k, v in account.options.items() if k != "transport"}}
+        self._client: PipelineClient[Any, Any] = PipelineClient(
+            server,
+            policies=[
+                RetryPolicy(**options),
+                BearerTokenCredentialPolicy(account.credential, f"{names.API_SERVER_APP}/.default"),
+            ],
+            transport=RequestsTransport(connection_verify=str(file), connection_timeout=CONNECT_S, read_timeout=READ_S),
+        )
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects of a list, such as ``/apis/apps/v1/namespaces/voice/deployments``.
+
+        Raises:
+            ClusterUnreachableError: The API server does not respond.
+            ClusterDeniedError: The operator has no access to them.
+            HttpResponseError: Another error occurred.
+        """
+        try:
+            answer = self._client.send_request(HttpRequest("GET", self._client.format_url(path)))
+        except ServiceRequestError as error:
+            raise ClusterUnreachableError(first_line(str(error))) from None
+        if answer.status_code == DENIED:
+            raise ClusterDeniedError(first_line(json_body(answer).get("message", "")), response=answer)
+        map_error(answer.status_code, answer, ERRORS)
+        answer.raise_for_status()
+        results: list[dict[str, Any]] = json_body(answer)["items"]
+        return results
+
+
+def explain_cluster(error: Exception) -> Refusal:
+    """Return the meaning of an exception of either API, with a remedy."""
+    if isinstance(error, ClusterUnreachableError):
+        remedy = "run this where the API server answers: with a jump host on that, see `access` in docs/guides/azure.md"
+        return Refusal(f"the API server was not reached: {error.message}", remedy)
+    if isinstance(error, ClusterDeniedError):
+        remedy = "be a member of a group in `admin_groups`, or have the role Azure Kubernetes Service RBAC Reader"
+        return Refusal(f"denied by the API server: {error.message}", remedy)
+    return explain(error)

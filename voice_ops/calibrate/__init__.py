@@ -1,0 +1,1 @@
+"""`voice calibrate`: measure the calls per host, and write them into the deployment file."""

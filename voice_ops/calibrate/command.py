@@ -1,0 +1,183 @@
+"""`voice calibrate`: measure the calls per host, and write them into the deployment file."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+import voice_blueprint
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.source import Location
+from voice_ops.calibrate.edit import with_value
+from voice_ops.calibrate.search import highest_sustained
+from voice_ops.call.access import Auth
+from voice_ops.call.recording import RecordingError
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load
+from voice_ops.loadtest import options
+from voice_ops.loadtest.drivers import Api
+from voice_ops.loadtest.load import ClosedLoop
+from voice_ops.loadtest.options import OptionError
+from voice_ops.loadtest.session import LoadTest, LoadTestError
+from voice_ops.options import DeploymentFile, Json
+from voice_ops.output import err, out, print_json, stop
+from voice_ops.progress import Progress
+
+SAMPLE = Path(__file__).parents[1] / "demo/page/sample.wav"
+WHOLE_ANSWER_S = 120.0
+Option = typer.Option
+
+
+def calibrate(  # noqa: PLR0917  typer's parameters have names
+    file: DeploymentFile,
+    fleet: Annotated[
+        str, typer.Argument(metavar="FLEET", help="ASR fleet to measure; with --url also `vad` or `gateway`.")
+    ],
+    url: Annotated[
+        str | None,
+        Option(metavar="URL", help="Session API of a deployment. By default the engine runs on this machine."),
+    ] = None,
+    hosts: Annotated[int, Option(min=1, help="Hosts of the fleet that serve the calls.")] = 1,
+    auth: Annotated[Auth | None, Option(help="Authorizer of that deployment.", show_default=False)] = None,
+    api_key_env: Annotated[
+        str | None, Option(metavar="NAME", help="Environment variable that contains the key or token.")
+    ] = None,
+    audio: Annotated[Path, Option(help="Recording to send in each call, WAV.", show_default=False)] = SAMPLE,
+    final_ms: Annotated[float, Option(min=1, help="Maximum delay of the last final transcript, ms.")] = 2000.0,
+    max_calls: Annotated[int, Option(min=1, max=8192, help="Maximum concurrent calls.")] = 256,
+    model: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR", help="Whisper model in CTranslate2's format, for a run on this machine. Default: tiny.en."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the calls per host with a load test, and write the result to the file.
+
+    Calls send audio in real time. Their number doubles until a call fails or its last final transcript is late; a
+    binary search then finds the limit. The result is written to `measured` of the fleet, with date and conditions.
+    Comments in the file are preserved.
+
+    Example: voice calibrate deployments/small.yaml cpu --url https://voice.example.org/v1 --auth iam
+    """
+    deployment = load(file)
+    place = _place(deployment, fleet)
+    if url is None and place[1] != "asr":
+        raise stop(f"on this machine our engine alone is measured: {fleet} needs --url", REFUSED)
+    try:
+        if url is None:
+            with own_engine(model) as (local, what):
+                calls, is_limit = _measure(local, audio, final_ms, max_calls, auth, api_key_env)
+            on = f"{what}, {os.cpu_count()} vCPU of {platform.machine()}"
+        else:
+            calls, is_limit = _measure(url, audio, final_ms, max_calls, auth, api_key_env)
+            on = f"{hosts} hosts behind {url}" if hosts > 1 else url
+    except (OptionError, RecordingError) as error:
+        raise stop(str(error), REFUSED) from None
+    except LoadTestError as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: nothing is written", INTERRUPTED) from None
+    if calls < hosts:
+        raise stop(f"{on} does not carry {hosts} calls with finals within {final_ms:g} ms: nothing is written", FAILED)
+    measured = Measured(
+        calls=calls // hosts,
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        conditions=f"{on}: {audio.name}, finals within {final_ms:g} ms{'' if is_limit else ', more not tried'}",
+    )
+    _write(file, place, measured)
+    if as_json:
+        print_json({"fleet": fleet, "measured": measured.model_dump()}, deployment.name)
+    else:
+        out.print(
+            f"{file!s}: a host of {fleet} carries {measured.calls:,} calls ({measured.conditions}); "
+            f"next: voice plan {file!s}",
+            soft_wrap=True,
+        )
+
+
+def _place(deployment: Deployment, fleet: str) -> Location:
+    asr = [each.name for each in deployment.aws_section.asr] if deployment.aws_section else []
+    known = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
+    if fleet not in known:
+        raise stop(f"{fleet} is no fleet of {deployment.name}; there are {', '.join(known) or 'none on AWS'}", REFUSED)
+    places: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
+    return places.get(fleet) or ("aws", "asr", asr.index(fleet))
+
+
+def _measure(  # noqa: PLR0917  two places call it
+    url: str, audio: Path, final_ms: float, max_calls: int, auth: Auth | None, key: str | None
+) -> tuple[int, bool]:
+    driver = options.driver_maker(
+        Api.SESSION, audio=[audio], text=None, reference=None, sample_rate=24_000, scenario=None
+    )
+    progress = Progress(err)
+
+    def sustains(calls: int) -> bool:
+        # A new endpoint each time, since its connections end with the run.
+        endpoint = options.endpoint_of("host", "--url", url, Api.SESSION, "", "{}", auth, key)
+        work = LoadTest(
+            api=Api.SESSION,
+            endpoints=[endpoint],
+            driver=driver,
+            loads={ClosedLoop(calls): calls},
+            slo={"final": final_ms},
+            gpus=1,
+            usd_per_hour=None,
+            scenario=None,
+            rounds=1,
+            warmup=1 if calls == 1 else 0,
+            timeout_s=WHOLE_ANSWER_S,
+            seed=0,
+            setup={},
+        )
+        (result,) = asyncio.run(work.run(progress)).results
+        final = result.summary.metrics.get("final")
+        return not result.summary.failures and final is not None and final.max <= final_ms
+
+    return highest_sustained(sustains, max_calls)
+
+
+@contextmanager
+def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
+    """Run the voice path on this machine; yield its address and a description of its engine."""
+    try:
+        from voice_ops.demo.command import weights  # noqa: PLC0415  of the repository, not of the package
+        from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise stop("our engine runs from the repository only (`make setup`); or give --url", REFUSED) from None
+    model_folder = weights(model)
+    try:
+        with (
+            TemporaryDirectory(prefix="voice-calibrate-") as folder,
+            VoicePath(Path(folder), model_folder, data_plane=None) as path,
+        ):
+            with Progress(err).phase("start our engine on this machine"):
+                path.start_store().wait_ready()
+                gateway = path.start_gateway()
+                path.start_vad()
+                path.start_engine()
+                path.wait_ready()
+                path.wait_for_capacity(gateway)
+            yield gateway.url, f"our engine with {'tiny.en' if model is None else model.name}"
+    except ServiceError as error:
+        raise stop(str(error), FAILED) from None
+
+
+def _write(file: Path, place: Location, measured: Measured) -> None:
+    text = with_value(file.read_text(encoding="utf-8"), place, "measured", measured.model_dump())
+    with TemporaryDirectory(prefix="voice-calibrate-") as folder:
+        draft = Path(folder) / file.name
+        draft.write_text(text, encoding="utf-8")
+        voice_blueprint.load(draft)  # before the operator's file is changed
+    file.write_text(text, encoding="utf-8")

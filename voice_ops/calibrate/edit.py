@@ -1,0 +1,43 @@
+"""Change one value in the text of a deployment file, preserving comments and layout."""
+
+import json
+
+import yaml
+
+from voice_blueprint.file.source import Location
+
+
+def with_value(text: str, place: Location, key: str, value: dict[str, object]) -> str:
+    """Return the text of a deployment file with ``key: value`` set in the mapping at a location."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for part in place:
+        node = _child(node, part)
+    if not isinstance(node, yaml.MappingNode):
+        raise TypeError(f"{'.'.join(map(str, place))} is no mapping")
+    written = f"{key}: {json.dumps(value, ensure_ascii=False)}"
+    for name, there in node.value:
+        if name.value == key:
+            return text[: name.start_mark.index] + written + text[_end(there) :]
+    # After the first key, which is a fleet's name or type, or before the only key.
+    (first, _), *others = node.value
+    at = (others[0][0] if others else first).start_mark.index
+    separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column
+    return text[:at] + written + separator + text[at:]
+
+
+def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
+    if isinstance(node, yaml.SequenceNode):
+        parts: dict[str | int, yaml.Node] = dict(enumerate(node.value))
+    elif isinstance(node, yaml.MappingNode):
+        parts = {name.value: value for name, value in node.value}
+    else:
+        raise TypeError(f"there is no {part} in a scalar")
+    return parts[part]
+
+
+def _end(node: yaml.Node) -> int:
+    """Return the end of a value. PyYAML's end of a block collection includes the comments after it."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    return node.end_mark.index

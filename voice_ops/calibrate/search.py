@@ -1,0 +1,28 @@
+"""The search for the maximum number of sustained calls."""
+
+from collections.abc import Callable
+
+
+def highest_sustained(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
+    """Double the number of calls until it fails, then use a binary search.
+
+    Args:
+        sustains: Function that runs this number of calls on the host, and returns whether all succeeded.
+        max_calls: Maximum number of calls to try.
+
+    Returns:
+        The maximum number of sustained calls, and whether it is limited by the host and not by ``max_calls``.
+    """
+    carried, calls = 0, 1
+    while sustains(calls):
+        carried = calls
+        if carried == max_calls:
+            return carried, False
+        calls = min(2 * carried, max_calls)
+    while calls - carried > 1:
+        between = (carried + calls) // 2
+        if sustains(between):
+            carried = between
+        else:
+            calls = between
+    return carried, True

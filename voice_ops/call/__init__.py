@@ -1,0 +1,1 @@
+"""Streams a recording to a deployment, as a native client does."""

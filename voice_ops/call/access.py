@@ -1,0 +1,110 @@
+"""Authentication of a caller of the session API, for each `authorizer` of a deployment file."""
+
+import os
+import re
+from collections.abc import Callable, Generator
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import httpx2
+
+Headers = dict[str, str]
+Access = Callable[[str, str, bytes], Headers]
+"""Function from method, URL and body of a request to its additional headers."""
+
+_SERVICE = "execute-api"
+_API_GATEWAY = re.compile(rf"\.{_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
+
+
+class Auth(StrEnum):
+    """Kinds of authorizer, named as in the deployment file."""
+
+    IAM = "iam"
+    JWT = "jwt"
+    API_KEY = "api-key"
+    NONE = "none"
+
+
+class AccessError(ValueError):
+    """Credentials are missing. The message contains the variable to set."""
+
+
+def secret_from(variable: str | None) -> str | None:
+    """Return the key or token in an environment variable; ``None`` if no variable is specified.
+
+    Raises:
+        AccessError: The variable is not set, or contains characters that a header cannot contain.
+    """
+    if variable is None:
+        return None
+    secret = os.environ.get(variable, "").strip()
+    if not secret:
+        raise AccessError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+    if not secret.isascii():
+        raise AccessError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
+    return secret
+
+
+def access(auth: Auth | None, secret: str | None, server: str) -> Access:
+    """Return the authentication of requests to a server.
+
+    Args:
+        auth: The default is an API key if there is a secret.
+        secret: The API key or token.
+
+    Raises:
+        AccessError: A secret, credentials or a region is missing, or a secret is not used.
+    """
+    auth = auth or (Auth.NONE if secret is None else Auth.API_KEY)
+    if auth in {Auth.JWT, Auth.API_KEY} and secret is None:
+        raise AccessError(f"--auth {auth} needs a secret: put it into a variable and name that: --api-key-env NAME")
+    if auth in {Auth.IAM, Auth.NONE} and secret is not None:
+        raise AccessError(f"--auth {auth} has no use for --api-key-env: leave it away")
+    match auth:
+        case Auth.IAM:
+            return _signed(server)
+        case Auth.JWT:
+            return lambda *_: {"Authorization": f"Bearer {secret}"}
+        case Auth.API_KEY:
+            return lambda *_: {"x-api-key": str(secret)}
+        case Auth.NONE:
+            return lambda *_: {}
+
+
+def _signed(server: str) -> Access:
+    # They would slow down every other command.
+    import boto3  # noqa: PLC0415
+    from botocore.auth import SigV4Auth  # noqa: PLC0415
+    from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+
+    session = boto3.Session()
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise AccessError("--auth iam signs with AWS credentials, and there are none: set AWS_PROFILE")
+    host = urlsplit(server).hostname or ""
+    named = _API_GATEWAY.search(host)
+    region = named[1] if named else session.region_name
+    if region is None:
+        raise AccessError(f"--auth iam signs for a region, and {host} does not name one: set AWS_REGION")
+
+    def sign(method: str, url: str, body: bytes) -> Headers:
+        request = AWSRequest(method, url, data=body)
+        # Credentials of a role expire, so they are read again for each request.
+        SigV4Auth(credentials.get_frozen_credentials(), _SERVICE, region).add_auth(request)
+        return dict(request.headers.items())
+
+    return sign
+
+
+class ClientAuth(httpx2.Auth):
+    """Authentication for a client of httpx."""
+
+    requires_request_body = True
+
+    def __init__(self, headers_for: Access) -> None:
+        self._headers_of = headers_for
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        """Add the headers."""
+        request.headers.update(self._headers_of(request.method, str(request.url), request.content))
+        yield request

@@ -1,0 +1,112 @@
+"""`voice call`: stream a recording to a deployment, and print its transcripts."""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import typer
+from rich.text import Text
+
+from voice_ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_from
+from voice_ops.call.dialects import Api
+from voice_ops.call.other_apis import speak
+from voice_ops.call.recording import RATE, RecordingError, read
+from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.output import err, out, stop, styled
+
+LOCAL = "http://127.0.0.1:8080"
+NO_KEY = "none"
+"""Key for servers without authentication, since these clients always send one."""
+
+
+def call(  # noqa: PLR0917  Typer's parameters
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.wav", help="Recording: PCM WAV with any sample rate, up to one hour.")
+    ],
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="Base URL of the session API, including the stage.")
+    ] = LOCAL,
+    auth: Annotated[
+        Auth | None,
+        typer.Option(
+            help="Authorizer of the deployment. `iam` signs requests with AWS credentials.", show_default=False
+        ),
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable that contains the key or token.", show_default=False),
+    ] = None,
+    websocket: Annotated[
+        bool, typer.Option("--websocket", help="Send audio over a WebSocket, as browsers do, instead of SRTP over UDP.")
+    ] = False,
+    api: Annotated[
+        Api,
+        typer.Option(
+            help="API to use. For openai and deepgram, --server is the media host and the key a bearer token."
+        ),
+    ] = Api.SESSIONS,
+) -> None:
+    """Stream a recording in real time, and print the transcripts as they arrive.
+
+    Output contains the time since the first packet, and the position of the words in the recording, both in seconds.
+
+    Example: voice call question.wav --server https://api.example.com --auth iam
+    """
+    try:
+        samples = read(file)
+        secret = secret_from(api_key_env)
+        headers_for = access(auth, secret, server) if api is Api.SESSIONS else None
+    except (RecordingError, AccessError) as error:
+        raise stop(str(error), REFUSED) from None
+    try:
+        if headers_for:
+            asyncio.run(_call(samples, server, headers_for, websocket=websocket))
+        else:
+            asyncio.run(_call_other(api, samples, server, secret or NO_KEY))
+    except CallError as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the session is closed", INTERRUPTED) from None
+
+
+async def _call(samples: Samples, server: str, headers_for: Access, *, websocket: bool) -> None:
+    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
+        session = await Session.open(client, server, "websocket" if websocket else "srtp")
+        err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
+        begin = time.monotonic()
+        printing = asyncio.create_task(_print(session, begin))
+        try:
+            await sender_for(session).send(samples)
+            await session.close()
+            await printing
+        except (CallError, asyncio.CancelledError):
+            with contextlib.suppress(CallError):
+                await session.close()
+            raise
+        finally:
+            printing.cancel()
+
+
+async def _call_other(api: Api, samples: Samples, server: str, key: str) -> None:
+    err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
+    begin = time.monotonic()
+    async for heard in speak(api, server, key, samples):
+        if heard.text:
+            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+
+
+async def _print(session: Session, begin: float) -> None:
+    async for heard in session.follow():
+        if heard.text or heard.commit or heard.kind == "gap":
+            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+
+
+def _line(heard: Heard, at_s: float) -> Text:
+    place = f"{heard.start_ms / 1000:6.2f}-{heard.end_ms / 1000:.2f} s"
+    line = f"{at_s:7.2f} s  {heard.kind:7}  {place:16}  {heard.text}"
+    return Text(line, "" if heard.kind == "final" else "dim")

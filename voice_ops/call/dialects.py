@@ -1,0 +1,99 @@
+"""Client protocols of other services."""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from voice_blueprint.contract.session_api import LISTEN_PATH, REALTIME_PATH
+from voice_ops.call.recording import RATE
+from voice_ops.call.session import CallError, Heard
+
+
+class Api(StrEnum):
+    """Protocol of a call."""
+
+    SESSIONS = "sessions"
+    OPENAI = "openai"
+    DEEPGRAM = "deepgram"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Messages of one client protocol.
+
+    Attributes:
+        path: Path with query.
+        first: Message before the audio.
+        audio: Function that encodes samples as a message.
+        last: Message after the audio.
+        heard: Function that parses transcripts from a message.
+        says_end: Whether the server closes the connection after the last final.
+    """
+
+    path: str
+    first: str | None
+    audio: Callable[[bytes], str | bytes]
+    last: str
+    heard: Callable[[dict[str, Any]], Heard | None]
+    says_end: bool
+
+
+class _OpenAi:
+    """Stores the start of each item, since transcripts do not contain it."""
+
+    def __init__(self) -> None:
+        self._begins: dict[str, int] = {}
+
+    def __call__(self, event: dict[str, Any]) -> Heard | None:
+        kind = str(event["type"])
+        if kind == "error":
+            raise CallError(event["error"]["message"])
+        if kind.endswith("speech_started"):
+            self._begins[event["item_id"]] = event["audio_start_ms"]
+        if not kind.endswith("transcription.completed"):
+            return None
+        start_ms = self._begins.pop(event["item_id"], 0)
+        end_ms = start_ms + round(1000 * event["usage"]["seconds"])
+        return Heard(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
+
+
+def _deepgram(message: dict[str, Any]) -> Heard | None:
+    if message["type"] != "Results":
+        return None
+    start_ms = round(1000 * message["start"])
+    return Heard(
+        kind="final" if message["is_final"] else "partial",
+        text=message["channel"]["alternatives"][0]["transcript"],
+        start_ms=start_ms,
+        end_ms=start_ms + round(1000 * message["duration"]),
+    )
+
+
+def _update(turns: dict[str, str] | None) -> str:
+    about = {"format": {"type": "audio/pcm", "rate": RATE}, "turn_detection": turns}
+    return json.dumps({"type": "session.update", "session": {"type": "transcription", "audio": {"input": about}}})
+
+
+ONE_TURN = _update(None)
+"""First message of OpenAI's protocol if all speech is a single transcript."""
+DIALECTS = {
+    Api.OPENAI: Dialect(
+        f"{REALTIME_PATH}?intent=transcription",
+        _update({"type": "server_vad"}),
+        lambda audio: json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(audio).decode()}),
+        json.dumps({"type": "input_audio_buffer.commit"}),
+        _OpenAi(),
+        says_end=False,
+    ),
+    Api.DEEPGRAM: Dialect(
+        f"{LISTEN_PATH}?encoding=linear16&sample_rate={RATE}&interim_results=true",
+        None,
+        lambda audio: audio,
+        json.dumps({"type": "CloseStream"}),
+        _deepgram,
+        says_end=True,
+    ),
+}

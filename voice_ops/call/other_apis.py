@@ -1,0 +1,70 @@
+"""Calls with the protocols of other services' clients, with audio and transcripts on one socket."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import websockets
+
+from voice_ops.call.dialects import DIALECTS, Api, Dialect
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
+from voice_ops.call.senders import Samples
+from voice_ops.call.session import CallError, Heard
+
+QUIET_S = 5.0
+"""OpenAI's protocol has no end: the call ends after this time without messages."""
+
+
+async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[Heard]:
+    """Stream a recording in real time, and yield the transcripts.
+
+    Args:
+        server: URL of the media host, or of a gateway.
+        key: Key that is sent as ``Authorization: Bearer``.
+
+    Raises:
+        CallError: The server is unreachable, rejects the call, or closes the connection.
+    """
+    dialect = DIALECTS[api]
+    url = server.rstrip("/").replace("http", "ws", 1) + dialect.path
+    try:
+        async with websockets.connect(url, additional_headers={"Authorization": f"Bearer {key}"}) as connection:
+            sending = asyncio.create_task(_send(connection, dialect, samples))
+            try:
+                async for message in _messages(connection, sending, dialect):
+                    if heard := dialect.heard(message):
+                        yield heard
+                await sending
+            finally:
+                sending.cancel()
+    except (websockets.WebSocketException, OSError) as error:
+        raise CallError(f"{url}: {error}") from None
+
+
+async def _send(connection: websockets.ClientConnection, dialect: Dialect, samples: Samples) -> None:
+    if dialect.first:
+        await connection.send(dialect.first)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    for number, frame in enumerate(np.split(samples, samples.size // FRAME_SAMPLES)):
+        await asyncio.sleep(begin + number * FRAME_S - loop.time())
+        await connection.send(dialect.audio(frame.astype("<i2").tobytes()))
+    await connection.send(dialect.last)
+
+
+async def _messages(
+    connection: websockets.ClientConnection, sending: asyncio.Task[None], dialect: Dialect
+) -> AsyncIterator[dict[str, Any]]:
+    while True:
+        try:
+            async with asyncio.timeout(None if dialect.says_end else QUIET_S):
+                message = await connection.recv()
+        except websockets.ConnectionClosedOK:
+            return
+        except TimeoutError:
+            if sending.done():
+                return
+        else:
+            yield json.loads(message)

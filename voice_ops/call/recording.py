@@ -1,0 +1,57 @@
+"""Recordings as 16 kHz samples."""
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+RATE = 16_000
+FRAME_SAMPLES = 320
+"""20 ms: the duration of a packet."""
+FRAME_S = FRAME_SAMPLES / RATE
+
+MAX_LENGTH_S = 3600
+_INT16 = 1 << 15
+
+
+class RecordingError(ValueError):
+    """A file that cannot be streamed."""
+
+
+def read(file: Path) -> NDArray[np.int16]:
+    """Return the samples of a recording: the mean of its channels at 16 kHz, padded to whole frames.
+
+    Raises:
+        RecordingError: It is not a PCM WAV file, is empty, or is longer than an hour.
+    """
+    try:
+        with wave.open(str(file), "rb") as source:
+            rate, channels, width = source.getframerate(), source.getnchannels(), source.getsampwidth()
+            seconds = source.getnframes() / rate
+            if seconds > MAX_LENGTH_S:
+                raise RecordingError(f"{file} takes {seconds:.0f} s; at most {MAX_LENGTH_S} s can be spoken")
+            data = source.readframes(source.getnframes())
+    except OSError as error:
+        raise RecordingError(f"{file}: {error.strerror}") from None
+    except (wave.Error, EOFError, ZeroDivisionError) as error:
+        raise RecordingError(f"{file} is no WAV file with PCM: {error or 'it ends early'}") from None
+    samples = _samples(data, width).reshape(-1, channels).mean(axis=1)
+    if not samples.size:
+        raise RecordingError(f"{file} holds no sound")
+    if rate != RATE:
+        samples = soxr.resample(samples, rate, RATE)
+    whole = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)
+    whole[: samples.size] = samples
+    return np.clip(np.rint(whole), -_INT16, _INT16 - 1).astype(np.int16)
+
+
+def _samples(data: bytes, width: int) -> NDArray[np.float64]:
+    """Return PCM of 8 to 32 bits, scaled to 16 bits."""
+    if width == 1:  # the only unsigned format
+        return (np.frombuffer(data, np.uint8).astype(np.float64) - 128) * 256
+    whole = np.frombuffer(data, np.uint8)[: len(data) // width * width].reshape(-1, width)
+    padded = np.zeros((len(whole), 4), np.uint8)
+    padded[:, 4 - width :] = whole
+    return padded.view("<i4")[:, 0].astype(np.float64) / (1 << 16)

@@ -1,0 +1,176 @@
+"""Two transports of audio: SRTP over UDP, as telephones use, and a WebSocket, as browsers use."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import secrets
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pylibsrtp
+import websockets
+from numpy.typing import NDArray
+
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
+from voice_ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
+
+VERSION_2 = 0x80
+PAYLOAD_TYPE = 96
+"""L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
+CLOSED_WELL = 1000
+REFUSALS = {1003, 1007, 1008, 1009}
+"""Close codes after which the same audio would be rejected again; after all others, the session waits for its
+caller."""
+SERVER_ERROR = 500
+"""From this status on, another gateway may respond differently."""
+CONNECTS = 10
+PAUSE_S = 0.5
+"""Pause before a reconnect: ten of them are shorter than the minimum grace period of a deployment file."""
+
+Samples = NDArray[np.int16]
+
+
+class Sender(Protocol):
+    """Sends a recording in real time."""
+
+    async def send(self, samples: Samples) -> None:
+        """Send all samples.
+
+        Raises:
+            CallError: The server is unreachable, or closes the connection.
+        """
+
+
+class SrtpSender:
+    """Sends encrypted packets of 20 ms, followed by BYE.
+
+    Args:
+        sources: Source addresses, each for an equal part of the audio and with a port of its own, as changed by a NAT
+            or a mobile network. An empty address is selected by the system.
+    """
+
+    def __init__(self, media: Srtp, sources: Sequence[str] = ("",)) -> None:
+        self._media = media
+        self._sources = sources
+        policy = pylibsrtp.Policy(
+            key=base64.b64decode(media.key),
+            ssrc_type=pylibsrtp.Policy.SSRC_SPECIFIC,
+            ssrc_value=media.ssrc,
+            srtp_profile=pylibsrtp.Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
+        )
+        self._srtp = pylibsrtp.Session(policy)
+        # Below 2^15, so that a lost first packet cannot confuse the rollover counter (RFC 3711, section 3.3.1).
+        self._sequence = secrets.randbelow(1 << 15)
+        self._timestamp = secrets.randbits(32)
+
+    async def send(self, samples: Samples) -> None:
+        loop = asyncio.get_running_loop()
+        frames = _frames(samples)
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(self._connect(source)) for source in self._sources]
+            begin = loop.time()
+            for number, frame in enumerate(frames):
+                await asyncio.sleep(begin + number * FRAME_S - loop.time())
+                try:
+                    connections[number * len(connections) // len(frames)].send(self._packet(frame))
+                except OSError as error:
+                    raise CallError(f"UDP to {self._place}: {error.strerror}") from None
+            with contextlib.suppress(OSError):
+                connections[-1].send(self._goodbye())
+
+    def _goodbye(self) -> bytes:
+        """Return a receiver report without blocks, and BYE (RFC 3550, section 6)."""
+        ssrc = self._media.ssrc
+        return self._srtp.protect_rtcp(struct.pack(">BBHIBBHI", VERSION_2, 201, 1, ssrc, VERSION_2 | 1, 203, 1, ssrc))
+
+    @property
+    def _place(self) -> str:
+        return f"{self._media.host}:{self._media.port}"
+
+    def _connect(self, source: str) -> socket.socket:
+        try:
+            [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+                self._media.host, self._media.port, socket.AF_INET, socket.SOCK_DGRAM
+            )
+        except OSError as error:
+            raise CallError(f"{self._media.host} has no address: {error.strerror}") from None
+        connection = socket.socket(family, kind, protocol)
+        connection.bind((source, 0))
+        connection.connect(address)
+        return connection
+
+    def _packet(self, frame: Samples) -> bytes:
+        header = struct.pack(">BBHII", VERSION_2, PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc)
+        self._sequence = (self._sequence + 1) & 0xFFFF
+        self._timestamp = (self._timestamp + FRAME_SAMPLES) & 0xFFFFFFFF
+        return self._srtp.protect(header + frame.astype(">i2").tobytes())
+
+
+class WebSocketSender:
+    """Sends PCM16 at 16 kHz over one or more consecutive connections; the gateway converts it to packets."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._url = session.media.websocket or ""
+        self._begin = 0.0
+        self._sent = 0
+        self._was_let_in = False
+
+    async def send(self, samples: Samples) -> None:
+        frames, self._begin = _frames(samples), asyncio.get_running_loop().time()
+        why = ""
+        for _ in range(CONNECTS):
+            try:
+                connection = await self._connect(frames)
+            except (websockets.WebSocketException, OSError) as error:
+                # After an accepted connection, the error is a restart or a network failure, which is temporary.
+                if not self._was_let_in or _is_refusal(error):
+                    raise CallError(f"{self._url} lets no audio in: {error}") from None
+                why = str(error)
+            else:
+                if connection.close_code == CLOSED_WELL:
+                    return
+                why = f"{connection.close_code} {connection.close_reason}"
+                if connection.close_code in REFUSALS:
+                    break
+            await asyncio.sleep(PAUSE_S)
+        raise CallError(f"{self._url} hangs up: {why}")
+
+    async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
+        """Send the remaining frames, and return the connection after it was closed."""
+        protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._session.token)]
+        async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
+            self._was_let_in = True
+            with contextlib.suppress(websockets.ConnectionClosed):
+                for frame in frames[self._sent :]:
+                    await asyncio.sleep(self._begin + self._sent * FRAME_S - asyncio.get_running_loop().time())
+                    await connection.send(frame.astype("<i2").tobytes())
+                    self._sent += 1
+                await connection.send(json.dumps({"type": "end"}))
+            await connection.wait_closed()
+            return connection
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < SERVER_ERROR
+
+
+def sender_for(session: Session) -> Sender:
+    """Return the sender for the transport of a session.
+
+    Raises:
+        CallError: The session has neither transport.
+    """
+    if session.media.websocket:
+        return WebSocketSender(session)
+    if session.media.srtp:
+        return SrtpSender(session.media.srtp)
+    raise CallError("the server offers neither SRTP nor a WebSocket")
+
+
+def _frames(samples: Samples) -> list[Samples]:
+    return np.split(samples, samples.size // FRAME_SAMPLES)

@@ -1,0 +1,201 @@
+"""A session from the perspective of its caller: opened, followed and closed over HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Self, get_args
+from urllib.parse import urljoin
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
+
+SUBPROTOCOL = "voice.v1"
+"""Subprotocol of the audio WebSocket; the token follows it in the header."""
+
+TIMEOUT_S = 30.0
+"""Read timeout of a response; event streams have heartbeats."""
+RESUMES = 10
+"""Maximum number of consecutive interruptions of a stream without an event."""
+PAUSE_S = 1.0
+MAX_CELLS = 10
+"""Cells that are asked for room."""
+
+
+class CallError(Exception):
+    """The call failed or was interrupted."""
+
+
+class Srtp(BaseModel):
+    """Destination and keys of encrypted packets."""
+
+    host: str
+    port: int
+    ssrc: int
+    suite: Literal["AES_CM_128_HMAC_SHA1_80"]
+    key: str
+
+
+class Media(BaseModel):
+    """The requested transport."""
+
+    websocket: str | None = None
+    srtp: Srtp | None = None
+
+
+class Opened(BaseModel):
+    """Response to the opening of a session."""
+
+    id: str
+    token: str
+    media: Media
+    events: str
+
+
+Kind = Literal["partial", "final", "speech_started", "speech_stopped", "gap"]
+KINDS = frozenset(get_args(Kind))
+
+
+class Word(BaseModel):
+    """A word and its end in the audio."""
+
+    text: str
+    end_ms: int
+
+
+class Heard(BaseModel):
+    """An event of the transcript.
+
+    Attributes:
+        kind: Kind of event; a partial may still change. Events other than transcripts have no text.
+        commit: Whether it responds to a ``commit``.
+        start_ms: Start in the audio.
+        committed: The part of the text that no longer changes.
+        speech_final: Whether silence follows; otherwise, a long sentence continues.
+        stages_ms: Duration of each stage of the engine.
+    """
+
+    kind: Kind
+    text: str = ""
+    start_ms: int
+    end_ms: int
+    committed: str = ""
+    words: list[Word] = []
+    speech_final: bool = True
+    stages_ms: dict[str, float] = {}
+    commit: bool = False
+
+
+class Session:
+    """An open session."""
+
+    def __init__(self, client: httpx2.AsyncClient, url: str, opened: Opened) -> None:
+        self.media = opened.media
+        self._client = client
+        self._events = urljoin(url, opened.events)
+        self._url = self._events.removesuffix("/events")
+        self._token = opened.token
+        self._last_event_id = ""
+
+    @classmethod
+    async def open(cls, client: httpx2.AsyncClient, server: str, transport: Literal["websocket", "srtp"]) -> Self:
+        """Open a session.
+
+        Args:
+            server: Base URL of the API, including a stage if there is one.
+
+        Raises:
+            CallError: The server is unreachable, or rejects the request.
+        """
+        url = server.rstrip("/") + SESSIONS_PATH
+        for _ in range(MAX_CELLS):
+            try:
+                answer = await client.post(url, json={"transport": transport})
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                raise CallError(f"{url} cannot be reached: {error or type(error).__name__}") from None
+            if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
+                break
+            # The client's own redirects would keep the signature of the first cell.
+            url = urljoin(url, answer.headers["Location"])
+        _check(answer, url)
+        try:
+            return cls(client, url, Opened.model_validate_json(answer.content))
+        except ValidationError as error:
+            raise CallError(f"{url} answers, but not as the session API: {error.errors()[0]['msg']}") from None
+
+    @property
+    def token(self) -> str:
+        return self._token
+
+    async def close(self) -> None:
+        """Send the end of the audio.
+
+        Raises:
+            CallError: The server is unreachable, or rejects the request.
+        """
+        try:
+            answer = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
+        except httpx2.HTTPError as error:
+            raise CallError(f"the session could not be closed: {error or type(error).__name__}") from None
+        _check(answer, self._url)
+
+    async def follow(self) -> AsyncIterator[Heard]:
+        """Yield the transcripts until the session has ended, reconnecting if the stream breaks.
+
+        Raises:
+            CallError: The stream cannot be resumed, or ends before all speech was transcribed.
+        """
+        breaks = 0
+        while breaks < RESUMES:
+            try:
+                async for event in self._stream():
+                    breaks = 0
+                    if event.event == "end":
+                        end = json.loads(event.data)
+                        if end.get("lost_ms"):
+                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
+                        if not end["complete"]:
+                            raise CallError("the server gave up before all was transcribed")
+                        return
+                    # a WebSocket receives the error itself, and reconnects
+                    if event.event == "error" and self.media.srtp:
+                        raise CallError(json.loads(event.data)["detail"])
+                    if event.event in KINDS:
+                        yield Heard.model_validate_json(event.data)
+            except httpx2.HTTPError:
+                pass
+            breaks += 1
+            await asyncio.sleep(PAUSE_S)
+        raise CallError(f"the event stream broke off {RESUMES} times in a row")
+
+    async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
+        if self._last_event_id:
+            headers[LAST_EVENT_ID_HEADER] = self._last_event_id
+        async with self._client.stream("GET", self._events, headers=headers) as answer:
+            if answer.is_server_error:
+                return  # it may be temporary, or another gateway may respond
+            await _check_stream(answer, self._events)
+            async for event in httpx2.EventSource(answer):
+                self._last_event_id = event.id or self._last_event_id
+                if event.event == "token":
+                    self._token = json.loads(event.data)["token"]
+                yield event
+
+
+async def _check_stream(answer: httpx2.Response, url: str) -> None:
+    if not answer.is_success:
+        await answer.aread()
+    _check(answer, url)
+
+
+def _check(answer: httpx2.Response, url: str) -> None:
+    if answer.is_success:
+        return
+    try:
+        body: Any = answer.json()
+        said = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
+    except (ValueError, AttributeError, TypeError):
+        said = answer.reason_phrase
+    raise CallError(f"{url} answers {answer.status_code}: {said}")

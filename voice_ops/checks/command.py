@@ -1,0 +1,25 @@
+"""`voice checks`: every check with its source."""
+
+from voice_blueprint.checks import CHECKS
+from voice_ops.findings import MARKS
+from voice_ops.options import Json
+from voice_ops.output import out, print_json, styled
+
+
+def checks(as_json: Json = False) -> None:
+    """List all checks with their rules, levels and sources.
+
+    To accept a finding, add the check's id and a reason to `accepted_checks` in the deployment file.
+
+    Example: voice checks --json
+    """
+    if as_json:
+        rows = [
+            {"id": each.id, "level": each.level.value, "about": each.about, "source": each.source} for each in CHECKS
+        ]
+        print_json({"checks": rows})
+        return
+    for check in CHECKS:
+        out.print(styled(f"{MARKS[check.level]} [bold]{{}}[/]", check.id))
+        out.print(f"  {check.about}", soft_wrap=True)
+        out.print(styled("  [dim]{}[/]", check.source), soft_wrap=True)

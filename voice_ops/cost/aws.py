@@ -1,0 +1,198 @@
+"""Priced items of CloudFormation resources."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voice_ops.cost.model import Amount, Expected, Use
+
+Properties = dict[str, Any]
+HIGH_RESOLUTION_BELOW_S = 60
+"""CloudWatch charges an alarm with a shorter period as a high-resolution alarm."""
+
+DETAILED_METRICS = 7
+"""Number of metrics that EC2 charges for a host with detailed monitoring.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.html"""
+
+TARGET_TRACKING_ALARMS = 2
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The resources of one deployment's templates, by stack and logical id."""
+
+    stacks: Mapping[str, Mapping[str, Any]]
+    expected: Expected
+
+    def resources(self) -> Iterator[tuple[str, str, str, Properties]]:
+        """Yield stack, logical id, type and properties of every resource."""
+        for stack, template in self.stacks.items():
+            for name, resource in template["Resources"].items():
+                yield stack, name, resource["Type"], resource.get("Properties", {})
+
+    def referred(self, stack: str, reference: Properties) -> Properties:
+        """Return the properties of the resource that ``Ref`` refers to in the same stack."""
+        properties: Properties = self.stacks[stack]["Resources"][reference["Ref"]]["Properties"]
+        return properties
+
+    def size(self, name: str, low: object, peak: object) -> Amount:
+        """Return a size between two bounds; templates also contain numbers as text."""
+        return self.expected.size(name, float(str(low)), float(str(peak)))
+
+
+Uses = Callable[[Templates, str, Properties], Iterator[Use]]
+
+
+def _group(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    launch = templates.referred(stack, properties["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+    hosts = templates.size(properties["AutoScalingGroupName"], properties["MinSize"], properties["MaxSize"])
+    yield Use(launch["InstanceType"], hosts, exact=True)
+    yield from _volumes(launch, hosts)
+    if launch.get("Monitoring", {}).get("Enabled"):
+        yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRICS)
+
+
+def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    """Yield the volumes of stopped hosts. Minimum and maximum size of the pool are equal."""
+    group = templates.referred(stack, properties["AutoScalingGroupName"])
+    launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+    yield from _volumes(launch, Amount.fixed(int(properties["MinSize"])))
+
+
+def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
+    """Yield the volumes of hosts: 125 MiB/s and 3,000 IOPS are included in the price of each."""
+    for mapping in launch["BlockDeviceMappings"]:
+        volume = mapping["Ebs"]
+        yield Use("ebs-gp3", hosts * int(volume["VolumeSize"]))
+        if (more := int(volume["Throughput"]) - 125) > 0:
+            yield Use("ebs-gp3-throughput", hosts * (more / 1024))
+        if (more := int(volume["Iops"]) - 3000) > 0:
+            yield Use("ebs-gp3-iops", hosts * more)
+
+
+def _service(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    task = templates.referred(stack, properties["TaskDefinition"])
+    targets = [
+        target
+        for at, _, kind, target in templates.resources()
+        if at == stack and kind == "AWS::ApplicationAutoScaling::ScalableTarget"
+    ]
+    low, peak = (targets[0]["MinCapacity"], targets[0]["MaxCapacity"]) if targets else (properties["DesiredCount"],) * 2
+    tasks = templates.size(stack, low, peak)
+    yield Use("fargate-arm-vcpu", tasks * (int(task["Cpu"]) / 1024))
+    yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
+
+
+def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    watched = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [properties]
+    quick = min(int(metric["Period"]) for metric in watched) < HIGH_RESOLUTION_BELOW_S
+    yield Use("cloudwatch-high-resolution-alarm" if quick else "cloudwatch-alarm", Amount.fixed(len(watched)))
+
+
+def _task_scaling(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    if properties["PolicyType"] == "TargetTrackingScaling":
+        yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARMS))
+
+
+def _store(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    nodes = properties["NumNodeGroups"] * (properties["ReplicasPerNodeGroup"] + 1)
+    yield Use(properties["CacheNodeType"], Amount.fixed(nodes), exact=True)
+
+
+def _endpoint(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    if properties.get("VpcEndpointType") == "Interface":
+        yield Use("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
+
+
+def _load_balancer(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    yield Use("nlb-hour", Amount.fixed(1))
+    if properties["Scheme"] == "internet-facing":
+        yield Use("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
+
+
+def _web_acl(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    yield Use("waf-web-acl", Amount.fixed(1))
+    yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
+
+
+def _health_check(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+    config = properties["HealthCheckConfig"]
+    yield Use("health-check", Amount.fixed(1))
+    if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  its API's
+        yield Use("health-check-option", Amount.fixed(options))
+
+
+def _one(item: str) -> Uses:
+    def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
+        yield Use(item, Amount.fixed(1))
+
+    return uses
+
+
+PRICED: dict[str, Uses] = {
+    "AWS::ApplicationAutoScaling::ScalingPolicy": _task_scaling,
+    "AWS::AutoScaling::AutoScalingGroup": _group,
+    "AWS::AutoScaling::WarmPool": _warm_pool,
+    "AWS::CloudWatch::Alarm": _alarm,
+    "AWS::CloudWatch::CompositeAlarm": _one("cloudwatch-composite-alarm"),
+    "AWS::CloudWatch::Dashboard": _one("cloudwatch-dashboard"),
+    "AWS::EC2::EIP": _one("public-ipv4-hour"),
+    "AWS::EC2::NatGateway": _one("nat-gateway-hour"),
+    "AWS::EC2::VPCEndpoint": _endpoint,
+    "AWS::ECS::Service": _service,
+    "AWS::ElastiCache::ReplicationGroup": _store,
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
+    "AWS::KMS::Key": _one("kms-key"),
+    "AWS::Logs::MetricFilter": _one("cloudwatch-custom-metric"),
+    "AWS::Route53::HealthCheck": _health_check,
+    "AWS::SecretsManager::Secret": _one("secret"),
+    "AWS::WAFv2::WebACL": _web_acl,
+}
+"""Types with a price that is independent of traffic."""
+
+BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "AWS::ApiGateway::RestApi": (("requests", "api-gateway-rest-requests"),),
+    "AWS::AutoScaling::AutoScalingGroup": (
+        ("metrics that the hosts publish", "cloudwatch-custom-metric"),
+        ("traffic between zones and to the internet", None),
+    ),
+    "AWS::EC2::FlowLog": (("logs", "logs-ingested"),),
+    "AWS::EC2::NatGateway": (("data", "nat-gateway-data"),),
+    "AWS::EC2::VPCEndpoint": (("data", "interface-endpoint-data"),),
+    "AWS::ECR::Repository": (("images", "ecr-storage"),),
+    "AWS::ECS::Cluster": (("metrics of Container Insights", "cloudwatch-custom-metric"),),
+    "AWS::ElastiCache::ReplicationGroup": (("snapshots", None),),
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": (("connections and data", "nlb-capacity-unit"),),
+    "AWS::KMS::Key": (("requests, and two yearly rotations of each key", None),),
+    "AWS::Logs::LogGroup": (("ingestion", "logs-ingested"), ("stored logs", "logs-stored")),
+    "AWS::S3::Bucket": (
+        ("storage", "s3-standard"),
+        ("archived transcripts", "s3-standard"),
+        ("requests for transcripts", "s3-put-requests"),
+    ),
+    "AWS::SNS::Topic": (("notifications", None),),
+    "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),
+}
+"""Usage-based charges by type: what is used, and the item that it is charged as."""
+
+FREE = frozenset(
+    f"AWS::{kind}"
+    for kind in (
+        *("ApiGateway::Account", "ApiGateway::BasePathMapping", "ApiGateway::Deployment", "ApiGateway::DomainName"),
+        *("ApiGateway::GatewayResponse", "ApiGateway::Method", "ApiGateway::Model", "ApiGateway::RequestValidator"),
+        *("ApiGateway::Resource", "ApiGateway::Stage", "ApiGateway::VpcLink"),
+        *("ApplicationAutoScaling::ScalableTarget", "AutoScaling::ScalingPolicy"),
+        *("Budgets::Budget", "CertificateManager::Certificate"),
+        *("EC2::InternetGateway", "EC2::LaunchTemplate", "EC2::Route", "EC2::RouteTable", "EC2::SecurityGroup"),
+        *("EC2::SecurityGroupEgress", "EC2::SecurityGroupIngress", "EC2::Subnet", "EC2::SubnetRouteTableAssociation"),
+        *("EC2::VPC", "EC2::VPCGatewayAttachment", "ECS::TaskDefinition"),
+        *("ImageBuilder::Component", "ImageBuilder::DistributionConfiguration", "ImageBuilder::ImagePipeline"),
+        *("ImageBuilder::ImageRecipe", "ImageBuilder::InfrastructureConfiguration"),
+        *("ElastiCache::ParameterGroup", "ElastiCache::SubnetGroup", "ElastiCache::User", "ElastiCache::UserGroup"),
+        *("ElasticLoadBalancingV2::Listener", "ElasticLoadBalancingV2::TargetGroup"),
+        *("IAM::InstanceProfile", "IAM::ManagedPolicy", "IAM::Policy", "IAM::Role", "Route53::RecordSet"),
+        *("S3::BucketPolicy", "SNS::Subscription", "SNS::TopicPolicy", "SSM::Parameter"),
+        *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
+    )
+)
+"""Types that are free by themselves; the resources that they belong to may be charged."""

@@ -1,0 +1,140 @@
+"""Priced items of Pulumi resources."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from voice_blueprint.capacity.bounds import EDGE_UNITS
+from voice_ops.cost.model import Amount, Expected, Use
+
+Inputs = Mapping[str, Any]
+Uses = Callable[[Inputs, Expected], Iterator[Use]]
+
+PREMIUM_DISKS_GIB = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 2048}
+"""Premium SSD tiers by their maximum disk size.
+https://learn.microsoft.com/azure/virtual-machines/disks-types#premium-ssds"""
+
+
+def _pool(inputs: Inputs, expected: Expected) -> Iterator[Use]:
+    name = str(inputs.get("agentPoolName") or inputs.get("name"))
+    nodes = expected.size(name, inputs["minCount"], inputs["maxCount"])
+    yield Use(inputs["vmSize"], nodes, exact=True)
+    if inputs["osDiskType"] == "Managed":
+        yield _disk(inputs["osDiskSizeGB"], nodes)
+
+
+def _machine(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), exact=True)
+    yield _disk(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
+
+
+def _disk(gib: int, disks: Amount) -> Use:
+    return Use(f"os-disk-{next(tier for tier, most in PREMIUM_DISKS_GIB.items() if gib <= most)}", disks)
+
+
+def _bastion(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    yield Use(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
+
+
+def _cluster(inputs: Inputs, expected: Expected) -> Iterator[Use]:
+    if inputs["sku"]["tier"] != "Free":
+        yield Use(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
+    for pool in inputs["agentPoolProfiles"]:
+        yield from _pool(pool, expected)
+
+
+def _registry(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    yield Use(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
+
+
+def _grafana(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
+    yield Use("grafana-zone-redundant-hour" if redundant else "grafana-standard-hour", Amount.fixed(1))
+
+
+def _state(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
+    yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
+
+
+def _edge(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    yield Use("waf-gateway-hour", Amount.fixed(1))
+    reserved = inputs["autoscaleConfiguration"]["minCapacity"] * EDGE_UNITS
+    yield Use("waf-gateway-capacity-unit", Amount.fixed(reserved))
+
+
+def _service(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    # Public and internal Services are separate Azure load balancers, each with fewer than five rules.
+    if inputs["spec"].get("type") == "LoadBalancer":
+        yield Use("azure-load-balancer-hour", Amount.fixed(1))
+
+
+def _claim(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    size = str(inputs["spec"]["resources"]["requests"]["storage"])
+    yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
+
+
+def _one(item: str) -> Uses:
+    def uses(_: Inputs, __: Expected) -> Iterator[Use]:
+        yield Use(item, Amount.fixed(1))
+
+    return uses
+
+
+PRICED: dict[str, Uses] = {
+    "compute:VirtualMachine": _machine,
+    "containerregistry:Registry": _registry,
+    "containerservice:AgentPool": _pool,
+    "containerservice:ManagedCluster": _cluster,
+    "core/v1:PersistentVolumeClaim": _claim,
+    "core/v1:Service": _service,
+    "dashboard:Grafana": _grafana,
+    "network:ApplicationGateway": _edge,
+    "network:BastionHost": _bastion,
+    "network:NatGateway": _one("azure-nat-gateway-hour"),
+    "network:PrivateEndpoint": _one("private-endpoint-hour"),
+    "network:PublicIPAddress": _one("azure-public-ipv4-hour"),
+    "privatedns:PrivateZone": _one("private-dns-zone"),
+    "redisenterprise:RedisEnterprise": _state,
+}
+"""Types with a price that is independent of traffic."""
+
+BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
+    "dashboard:Grafana": (("users", None),),
+    "core/v1:Service": (("data of load balancers", "azure-load-balancer-data"),),
+    "network:ApplicationGateway": (("capacity units beyond the reserve", "waf-gateway-capacity-unit"),),
+    "network:BastionHost": (("sessions of operators", None),),
+    "monitor:ActionGroup": (("messages", None),),
+    "keyvault:Vault": (("operations", None),),
+    "monitor:AzureMonitorWorkspace": (("samples", "prometheus-samples"), ("queries of alerts", None)),
+    "network:NatGateway": (("data", "azure-nat-gateway-data"),),
+    "network:PrivateEndpoint": (
+        ("data of sessions", "private-endpoint-data"),
+        ("images and secrets", "private-endpoint-data"),
+    ),
+    "storage:StorageAccount": (("transcripts and the requests for them", None),),
+    "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
+}
+"""Usage-based charges by type: what is used, and the item that it is charged as."""
+
+FREE = frozenset(
+    {
+        *("compute:VirtualMachineExtension", "network:NetworkInterface"),
+        *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),
+        *("containerservice:MaintenanceConfiguration", "dashboard:Dashboard", "dashboard:DashboardDefinition"),
+        *("kubernetesconfiguration:Extension", "managedidentity:FederatedIdentityCredential"),
+        *("managedidentity:UserAssignedIdentity", "monitor:DataCollectionEndpoint", "monitor:DataCollectionRule"),
+        *("monitor:DataCollectionRuleAssociation", "monitor:DiagnosticSetting", "network:NetworkSecurityGroup"),
+        *("network:PrivateDnsZoneGroup", "network:Subnet", "network:VirtualNetwork"),
+        *("network:WebApplicationFirewallPolicy", "privatedns:VirtualNetworkLink", "resources:ResourceGroup"),
+        *("redisenterprise:AccessPolicyAssignment", "redisenterprise:Database"),
+        *("storage:BlobContainer", "storage:ManagementPolicy"),
+        # The price of nodes includes the workloads of a cluster.
+        *("apps/v1:DaemonSet", "apps/v1:Deployment", "azmonitoring.coreos.com/v1:PodMonitor", "batch/v1:Job"),
+        *("core/v1:ConfigMap", "core/v1:LimitRange", "core/v1:Namespace", "core/v1:ResourceQuota"),
+        *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
+        *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
+        *("secrets-store.csi.x-k8s.io/v1:SecretProviderClass", "storage.k8s.io/v1:StorageClass"),
+    }
+)
+"""Types that are free by themselves; the resources that they belong to may be charged."""

@@ -1,0 +1,173 @@
+"""`voice cost`: what a deployment file costs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.shipped import WORKING_FOLDER
+from voice_ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
+from voice_ops.cost.estimate import Assumptions, Section, price, sections
+from voice_ops.cost.model import Estimate, total
+from voice_ops.cost.offers import read_offer
+from voice_ops.cost.prices import PriceBook, price_book, save_fetched
+from voice_ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate, print_total
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.findings import load_checked
+from voice_ops.options import DeploymentFile, Json
+from voice_ops.output import complain, err, out, print_json, stop
+from voice_sandbox.azure.errors import EngineError
+
+FETCHED = WORKING_FOLDER / ".voice/prices.json"
+"""Downloaded prices, which take precedence over the catalogue's until the file is deleted."""
+
+DIFF_HELP = f"Show the difference in cost from another file, or from FILE at a git revision or {LAST_RELEASE}."
+PRICE_LIST_HELP = (
+    "Price list file to import (index.json or index.csv of a service from AWS's price list bulk API, which requires no "
+    "credentials). Prices are saved in .voice/prices.json; repeat for more."
+)
+REFRESH_HELP = "Query the price APIs, and save the prices in .voice/prices.json for later runs."
+STRICT_HELP = "Exit with 1 if hosts or nodes have no price in the region, and the total is a lower bound."
+UTILIZATION_HELP = (
+    "Expected size between the minimum (0) and the maximum (1). Default: the mean over the day in `load`."
+)
+
+
+def cost(
+    file: DeploymentFile,
+    *,
+    diff: Annotated[str | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
+    refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
+    price_lists: Annotated[
+        list[Path] | None,
+        typer.Option("--price-list", metavar="OFFER", exists=True, dir_okay=False, help=PRICE_LIST_HELP),
+    ] = None,
+    utilization: Annotated[float | None, typer.Option("--utilization", min=0, max=1, help=UTILIZATION_HELP)] = None,
+    strict: Annotated[bool, typer.Option("--strict", help=STRICT_HELP)] = False,
+    as_json: Json = False,
+) -> None:
+    """Estimate the cost of a deployment, by tier and per hour of audio.
+
+    Reads the CloudFormation templates and the Pulumi resources. Low is the cost with every size at its minimum, peak at
+    its maximum. Prices are list prices without discounts and taxes, with date and region; resources without a price are
+    listed. Requires no credentials, and a network only for --refresh-prices.
+
+    Example: voice cost deployments/production-us-east-1.yaml --diff last-release
+    """
+    assumed = Assumptions(utilization)
+    deployment = load_checked(file)
+    against, before = _other(file, diff) if diff else ("", None)
+    ours = _sections(deployment, assumed)
+    theirs = _sections(before, assumed) if before else []
+    _read(price_lists or ())
+    fresh = _refresh([*ours, *theirs]) if refresh else True
+    book = price_list()
+    priced = [price(section, book) for section in ours]
+    others = [price(section, book) for section in theirs]
+    if as_json:
+        report: dict[str, object] = {"clouds": {name: as_dict(each) for name, each in _named(priced).items()}}
+        if len(priced) > 1:
+            report["usd_per_month"] = total(each.usd for each in priced)
+        if deployment.cell_count > 1:
+            usd = total(each.usd for each in priced) * deployment.cell_count
+            report["cells"] = {"count": deployment.cell_count, "usd_per_month": usd}
+        if before:
+            report["diff"] = {
+                "other": against,
+                "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
+            }
+        print_json(report, deployment.name)
+    else:
+        for estimate in priced:
+            print_estimate(estimate)
+        if len(priced) > 1:
+            print_total(priced)
+        if deployment.cell_count > 1:
+            low, expected, peak = (total(each.usd for each in priced) * deployment.cell_count).cases
+            out.print(
+                f"this is one cell; {deployment.cell_count:,} cells cost {low:,.0f} to {peak:,.0f} USD a month, "
+                f"{expected:,.0f} expected",
+                soft_wrap=True,
+            )
+        for _, our, their in _pairs(priced, others) if before else ():
+            print_difference(our, their, against)
+    if not fresh or (strict and any(each.hosts for each in priced)):
+        raise typer.Exit(FAILED)
+
+
+def _other(file: Path, asked: str) -> tuple[str, Deployment]:
+    try:
+        with other(file, asked) as (name, path):
+            return name, load_checked(path)
+    except NoSuchRevisionError as error:
+        raise stop(str(error), REFUSED) from None
+
+
+def _sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
+    try:
+        return sections(_one_cell(deployment), assumed)
+    except EngineError as error:
+        raise stop(str(error), FAILED) from None
+
+
+def _one_cell(deployment: Deployment) -> Deployment:
+    """Return one cell in the first region; a deployment without cells is returned unchanged."""
+    cell = deployment.cell
+    if cell.whole is None or cell.aws_section is None:
+        return cell
+    return cell.model_copy(update={"aws_section": cell.aws_section.model_copy(update={"other_regions": ()})})
+
+
+def price_list() -> PriceBook:
+    """Return the current prices, or exit with 2 and a message if they cannot be read."""
+    try:
+        return price_book(FETCHED)
+    except ValueError as error:
+        raise stop(str(error), REFUSED) from None
+
+
+def _read(files: Iterable[Path]) -> None:
+    """Store the prices of offer files."""
+    for file in files:
+        try:
+            prices = read_offer(file)
+        except ValueError as error:
+            raise stop(str(error), REFUSED) from None
+        save_fetched(FETCHED, prices)
+        regions = {price.region for price in prices}
+        err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
+
+
+def _refresh(asked: Iterable[Section]) -> bool:
+    """Download the prices of rented items; return True if every API responded."""
+    from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
+
+    answered = True
+    for section in asked:
+        ask = refresh_aws if section.cloud == "aws" else refresh_azure
+        try:
+            found = ask(section.items, section.region)
+        except PricesUnreachableError as error:
+            complain(str(error))
+            answered = False
+            continue
+        save_fetched(FETCHED, found.prices)
+        err.print(f"{section.cloud}: {len(found.prices)} prices fetched for {section.region}", soft_wrap=True)
+        if found.unknown:
+            err.print(f"  without an answer: {', '.join(found.unknown)}", soft_wrap=True)
+    return answered
+
+
+def _pairs(priced: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
+    ours, theirs = _named(priced), _named(others)
+    return [(cloud, ours.get(cloud), theirs.get(cloud)) for cloud in {**ours, **theirs}]
+
+
+def _named(estimates: list[Estimate]) -> dict[str, Estimate]:
+    """Return estimates by cloud, further regions after the first."""
+    named: dict[str, Estimate] = {}
+    for each in estimates:
+        named[f"{each.cloud} {each.region}" if each.cloud in named else each.cloud] = each
+    return named

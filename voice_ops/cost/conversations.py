@@ -1,0 +1,102 @@
+"""Cost of conversations with agents: minutes, usage, and costs that only conversations cause."""
+
+from collections.abc import Iterator, Mapping
+
+from voice_blueprint.azure.cpu_pods import cpu_pods
+from voice_blueprint.capacity.conversations import Link, conversations_on_aws, conversations_on_azure
+from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.file.model.agents import AgentRules, ClusterService
+from voice_blueprint.file.model.aws import Aws
+from voice_blueprint.file.model.azure import CPU_POOL, Azure
+from voice_blueprint.file.model.load import CallLoad
+from voice_ops.cost.audio import aws_calls, azure_calls
+from voice_ops.cost.model import Amount, Conversations, Use, total
+from voice_ops.cost.prices import HOURS_PER_MONTH
+from voice_ops.cost.traffic import AUDIO_GB, aws_logs, azure_logs, edge_units
+
+AGENTS = "agents"
+"""Tier of resources and usage that only conversations cause."""
+
+
+def aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
+    """Return the conversations of the AWS section, or ``None`` without agents."""
+    return _conversations(conversations_on_aws(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
+
+
+def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
+    """Return the conversations of the Azure section.
+
+    Their own costs are the agents' load balancer, the nodes of services in each GPU pool that answer or speak for them
+    and transcribe for no caller, and the CPUs of their pods in the CPU pool, at the planned maximum.
+    """
+    agents, callers = azure.agents, azure.callers
+    if agents is None or callers is None or load is None:
+        return None
+    named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
+    nodes: dict[str, dict[bool, float]] = {}
+    for room in rooms(azure):
+        own = room.service in named and room.model != callers.asr.model
+        of_pool = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
+        of_pool[own] += room.most / room.replicas_per_node
+    pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
+    shares = {pool: found[True] / sum(found.values()) for pool, found in nodes.items() if found[True]}
+    shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
+    return _conversations(conversations_on_azure(azure), load, azure_calls(azure, load), shares)
+
+
+def _conversations(
+    chain: tuple[Link, ...], load: CallLoad, calls: Amount, own: Mapping[str, float]
+) -> Conversations | None:
+    if not chain or not load.conversation_share:
+        return None
+    share = load.conversation_share
+    held = Amount(min(chain[0].low * FILL, calls.low * share), calls.expected * share, calls.peak * share)
+    parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own.items())
+    return Conversations(
+        held * (HOURS_PER_MONTH * 60), own, f"{share:.0%} of the calls; share of each tier that only they use: {parts}"
+    )
+
+
+def aws_uses(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
+    """Yield the usage of the load's conversations in addition to that of each call.
+
+    The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
+    """
+    found = aws_conversations(aws, load)
+    if found is None or aws.agents is None:
+        return
+    hours, zones = found.minutes * (1 / 60), len(aws.availability_zones)
+    spoken = hours * _spoken_gb(aws.agents, load)
+    through = spoken + hours * AUDIO_GB
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", through * (1 / HOURS_PER_MONTH))
+    # An agent reaches the gateway through a load balancer with an address in each zone.
+    crossed = hours * ((zones - 1) / zones * AUDIO_GB)
+    yield "AWS::ECS::Service", Use("zone-crossing-data", crossed)
+    yield "AWS::ECS::Service", Use("internet-data", spoken)
+    yield "AWS::EC2::NatGateway", Use("nat-gateway-data", spoken)
+    yield from aws_logs(aws, hours * (60 / load.minutes_each))
+
+
+def azure_uses(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
+    """Yield the same usage on Azure; audio of an external text-to-speech endpoint passes the NAT gateway."""
+    found = azure_conversations(azure, load)
+    if found is None or azure.agents is None:
+        return
+    hours = found.minutes * (1 / 60)
+    spoken = hours * _spoken_gb(azure.agents, load)
+    yield "containerservice:AgentPool", Use("azure-internet-data", spoken)
+    calls = azure_calls(azure, load)
+    more = edge_units(load, calls, spoken * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", more)
+    yield "core/v1:Service", Use("azure-load-balancer-data", spoken)
+    logs = list(azure_logs(hours * (60 / load.minutes_each)))
+    yield from logs
+    inwards = [] if isinstance(azure.agents.speech, ClusterService) else [spoken]
+    yield "network:NatGateway", Use("azure-nat-gateway-data", total([*inwards, *(use.amount for _, use in logs)]))
+
+
+def _spoken_gb(agents: AgentRules, load: CallLoad) -> float:
+    """Return an agent's audio per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
+    return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

@@ -1,0 +1,112 @@
+"""Hosts over the designed day, from the simulator: the expected case of `voice cost`.
+
+The mean number of hosts differs from the hosts for the mean load: fleets change in steps, wait before they scale in,
+and have bounds. The file's own rules are therefore simulated over the day, and the hosts are integrated.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_blueprint.aws import names
+from voice_blueprint.azure.cpu_pods import cpu_nodes, cpu_pods
+from voice_blueprint.day import designed_load
+from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.cost.model import Expected
+from voice_ops.simulate.calls import REDIAL_SHARE
+from voice_ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans, store_calls
+from voice_ops.simulate.metrics import check_modelled
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.traces import designed
+
+SEED = 1
+Hosts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PlayedDay:
+    """The simulated designed day of a deployment."""
+
+    deployment: Deployment
+    result: Result
+
+    @property
+    def expected(self) -> Expected:
+        """The mean sizes of the day."""
+        sizes = dict(self._aws() if self.deployment.aws_section else self._azure())
+        return Expected(self._place(), sizes)
+
+    def _aws(self) -> Iterator[tuple[str, float]]:
+        deployment = self.deployment
+        stacks = {names.GATEWAY_FLEET: "edge", names.AGENT_FLEET: "agents"}
+        for plan in self.result.plans:
+            mean = float(self._hosts[plan.name].mean())
+            if plan.name in stacks:
+                yield names.stack(deployment, stacks[plan.name]), mean
+            else:
+                yield from ((group.name, mean / len(plan.groups)) for group in plan.groups)
+
+    def _azure(self) -> Iterator[tuple[str, float]]:
+        """Yield the mean nodes of each pool; services without audio are placed like those with audio."""
+        azure, place = self.deployment.azure, self._place()
+        for pool in azure.pools:
+            nodes: NDArray[np.float64] = np.zeros(1)
+            for room in (each for each in rooms(azure) if each.pool == pool.name):
+                replicas = self._hosts.get(f"{room.service} on {room.pool}", room.low + place * (room.most - room.low))
+                nodes = nodes + replicas / room.replicas_per_node
+            yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
+        if azure.callers and azure.cpu_pool:
+            pods = {name: cpus for name, (cpus, _) in cpu_pods(azure.callers, azure.agents).items()}
+            need = sum(cpus * self._hosts[name] for name, cpus in pods.items())
+            counts, times = np.unique(need, return_counts=True)
+            bounds = azure.cpu_pool.nodes
+            each = [cpu_nodes(azure.cpu_pool.vm_size, list(pods.values()), float(count)) for count in counts]
+            yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
+
+    def _place(self) -> float:
+        """Return the mean position of the running ASR hosts' calls between the minimum and the maximum."""
+        asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
+        low = sum(_fewest(plan) * plan.places for plan in asr)
+        most = sum(plan.max_hosts * plan.places for plan in asr)
+        mean = sum(float(self._hosts[plan.name].mean()) * plan.places for plan in asr)
+        return min(1.0, max(0.0, (mean - low) / max(1, most - low)))
+
+    @property
+    def _hosts(self) -> Mapping[str, Hosts]:
+        return self.result.course.hosts
+
+
+def play_day(deployment: Deployment, *, seed: int = SEED, alerts_of: Deployment | None = None) -> PlayedDay:
+    """Simulate the designed day of a deployment by its own rules.
+
+    Args:
+        seed: Seed of the arriving calls.
+        alerts_of: File whose alerts are replayed, or ``None``.
+
+    Raises:
+        ValueError: The deployment serves no calls, a rule reads a metric that the simulator does not model, or the CSV
+            file does not match the load.
+    """
+    plans, aws = fleet_plans(deployment, {}), deployment.aws_section
+    for plan in plans:
+        check_modelled(plan)
+    settings = Settings(
+        zones=aws.availability_zones if aws else deployment.azure.availability_zones,
+        call_s=60 * designed_load(deployment).minutes_each,
+        cross_zone=aws is None or aws.edge.cross_zone,
+        seed=seed,
+        store_calls=store_calls(deployment),
+        redial_share=REDIAL_SHARE,
+    )
+    return PlayedDay(
+        deployment, Simulation(plans, own(plans), designed(deployment), settings, alerts_of=alerts_of).run()
+    )
+
+
+def _fewest(plan: FleetPlan) -> int:
+    return sum(group.min_hosts for group in plan.groups)

@@ -1,0 +1,65 @@
+"""Base of a comparison: another file, or the same file at a git revision."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+LAST_RELEASE = "last-release"
+"""Represents the newest tag that is an ancestor of the current commit."""
+
+
+class NoSuchRevisionError(ValueError):
+    """There is no file to compare with. The message contains the reason and the remedy."""
+
+
+@contextmanager
+def other(file: Path, asked: str) -> Iterator[tuple[str, Path]]:
+    """Yield a label and a readable path for a comparison: a file, or a git revision of ``file``.
+
+    Raises:
+        NoSuchRevisionError: It is neither, or git has no such file at that revision.
+    """
+    if asked != LAST_RELEASE and (Path(asked).exists() or Path(asked).suffix in {".yaml", ".yml"}):
+        yield asked, Path(asked)
+        return
+    revision = _last_release(file) if asked == LAST_RELEASE else asked
+    commit = _git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
+        raise NoSuchRevisionError(
+            f"--diff {asked} is neither a file nor a git revision; give one of them, or {LAST_RELEASE}"
+        )
+    text = _git(file, "show", f"{commit}:./{file.name}")
+    if text is None:
+        raise NoSuchRevisionError(f"--diff {asked}: git has no {file} at {revision} ({commit})")
+    with TemporaryDirectory(prefix="voice-cost-") as folder:
+        path = Path(folder) / file.name
+        path.write_text(text + "\n", encoding="utf-8")
+        yield f"{file} at {revision} ({commit})", path
+
+
+def _last_release(file: Path) -> str:
+    tag = _git(file, "describe", "--tags", "--abbrev=0")
+    if tag is None:
+        raise NoSuchRevisionError(
+            f"--diff {LAST_RELEASE}: git knows no release of {file}, since no tag leads here; "
+            "give a deployment file or a revision such as HEAD~1"
+        )
+    return tag
+
+
+def _git(file: Path, *arguments: str) -> str | None:
+    """Return the output of git for the folder of a file, or ``None`` if it fails or is not installed."""
+    try:
+        # A list of arguments without a shell; revisions are separated from options.
+        done = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            cwd=file.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

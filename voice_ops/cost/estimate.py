@@ -1,0 +1,278 @@
+"""The estimate of a deployment: the prices of its templates and its Pulumi resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from voice_blueprint.aws import names
+from voice_blueprint.day import designed_load
+from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.load import CallLoad
+from voice_blueprint.hosts import images_for, with_images
+from voice_ops.cost import aws, azure, conversations, traffic
+from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls
+from voice_ops.cost.model import (
+    EXPECTED_UTILIZATION,
+    Audio,
+    Conversations,
+    Elsewhere,
+    Estimate,
+    Expected,
+    Line,
+    Unpriced,
+    Use,
+)
+from voice_ops.cost.prices import PriceBook
+from voice_ops.synthesis import templates
+
+if TYPE_CHECKING:
+    from voice_sandbox.azure.graph import Graph
+
+Cloud = Literal["aws", "azure"]
+NEW_TYPE = "no rule of voice_ops/cost knows this type"
+NO_LOAD = "no traffic is priced: type `load` in the file"
+SPOT = "spot hosts are priced On-Demand, which is their ceiling"
+POOLS = "pools"
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Assumptions on costs that the templates do not contain.
+
+    Attributes:
+        utilization: Position of the expected size between minimum and maximum, 0 to 1; ``None`` for the mean sizes of
+            the designed day.
+    """
+
+    utilization: float | None = None
+
+
+@dataclass(frozen=True)
+class Rented:
+    """A resource and its charged items; ``known`` is False for a type without a rule."""
+
+    tier: str
+    name: str
+    kind: str
+    uses: tuple[Use, ...]
+    by_use: tuple[tuple[str, str | None], ...]
+    free: bool
+    known: bool
+
+    @classmethod
+    def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  of its rule
+        """Return the priced items of a resource, by the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure`."""
+        uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
+        known = kind in rules.PRICED or kind in rules.BY_USE or kind in rules.FREE
+        return cls(tier, name, kind, uses, rules.BY_USE.get(kind, ()), free=kind in rules.FREE, known=known)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Priced items of one section of a deployment."""
+
+    cloud: Cloud
+    region: str
+    rented: tuple[Rented, ...]
+    audio: Audio
+    notes: tuple[str, ...]
+    conversations: Conversations | None = None
+
+    @property
+    def items(self) -> set[str]:
+        """All items that need a price."""
+        uses = {use.item for resource in self.rented for use in resource.uses}
+        return uses | {item for resource in self.rented for _, item in resource.by_use if item}
+
+
+def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
+    """Synthesize a deployment that has passed its checks; return the charged items of its sections.
+
+    Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
+
+    Raises:
+        EngineError: A Pulumi program fails.
+    """
+    found = []
+    waiting = [image for image in images_for(deployment) if image not in deployment.images]
+    notes: tuple[str, ...] = (
+        (f"priced as if the {len(waiting)} images without a digest were pushed",) if waiting else ()
+    )
+    notes += (NO_LOAD,) * (deployment.load is None)
+    for regional in _sharing_load(deployment) if deployment.aws_section else ():
+        aws_section, load = regional.aws, designed_load(regional)
+        expected, said = _expected(regional, assumed)
+        rented = aws_rented(regional, templates(with_images(regional)), expected)
+        rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
+        audio = aws_audio(aws_section, load, typed=regional.load is not None)
+        said += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
+        held = conversations.aws_conversations(aws_section, load)
+        found.append(Section("aws", aws_section.region, tuple(rented), audio, notes + said, held))
+    if deployment.azure_section:
+        from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
+
+        azure_section = deployment.azure_section
+        with Rehearsal.of(deployment) as rehearsal:
+            graphs = [done.up.graph for done in rehearsal.run()]
+        alone = deployment
+        if deployment.aws_section:  # callers of a file with both sections use the AWS section
+            alone = deployment.model_copy(update={"aws_section": None, "load": None})
+        try:
+            load_here = designed_load(alone)
+        except ValueError:
+            load_here = None  # no service accepts audio
+        expected, said = _expected(alone, assumed)
+        rented = azure_rented(graphs, expected)
+        if alone.load:
+            rented = [*_without_traffic(rented), *azure_traffic(azure_section, alone.load, expected.place)]
+        rented += _endpoints(azure_section.agents)
+        audio = azure_audio(azure_section, load_here, typed=alone.load is not None)
+        held = conversations.azure_conversations(azure_section, load_here)
+        said += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
+        found.append(Section("azure", azure_section.location, tuple(rented), audio, notes + said, held))
+    return found
+
+
+def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, tuple[str, ...]]:
+    """Return the expected sizes, and a note if the designed day cannot be simulated."""
+    if assumed.utilization is not None:
+        return Expected(assumed.utilization), ()
+    from voice_ops.cost.day import play_day  # noqa: PLC0415  with --utilization nothing is simulated
+
+    try:
+        return play_day(deployment).expected, ()
+    except ValueError as error:
+        note = f"expected lies {EXPECTED_UTILIZATION:.0%} between low and peak, as the day cannot be played: {error}"
+        return Expected(EXPECTED_UTILIZATION), (note,)
+
+
+def _sharing_load(deployment: Deployment) -> list[Deployment]:
+    """Return the AWS section in each region with an equal part of the calls, for a month without an outage."""
+    regions = deployment.in_regions()
+    if not deployment.load:
+        return list(regions)
+    part = deployment.load.model_copy(update={"calls": max(1, round(deployment.load.calls / len(regions)))})
+    return [regional.model_copy(update={"load": part}) for regional in regions]
+
+
+def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: Expected) -> list[Rented]:
+    """Return every resource of the templates with its charged items."""
+    all_templates = aws.Templates(stacks, expected)
+    prefix = names.stack(deployment, "")
+    found = [
+        Rented.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
+        for stack, name, kind, properties in all_templates.resources()
+    ]
+    return found if deployment.load is None else _without_traffic(found)
+
+
+def _without_traffic(found: Iterable[Rented]) -> list[Rented]:
+    return [replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in found]
+
+
+def traffic_rented(deployment: Deployment, utilization: float) -> list[Rented]:
+    """Return the AWS usage of the load in addition to hosts; empty without a load."""
+    load, section = deployment.load, deployment.aws
+    if load is None:
+        return []
+    calls = aws_calls(section, load)
+    theirs = _traffic(conversations.aws_uses(section, load), conversations.AGENTS)
+    stored = traffic.image_storage(images_for(deployment.model_copy(update={"azure_section": None})))
+    return _traffic((stored, *traffic.aws_uses(section, load, calls, utilization))) + theirs
+
+
+def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[Rented]:
+    """Return the Azure usage of the load in addition to nodes."""
+    calls = azure_calls(azure_section, load)
+    theirs = _traffic(conversations.azure_uses(azure_section, load), conversations.AGENTS)
+    return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + theirs
+
+
+def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[Rented]:
+    return [Rented(tier, use.item, kind, (use,), (), free=False, known=True) for kind, use in uses]
+
+
+def _endpoints(agents: AwsAgents | AgentPods | None) -> list[Rented]:
+    """Return the external engines of conversations, whose operator sets the price."""
+    engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
+    return [
+        Rented(
+            conversations.AGENTS,
+            each.model,
+            each.model,
+            (),
+            ((f"{each.url}, an endpoint elsewhere whose price is not known here", None),),
+            free=False,
+            known=True,
+        )
+        for each in engines
+    ]
+
+
+def azure_rented(graphs: Iterable[Graph], expected: Expected) -> list[Rented]:
+    """Return every resource of the Pulumi programs with its charged items."""
+    from voice_sandbox.azure.graph import short_type  # noqa: PLC0415
+
+    return [
+        Rented.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, expected)
+        for graph in graphs
+        for resource in graph.managed()
+        for kind in [short_type(resource.type)]
+    ]
+
+
+def _tier(graph: Graph, kind: str) -> str:
+    return POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
+
+
+def price(section: Section, book: PriceBook) -> Estimate:
+    """Calculate the cost of a section; items without a price are listed once per type and item."""
+    lines: list[Line] = []
+    missing: dict[tuple[str, str], Use] = {}
+    unpriced: dict[Unpriced, None] = {}
+    for resource in section.rented:
+        if not resource.known:
+            unpriced[Unpriced(resource.kind, "everything", NEW_TYPE)] = None
+        for use in resource.uses:
+            found = book.find(use.item, section.region, exact=use.exact)
+            if found:
+                lines.append(Line(resource.tier, resource.name, resource.kind, found, use.amount))
+            else:
+                before = missing.get((resource.kind, use.item))
+                missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
+        for what, item in resource.by_use:
+            unit = book.find(item, section.region) if item else None
+            rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
+            unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
+    without = tuple(Unpriced(kind, item, _why(use, section.region)) for (kind, item), use in missing.items())
+    free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
+    hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)
+    left = without + tuple(unpriced)
+    return Estimate(
+        section.cloud,
+        section.region,
+        section.audio,
+        tuple(lines),
+        left,
+        free,
+        section.notes,
+        hosts,
+        section.conversations,
+    )
+
+
+def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
+    known = book.nearest(use.item, region)
+    usd = [price.usd_per_month for price in known]
+    regions = tuple(price.region for price in known)
+    return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
+
+
+def _why(use: Use, region: str) -> str:
+    where = f" in {region}" if use.exact else ""
+    return f"{use.amount.low:,g} to {use.amount.peak:,g} all month; no dated list price{where} is known"

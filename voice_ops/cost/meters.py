@@ -1,0 +1,97 @@
+"""Keys of each item in the price APIs: usage types on AWS, meters on Azure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from voice_blueprint import catalog
+
+REGION_PREFIX = r"^([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)"
+"""Prefix of usage types in most regions, such as ``USE1-`` or ``us-east-1-``."""
+
+
+@dataclass(frozen=True)
+class AwsMeter:
+    """A rate of the AWS Price List.
+
+    Attributes:
+        service: Service code.
+        usage: Usage type without the region's prefix.
+        unit: Unit of the price book.
+        scale: Number of AWS's units per unit of the price book.
+        filters: Required attributes of the product, in addition to its region.
+        region_field: Attribute with its region.
+    """
+
+    service: str
+    usage: str
+    unit: str
+    scale: float = 1
+    filters: Mapping[str, str] = field(default_factory=dict)
+    region_field: str = "regionCode"
+
+    def matches(self, usage: str) -> bool:
+        """Return True if a usage type matches, with or without a region's prefix."""
+        return self.usage in (usage, re.sub(REGION_PREFIX, "", usage))
+
+
+@dataclass(frozen=True)
+class AzureMeter:
+    """A meter of the Azure Retail Prices API.
+
+    Attributes:
+        where: Required field values of its rows.
+        measure: Its ``unitOfMeasure``.
+        unit: Unit of the price book.
+        everywhere: Whether it has one price for all regions, which the API returns under ``Global`` or without a
+            region.
+    """
+
+    where: Mapping[str, str]
+    measure: str
+    unit: str
+    everywhere: bool = False
+
+
+_LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+_TABLE = yaml.safe_load(Path(__file__).with_name("meters.yaml").read_text(encoding="utf-8"))
+_AWS = {item: AwsMeter(**row) for item, row in _TABLE["aws"].items()}
+_AZURE = {item: AzureMeter(**row) for item, row in _TABLE["azure"].items()}
+
+
+def aws_items() -> tuple[str, ...]:
+    """Return all AWS items that may have a meter."""
+    return (*catalog.instance_types(), *catalog.cache_node_types(), *_AWS)
+
+
+def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return the USD of the first tier with a price above 0, out of the terms of one SKU."""
+    tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
+    rates = [
+        float(tier["pricePerUnit"]["USD"])
+        for tier in sorted(tiers, key=lambda tier: float(tier["beginRange"]))
+        if "USD" in tier["pricePerUnit"]
+    ]
+    # A free tier is a first tier with price 0.
+    return next((rate for rate in rates if rate > 0), None)
+
+
+def aws_meter(item: str) -> AwsMeter | None:
+    """Return the key of an item in the AWS Price List, or ``None`` if it is unknown."""
+    if item in catalog.instance_types():
+        return AwsMeter("AmazonEC2", f"BoxUsage:{item}", "instance-hour", filters={"instanceType": item, **_LINUX})
+    if item in catalog.cache_node_types():
+        filters = {"instanceType": item, "cacheEngine": "Valkey"}
+        return AwsMeter("AmazonElastiCache", f"NodeUsage:{item}", "node-hour", filters=filters)
+    return _AWS.get(item)
+
+
+def azure_meter(item: str) -> AzureMeter | None:
+    """Return the key of an item in the Azure Retail Prices API, or ``None`` if it is unknown."""
+    if item in catalog.vm_sizes():
+        return AzureMeter({"serviceName": "Virtual Machines", "armSkuName": item}, "1 Hour", "VM-hour")
+    return _AZURE.get(item)

@@ -1,0 +1,231 @@
+"""Lines of a cost estimate, their sums, and omitted items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from voice_ops.cost.prices import Price
+
+EXPECTED_UTILIZATION = 0.35
+"""Position of the expected size between minimum and maximum if the designed day cannot be simulated. A sinusoidal day
+has half of its peak on average, and a fleet uses about 70 % of its maximum at the peak."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number in the three cases."""
+
+    low: float
+    expected: float
+    peak: float
+
+    @classmethod
+    def fixed(cls, number: float) -> Amount:
+        """Return a number that is the same in all cases."""
+        return cls(number, number, number)
+
+    @classmethod
+    def between(cls, low: float, peak: float, utilization: float) -> Amount:
+        """Return a size that scaling changes; ``utilization`` is the position of the expected one."""
+        return cls(low, low + (peak - low) * utilization, peak)
+
+    @property
+    def cases(self) -> tuple[float, float, float]:
+        """Low, expected and peak."""
+        return self.low, self.expected, self.peak
+
+    def map(self, change: Callable[[float], float]) -> Amount:
+        """Return the amount with each case changed."""
+        return Amount(change(self.low), change(self.expected), change(self.peak))
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.low + other.low, self.expected + other.expected, self.peak + other.peak)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return self + other.map(lambda number: -number)
+
+    def __mul__(self, factor: float) -> Amount:
+        return self.map(lambda number: number * factor)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The expected sizes of scaled resources.
+
+    Attributes:
+        place: Position between minimum and maximum of resources without a size of their own, 0 to 1.
+        sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
+    """
+
+    place: float
+    sizes: Mapping[str, float] = field(default_factory=dict)
+
+    def size(self, name: str, low: float, peak: float) -> Amount:
+        """Return a size between its bounds."""
+        if name in self.sizes:
+            return Amount(low, self.sizes[name], max(peak, self.sizes[name]))
+        return Amount.between(low, peak, self.place)
+
+
+NOTHING = Amount.fixed(0)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum for each case."""
+    return sum(amounts, NOTHING)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A priced item of one resource.
+
+    Attributes:
+        item: An item of the price book.
+        amount: Number of units for the whole month: hosts, gateways, GB.
+        exact: Whether prices of other regions are not acceptable.
+    """
+
+    item: str
+    amount: Amount
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A priced use of one resource.
+
+    Attributes:
+        resource: Logical id or name.
+        kind: Resource type.
+        usd: USD per month.
+    """
+
+    tier: str
+    resource: str
+    kind: str
+    price: Price
+    amount: Amount
+
+    @property
+    def usd(self) -> Amount:
+        """USD per month."""
+        return self.amount * self.price.usd_per_month
+
+
+@dataclass(frozen=True)
+class Unpriced:
+    """A charged item that is not in the sum.
+
+    Attributes:
+        kind: Resource type.
+        what: Item without a price.
+        why: Reason.
+    """
+
+    kind: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Hosts of a size without a price in the region, with the prices of the nearest regions.
+
+    Attributes:
+        item: The size.
+        regions: Regions with a price.
+        least: USD per month at the lowest of these prices.
+        most: USD per month at the highest of these prices.
+    """
+
+    item: str
+    regions: tuple[str, ...]
+    least: Amount
+    most: Amount
+
+
+@dataclass(frozen=True)
+class Audio:
+    """Audio hours in a month, and their basis. ``None`` hours if the capacity of a host is unknown."""
+
+    hours: Amount | None
+    assumed: str
+
+    def usd_per_hour(self, usd: Amount) -> Amount | None:
+        """Return USD per audio hour, 0 without audio."""
+        if self.hours is None:
+            return None
+        pairs = zip(usd.cases, self.hours.cases, strict=True)
+        return Amount(*(cost / hours if hours else 0.0 for cost, hours in pairs))
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Conversation minutes per month, and the costs that only conversations cause.
+
+    All other costs are shared with calls.
+
+    Attributes:
+        own: Share of conversations in the cost of a tier or resource, by its name.
+        assumed: Assumptions on minutes and shares.
+    """
+
+    minutes: Amount
+    own: Mapping[str, float]
+    assumed: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of one cloud's section of a deployment.
+
+    Attributes:
+        lines: Priced lines.
+        unpriced: Items without a price, without duplicates.
+        free: Types that are free by themselves.
+        hosts: Hosts without a price; with any of them, the sum is a lower bound.
+    """
+
+    cloud: str
+    region: str
+    audio: Audio
+    lines: tuple[Line, ...] = ()
+    unpriced: tuple[Unpriced, ...] = ()
+    free: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    hosts: tuple[Elsewhere, ...] = ()
+    conversations: Conversations | None = None
+
+    @property
+    def usd_per_conversation_minute(self) -> Amount | None:
+        """Cost per minute: the share of conversations only, and that of a call; ``None`` without agents."""
+        held, hours = self.conversations, self.audio.hours
+        if held is None or hours is None:
+            return None
+        own = total(line.usd * held.own.get(line.tier, held.own.get(line.resource, 0.0)) for line in self.lines)
+        cases = zip(own.cases, self.usd.cases, held.minutes.cases, hours.cases, strict=True)
+        return Amount(*(theirs / minutes + (usd - theirs) / (60 * heard) for theirs, usd, minutes, heard in cases))
+
+    @property
+    def usd(self) -> Amount:
+        """USD per month."""
+        return total(line.usd for line in self.lines)
+
+    def by_tier(self) -> dict[str, Amount]:
+        """Return USD per month by tier, in the order of the templates."""
+        sums: dict[str, Amount] = {}
+        for line in self.lines:
+            sums[line.tier] = sums.get(line.tier, NOTHING) + line.usd
+        return sums
+
+    @property
+    def borrowed(self) -> dict[str, list[str]]:
+        """Items priced by another region, by that region."""
+        regions: dict[str, list[str]] = {}
+        for line in self.lines:
+            if line.price.region not in (self.region, "global"):
+                items = regions.setdefault(line.price.region, [])
+                if line.price.item not in items:
+                    items.append(line.price.item)
+        return regions

@@ -1,0 +1,109 @@
+"""Prices from offer files of AWS's price list bulk API, which require no account."""
+
+import csv
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from voice_blueprint import catalog
+from voice_ops.cost.meters import REGION_PREFIX, AwsMeter, aws_items, aws_meter, first_paid_rate
+from voice_ops.cost.prices import Price
+
+Row = dict[str, Any]
+Found = tuple[str, AwsMeter, str]
+"""An item with its meter and a region."""
+
+
+def read_offer(file: Path) -> list[Price]:
+    """Return the price of every item of the catalogue in every region of an offer file.
+
+    AWS publishes each offer as ``index.json``, which is read as a whole, and as ``index.csv``, which is read row by
+    row.
+
+    Raises:
+        ValueError: It is not an offer file, or contains no item of the catalogue.
+    """
+    try:
+        code, date, rates = (_read_csv if file.suffix == ".csv" else _read_json)(file)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{file}: is no offer file of AWS's price list (index.json or index.csv): {error}") from None
+    prices = []
+    for sku, ((item, meter, region), terms) in rates.items():
+        usd = first_paid_rate(terms)
+        if usd is not None:
+            source = f"AWS price list, {code} offer of {date}, SKU {sku}"
+            prices.append(Price(item, usd * meter.scale, meter.unit, region, date, source))
+    if not prices:
+        raise ValueError(f"{file}: {code} has no price of anything that is rented here")
+    return prices
+
+
+Rates = dict[str, tuple[Found, list[Row]]]
+"""Items of the catalogue and the terms of their rates, by SKU."""
+
+
+def _read_json(file: Path) -> tuple[str, str, Rates]:
+    wanted: dict[str, Found] = {}
+    known = _known()
+
+    def keep(row: Row) -> Row | None:
+        """Return None for rows that are not needed: EC2's file has millions of rows, products first."""
+        if "sku" in row and "attributes" in row:
+            if found := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, known):
+                wanted[row["sku"]] = found
+            return None
+        return None if "offerTermCode" in row and row["sku"] not in wanted else row
+
+    with file.open(encoding="utf-8") as text:
+        offer = json.load(text, object_hook=keep)
+    terms = offer["terms"].get("OnDemand", {})
+    rates = {sku: (found, list(terms.get(sku, {}).values())) for sku, found in wanted.items()}
+    return offer["offerCode"], offer["publicationDate"][:10], rates
+
+
+def _read_csv(file: Path) -> tuple[str, str, Rates]:
+    rates: Rates = {}
+    known, head = _known(), {}
+    with file.open(encoding="utf-8", newline="") as text:
+        lines = csv.reader(text)
+        # Names and values precede the column names.
+        for line in lines:
+            if line[0] == "SKU":
+                break
+            head[line[0]] = line[1]
+        for values in lines:
+            row = dict(zip(line, values, strict=True))
+            if row["TermType"] == "OnDemand" and (found := _item(row, known)):
+                rate = {"beginRange": row["StartingRange"], "pricePerUnit": {row["Currency"]: row["PricePerUnit"]}}
+                rates.setdefault(row["SKU"], (found, []))[1].append({"priceDimensions": {"rate": rate}})
+    return head["OfferCode"], head["Publication Date"][:10], rates
+
+
+def _known() -> Mapping[str, list[tuple[str, AwsMeter]]]:
+    known: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
+    for item in aws_items():
+        if meter := aws_meter(item):
+            known[meter.usage].append((item, meter))
+    return known
+
+
+def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> Found | None:
+    usage = fields.get("usagetype") or fields.get("usageType") or ""
+    meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known.get(name, ())]
+    if not meters:
+        return None
+    # A column of the CSV file is named after the JSON file's attribute, in words: "Region Code".
+    named = {_plain(name): value for name, value in fields.items()}
+    for item, meter in meters:
+        region = named.get(_plain(meter.region_field))
+        fits = all(named.get(_plain(field)) == value for field, value in meter.filters.items())
+        if fits and named.get("servicecode") == meter.service and region in catalog.regions():
+            return item, meter, str(region)
+    return None
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z]", "", name.lower())

@@ -1,0 +1,115 @@
+"""The price book: list prices of the catalogue, and prices downloaded later."""
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from voice_blueprint import catalog
+
+HOURS_PER_MONTH = 730
+"""The convention of both clouds' calculators: 365 days of 24 hours, divided by twelve."""
+
+DAYS_PER_MONTH = 365 / 12
+GLOBAL = "global"
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of one unit of an item in one region.
+
+    Attributes:
+        item: An instance type, node type, VM size, or an item of ``prices.yaml``.
+        usd: USD for one unit.
+        unit: Unit; a unit of time is a suffix.
+        date: Date on which the price was read.
+    """
+
+    item: str
+    usd: float
+    unit: str
+    region: str
+    date: str
+    source: str
+
+    @property
+    def usd_per_month(self) -> float:
+        """USD for one unit during a whole month."""
+        period = self.unit.rpartition("-")[2]
+        return self.usd * {"hour": HOURS_PER_MONTH, "day": DAYS_PER_MONTH}.get(period, 1)
+
+
+class PriceBook:
+    """Prices by item and region.
+
+    Args:
+        prices: Prices; later ones replace earlier ones.
+    """
+
+    def __init__(self, prices: Iterable[Price]) -> None:
+        self._prices: dict[str, dict[str, Price]] = {}
+        for price in prices:
+            self._prices.setdefault(price.item, {})[price.region] = price
+
+    def find(self, item: str, region: str, *, exact: bool = False) -> Price | None:
+        """Return the price in a region. Unless ``exact``, the latest price of another region is a fallback."""
+        known = self._prices.get(item, {})
+        if region in known or GLOBAL in known:
+            return known.get(region) or known[GLOBAL]
+        return None if exact else max(known.values(), key=lambda price: price.date, default=None)
+
+    def nearest(self, item: str, region: str) -> tuple[Price, ...]:
+        """Return the item's prices in the regions with the most similar names.
+
+        For eu-west-1, they are those of eu-west, otherwise of eu, otherwise all.
+        """
+        known = self._prices.get(item, {}).values()
+        alike = {price.region: _alike(price.region, region) for price in known}
+        return tuple(price for price in known if alike[price.region] == max(alike.values()))
+
+
+def _alike(one: str, other: str) -> int:
+    """Return the number of leading parts that two region names share."""
+    pairs = zip(one.split("-"), other.split("-"), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def price_book(fetched: Path | None = None) -> PriceBook:
+    """Return the catalogue's prices, overridden by those of a file of downloaded prices."""
+    return PriceBook([*_catalogue(), *(load_fetched(fetched) if fetched else ())])
+
+
+def load_fetched(file: Path) -> list[Price]:
+    """Return the downloaded prices; none without a file.
+
+    Raises:
+        ValueError: The file does not have the format of `save_fetched`.
+    """
+    if not file.exists():
+        return []
+    try:
+        return [Price(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: is no list of prices; delete it and fetch them again") from error
+
+
+def save_fetched(file: Path, prices: Iterable[Price]) -> None:
+    """Store downloaded prices, merged with earlier ones of other regions and items."""
+    kept = {(price.item, price.region): price for price in [*load_fetched(file), *prices]}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([asdict(price) for price in kept.values()], indent=1) + "\n", encoding="utf-8")
+
+
+def _catalogue() -> Iterable[Price]:
+    hourly = (
+        ("instance-hour", catalog.instance_types()),
+        ("node-hour", catalog.cache_node_types()),
+        ("VM-hour", catalog.vm_sizes()),
+    )
+    for unit, rows in hourly:
+        for row in rows.values():
+            for region, usd in row.usd_per_hour.items():
+                yield Price(row.name, usd, unit, region, row.price_date or "", row.source)
+    for service in catalog.service_prices().values():
+        yield Price(service.item, service.usd, service.unit, service.region, service.date, service.source)

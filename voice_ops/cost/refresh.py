@@ -1,0 +1,134 @@
+"""Current list prices from the clouds' price APIs."""
+
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.paginate import Paginator
+
+from voice_ops.aws.refusals import ERRORS
+from voice_ops.aws.session import session
+from voice_ops.cost.meters import AwsMeter, AzureMeter, aws_meter, azure_meter, first_paid_rate
+from voice_ops.cost.prices import GLOBAL, Price
+from voice_ops.timeouts import READ_S
+
+AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
+AWS_PRICES_REGION = "us-east-1"
+"""The Price List API serves all regions, but has endpoints in only a few."""
+
+_NOT_LINUX_ON_DEMAND = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
+
+
+class PricesUnreachableError(Exception):
+    """A price API failed. The message contains the API, the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """Prices from the price APIs.
+
+    Attributes:
+        prices: Prices that were found.
+        unknown: Items without a result.
+    """
+
+    prices: tuple[Price, ...]
+    unknown: tuple[str, ...]
+
+
+def refresh_aws(items: Iterable[str], region: str) -> Refreshed:
+    """Query the AWS Price List for items in a region. Requires ``pricing:GetProducts``.
+
+    Raises:
+        PricesUnreachableError: The API is unreachable.
+    """
+    try:
+        pages = session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
+        return _each(items, lambda item: _aws_price(pages, item, region))
+    except ERRORS as error:
+        raise PricesUnreachableError(
+            f"the AWS Price List does not answer: {error}; it needs credentials that allow pricing:GetProducts"
+        ) from None
+
+
+def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICES) -> Refreshed:
+    """Query the Azure Retail Prices API for items in a region. Requires no credentials.
+
+    Raises:
+        PricesUnreachableError: The API is unreachable, or its response is invalid.
+    """
+    try:
+        return _each(items, lambda item: _azure_price(endpoint, item, region))
+    except (OSError, ValueError, KeyError) as error:
+        raise PricesUnreachableError(
+            f"{endpoint} does not answer: {error}; the prices of the catalogue are used"
+        ) from None
+
+
+def _each(items: Iterable[str], ask: Callable[[str], Price | None]) -> Refreshed:
+    answers = {item: ask(item) for item in sorted(items)}
+    found = tuple(price for price in answers.values() if price is not None)
+    return Refreshed(found, tuple(item for item, price in answers.items() if price is None))
+
+
+def _aws_price(pages: "Paginator[Any]", item: str, region: str) -> Price | None:
+    meter = aws_meter(item)
+    if meter is None:
+        return None
+    fields = {meter.region_field: region, **meter.filters}
+    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
+    for page in pages.paginate(ServiceCode=meter.service, Filters=filters):
+        for text in page["PriceList"]:
+            offer = json.loads(text)
+            usd = _on_demand(meter, offer)
+            if usd is not None:
+                source = f"AWS Price List API, SKU {offer['product']['sku']}"
+                return Price(item, usd * meter.scale, meter.unit, region, offer["publicationDate"][:10], source)
+    return None
+
+
+def _on_demand(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
+    """Return the rate of the first tier, or ``None`` if the offer is for something else."""
+    if not meter.matches(offer["product"]["attributes"].get("usagetype", "")):
+        return None
+    return first_paid_rate(offer["terms"].get("OnDemand", {}).values())
+
+
+def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
+    meter = azure_meter(item)
+    if meter is None:
+        return None
+    today = datetime.now(UTC).date().isoformat()
+    rows = [row for row in _azure_rows(endpoint, meter, region) if _fits(meter, row)]
+    if not rows:
+        return None
+    row = min(rows, key=lambda row: row["tierMinimumUnits"])
+    source = f"Azure Retail Prices API, meter {row['meterName']} ({row['meterId']})"
+    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.everywhere else region, today, source)
+
+
+def _fits(meter: AzureMeter, row: dict[str, Any]) -> bool:
+    name = f"{row['productName']} {row['skuName']} {row['meterName']}"
+    return (
+        row["retailPrice"] > 0
+        and row["unitOfMeasure"] == meter.measure
+        and not any(other in name for other in _NOT_LINUX_ON_DEMAND)
+    )
+
+
+def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
+    where = {**meter.where, "priceType": "Consumption"}
+    if not meter.everywhere:
+        where["armRegionName"] = region
+    terms = " and ".join(f"{name} eq '{value}'" for name, value in where.items())
+    query = urllib.parse.urlencode({"api-version": "2023-01-01-preview", "$filter": terms})
+    url: str | None = f"{endpoint}?{query}"
+    while url:
+        with urllib.request.urlopen(url, timeout=READ_S) as answer:  # noqa: S310  the scheme is a constant
+            page = json.load(answer)
+        yield from page["Items"]
+        url = page["NextPageLink"]

@@ -1,0 +1,151 @@
+"""A cost estimate as tables and as JSON."""
+
+from rich.table import Table
+
+from voice_ops.cost.model import NOTHING, Amount, Elsewhere, Estimate, Line, total
+from voice_ops.output import empty_table, out, styled
+
+CASES = ("low", "expected", "peak")
+FEW_REGIONS = 3
+SHOWN_SHARE = 0.001
+"""Share of the peak; smaller items are summed in one row."""
+
+
+def print_estimate(estimate: Estimate) -> None:
+    """Print the tiers, their items, the audio hours, and omitted items."""
+    out.print(_tier_table(estimate))
+    out.print(_item_table(estimate))
+    out.print(f"  audio hours: {estimate.audio.assumed}", soft_wrap=True)
+    if estimate.conversations:
+        out.print(f"  conversations: {estimate.conversations.assumed}", soft_wrap=True)
+    dates = sorted(line.price.date for line in estimate.lines)
+    read = styled("  list prices read from {} to {} [dim](--json has the source of each)[/]", dates[0], dates[-1])
+    out.print(read, soft_wrap=True)
+    for region, items in estimate.borrowed.items():
+        out.print(f"  prices of {region} stand in for {', '.join(items)}", soft_wrap=True)
+    for note in estimate.notes:
+        out.print(f"  {note}", soft_wrap=True)
+    out.print(styled("  [bold]not in the sum[/]"))
+    for left in estimate.unpriced:
+        out.print(styled("  [yellow]![/] {}: {} [dim]({})[/]", left.kind, left.what, left.why), soft_wrap=True)
+    free = styled("  free by themselves: {} types [dim](--json lists them)[/]", len(estimate.free))
+    out.print(free, soft_wrap=True)
+
+
+def print_total(estimates: list[Estimate]) -> None:
+    """Print the total of several regions and clouds."""
+    usd = " / ".join(f"{case:,.0f}" for case in total(each.usd for each in estimates).cases)
+    at_least = "at least " * any(each.hosts for each in estimates)
+    parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
+    template = "  [bold]together {}{}[/] USD per month, low / expected / peak: {}"
+    out.print(styled(template, at_least, usd, parts), soft_wrap=True)
+
+
+def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
+    """Print the difference of a cloud's section and that of the file ``name``."""
+    present = estimate or other
+    if present is None:
+        return
+    table = empty_table(f"{present.cloud}: USD per month more", ["tier"], CASES)
+    for tier, change in _tier_changes(estimate, other).items():
+        table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
+    table.add_section()
+    table.add_row("together", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
+    out.print(f"than {name}", soft_wrap=True)
+    out.print(table)
+
+
+def as_dict(estimate: Estimate) -> dict[str, object]:
+    return {
+        "cloud": estimate.cloud,
+        "region": estimate.region,
+        # A sum without its most expensive hosts must not be mistaken for the total.
+        "usd_per_month_at_least" if estimate.hosts else "usd_per_month": estimate.usd,
+        "hosts_without_price": estimate.hosts,
+        "usd_per_audio_hour": None if estimate.hosts else estimate.audio.usd_per_hour(estimate.usd),
+        "audio_hours_per_month": estimate.audio.hours,
+        "audio_assumed": estimate.audio.assumed,
+        "usd_per_conversation_minute": None if estimate.hosts else estimate.usd_per_conversation_minute,
+        "conversation_minutes_per_month": estimate.conversations.minutes if estimate.conversations else None,
+        "conversations_assumed": estimate.conversations.assumed if estimate.conversations else None,
+        "tiers": estimate.by_tier(),
+        "lines": [
+            {
+                "tier": line.tier,
+                "resource": line.resource,
+                "type": line.kind,
+                "item": line.price.item,
+                "amount": line.amount,
+                "usd": line.price.usd,
+                "unit": line.price.unit,
+                "price_region": line.price.region,
+                "price_date": line.price.date,
+                "price_source": line.price.source,
+                "usd_per_month": line.usd,
+            }
+            for line in estimate.lines
+        ],
+        "unpriced": estimate.unpriced,
+        "free": estimate.free,
+        "notes": estimate.notes,
+    }
+
+
+def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
+    """Return the difference of two sections for ``--json``: this file minus the other."""
+    return {"usd_per_month": _difference(estimate, other), "tiers": _tier_changes(estimate, other)}
+
+
+def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
+    return (estimate.usd if estimate else NOTHING) - (other.usd if other else NOTHING)
+
+
+def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
+    ours = estimate.by_tier() if estimate else {}
+    theirs = other.by_tier() if other else {}
+    return {tier: ours.get(tier, NOTHING) - theirs.get(tier, NOTHING) for tier in {**ours, **theirs}}
+
+
+def _tier_table(estimate: Estimate) -> Table:
+    table = empty_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
+    for tier, usd in estimate.by_tier().items():
+        table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
+    table.add_section()
+    at_least = ", at least" if estimate.hosts else ""
+    table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    for hosts in estimate.hosts:
+        named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))
+    per_hour = estimate.audio.usd_per_hour(estimate.usd)
+    if per_hour and estimate.audio.hours:
+        table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
+        table.add_row(f"USD per audio hour{at_least}", *(f"{usd:.4f}" for usd in per_hour.cases))
+    per_minute = estimate.usd_per_conversation_minute
+    if per_minute and estimate.conversations:
+        table.add_row("conversation minutes", *(f"{held:,.0f}" for held in estimate.conversations.minutes.cases))
+        table.add_row(f"USD per conversation minute{at_least}", *(f"{usd:.4f}" for usd in per_minute.cases))
+    return table
+
+
+def _ranges(hosts: Elsewhere) -> list[str]:
+    pairs = zip(hosts.least.cases, hosts.most.cases, strict=True)
+    return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
+
+
+def _item_table(estimate: Estimate) -> Table:
+    table = empty_table("of which", ["tier", "item"], ["amount", "USD", "expected USD per month"])
+    rows: dict[tuple[str, str], list[Line]] = {}
+    for line in estimate.lines:
+        rows.setdefault((line.tier, line.price.item), []).append(line)
+    small = []
+    for (tier, item), lines in rows.items():
+        amount, price, usd = total(line.amount for line in lines), lines[0].price, total(line.usd for line in lines)
+        if usd.peak < SHOWN_SHARE * estimate.usd.peak:
+            small.append(usd)
+            continue
+        size = f"{amount.low:,g}" if amount.low == amount.peak else f"{amount.low:,g}-{amount.peak:,g}"
+        row = (tier, item.removeprefix("Standard_"), size, f"{price.usd:g} per {price.unit}", f"{usd.expected:,.2f}")
+        table.add_row(*row)
+    if small:
+        table.add_row("", f"{len(small)} smaller items", "", "", f"{total(small).expected:,.2f}")
+    return table

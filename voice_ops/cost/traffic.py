@@ -1,0 +1,253 @@
+"""Usage of a load: load balancer units, requests, traffic between zones and to the internet, metrics, logs."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.metrics import LOG_METRICS
+from voice_blueprint.azure.metrics import SCRAPE_INTERVAL_S
+from voice_blueprint.capacity.bounds import (
+    CHUNKS_PER_S,
+    EDGE_INSTANCES,
+    EDGE_UNITS,
+    PACKET_BYTES,
+    PACKETS_PER_S,
+    SOCKETS_PER_CALL,
+)
+from voice_blueprint.capacity.tiers import capacities
+from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import (
+    ALLOWANCE_DIMENSION,
+    EVENT_DIMENSION,
+    METRICS,
+    PHASE_DIMENSION,
+    REASON_DIMENSION,
+    Allowance,
+    DataPlaneEvent,
+    DropReason,
+    StartPhase,
+)
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.engines.sizing.service import size_services
+from voice_blueprint.file.model.aws import Aws
+from voice_blueprint.file.model.azure import Azure, TtsService
+from voice_blueprint.file.model.load import CallLoad
+from voice_blueprint.hosts import asr_images
+from voice_blueprint.images import specs
+from voice_blueprint.limits import PUBLISH_EVERY_S
+from voice_ops.cost.model import NOTHING, Amount, Use, total
+from voice_ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
+
+PRICED = frozenset(
+    {
+        *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
+        *("connections and data", "images", "ingestion", "samples", "stored logs"),
+        *("capacity units beyond the reserve", "data of load balancers", "data of sessions"),
+        *("archived transcripts", "requests for transcripts"),
+    }
+)
+"""Items of ``BY_USE`` that this module prices."""
+
+EVENTS_PER_S, EVENT_BYTES = 3, 400
+"""Transcript events of a speaking caller. Their size is ASSUMED."""
+STREAM_MINUTES = 15
+"""API Gateway ends an event stream after this time; the caller opens another one."""
+LOG_BYTES_PER_CALL = 25_000
+"""Flow records of a call, and the gateway's log; on Azure, logs of engines and router. A conversation with its agent
+adds the same amount. ASSUMED."""
+PUBLISHED_BYTES = 10_000
+"""Size of a telemetry request. ASSUMED."""
+SPEECH_BYTES_PER_S = 24_000 * 2
+"""Output of text to speech: 24 kHz, 16 bits, one channel."""
+SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
+"""Series of an engine with its cache server and GPUs; series of kubelet, containers and Kubernetes' own state.
+ASSUMED."""
+SAMPLE_BYTES = 2
+"""Size of a compressed sample that is sent to the workspace. ASSUMED."""
+
+ARCHIVED_BYTES_PER_MINUTE = 2_000
+"""Size of a spoken minute in the archive: 150 words with their times, as gzipped JSON lines. Measured: 1.9 kB for three
+minutes, 1.8 kB for an hour."""
+
+KEPT_VERSIONS = 2
+"""Versions of an image in its repository: the current one, and the one to roll back to. ASSUMED."""
+
+AUDIO_GB = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
+"""Audio of a call-hour."""
+
+_PARTS = {
+    ALLOWANCE_DIMENSION: Allowance,
+    EVENT_DIMENSION: DataPlaneEvent,
+    PHASE_DIMENSION: StartPhase,
+    REASON_DIMENSION: DropReason,
+}
+
+
+def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+    """Yield the type that each use is charged with, and the use of a month.
+
+    Args:
+        calls: Mean number of concurrent calls over a month.
+    """
+    call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
+    crossing = (zones - 1) / zones
+    speech_gb, text_gb = _speech_gb(load), _text_gb(load)
+    # One gigabyte per hour is a unit; new and open connections need less.
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB + text_gb))
+    # From the gateway to a VAD host, and from an ASR host to the store, where ElastiCache's side is free; from a VAD
+    # host to an ASR host.
+    crossed_gb = crossing * (AUDIO_GB + speech_gb / 2) + crossing * (1 - _at_home(aws, utilization)) * speech_gb
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
+    opened = call_hours * (60 / load.minutes_each)
+    yield from aws_logs(aws, opened)
+    if aws.edge.archive:
+        yield from archive_uses(aws.edge.archive.retention_days, load, opened)
+    requests = opened * (_requests(load) / 1e6)
+    yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
+    yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
+    published = _publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)
+    by_endpoint = "monitoring" in aws.network.interface_endpoints
+    kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
+    item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
+    yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+
+
+def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the usage of an archive if every call is archived, which is an upper limit.
+
+    Args:
+        days: Retention of a transcript.
+        opened: Number of calls per month.
+    """
+    call_gb = load.minutes_each * load.speech_share * ARCHIVED_BYTES_PER_MINUTE / 1e9
+    yield "AWS::S3::Bucket", Use("s3-standard", opened * (call_gb * days / DAYS_PER_MONTH))
+    yield "AWS::S3::Bucket", Use("s3-put-requests", opened * 1e-3)
+
+
+def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
+    """Return the storage of images in ECR. It is an upper limit: layers are compressed, and shared by versions."""
+    gib = sum(specs()[image].size.budget_gib for image in images)
+    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(KEPT_VERSIONS * gib * 2**30 / 1e9))
+
+
+def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the logs of this number of calls or conversations."""
+    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
+    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
+    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
+    # CloudWatch charges compressed storage, so this is an upper limit.
+    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
+
+
+def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
+    yield "operationalinsights:Workspace", Use("log-analytics-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+
+
+def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+    """Yield the type that each use is charged with, and the use of a month.
+
+    Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
+    (with agents: ``voice_ops.cost.conversations``). Inbound traffic is free, and so is traffic between zones:
+    https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
+
+    Args:
+        calls: Mean number of concurrent calls over a month.
+    """
+    call_hours = calls * HOURS_PER_MONTH
+    heard_from = () if azure.agents else azure.services
+    spoken_to = sum(service.sessions for service in heard_from if isinstance(service, TtsService))
+    heard_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, spoken_to)) * HOURS_PER_MONTH
+    sent = call_hours * _text_gb(load) + heard_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
+    yield "containerservice:AgentPool", Use("azure-internet-data", sent)
+    logs = list(azure_logs(call_hours * (60 / load.minutes_each)))
+    yield from logs
+    logged = total(use.amount for _, use in logs)
+    samples = _series(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
+    yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
+    yield "network:NatGateway", Use("azure-nat-gateway-data", logged + samples * (SAMPLE_BYTES / 1e9))
+    if azure.callers:
+        yield from _caller_uses(load, calls)
+
+
+def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the usage of the edge and of the store. ASSUMED: all callers use WebSockets, which cost more."""
+    through_gb = AUDIO_GB + _text_gb(load)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_units(load, calls))
+    yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * through_gb))
+    # ASR writes transcripts to the store through a private endpoint.
+    yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
+
+
+def edge_units(load: CallLoad, calls: Amount, more_gb: Amount = NOTHING) -> Amount:
+    """Return the capacity units of the edge beyond its reserve, for this number of calls and additional GB per hour.
+
+    Of the three dimensions of a unit, the most used one is charged.
+    """
+    units_per_gb = 8e3 / 3600 / 2.22
+    of_a_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
+    of_bytes = (calls * (AUDIO_GB + _text_gb(load)) + more_gb) * units_per_gb
+    used = Amount(*(max(gb, number * max(of_a_call)) for gb, number in zip(of_bytes.cases, calls.cases, strict=True)))
+    return used.map(lambda units: max(0.0, units - EDGE_INSTANCES[0] * EDGE_UNITS))
+
+
+def _series(azure: Azure, utilization: float) -> Amount:
+    """Return the number of series that the managed Prometheus scrapes."""
+    sized = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
+    replicas = [(pool.bounds.min, pool.most_replicas) for service in sized for pool in service.pools]
+    nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
+    of_replicas, of_nodes = (
+        total(Amount.between(low, most, utilization) for low, most in bounds) for bounds in (replicas, nodes)
+    )
+    return of_replicas * SERIES_PER_REPLICA + of_nodes * SERIES_PER_NODE
+
+
+def _requests(load: CallLoad) -> int:
+    """Return the number of requests per call: open, close, and each event stream."""
+    return 2 + math.ceil(load.minutes_each / STREAM_MINUTES)
+
+
+def _speech_gb(load: CallLoad) -> float:
+    """Return the chunks of a call-hour, GB."""
+    return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
+
+
+def _text_gb(load: CallLoad) -> float:
+    """Return the transcript events of a call-hour, GB."""
+    return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
+
+
+def _at_home(aws: Aws, utilization: float) -> float:
+    """Return the share of zones in which a VAD host finds one of the ASR hosts that are filled first.
+
+    Their fleets have the expected size. ASSUMED: those hosts have free capacity, as long as scaling is fast enough.
+    """
+    first = [fleet for fleet in aws.asr if asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
+    zones = {zone for fleet in first for zone in fleet.availability_zones or aws.availability_zones}
+    hosts = sum(fleet.hosts.min + utilization * (fleet.hosts.max - fleet.hosts.min) for fleet in first)
+    return min(len(zones), hosts) / len(aws.availability_zones)
+
+
+def _publishers(aws: Aws, utilization: float) -> Amount:
+    """Return the number of hosts that call CloudWatch; gateway tasks write their metrics to their log."""
+    return total(
+        Amount.between(each.units.min, each.units.max, utilization)
+        for each in capacities(aws)
+        if each.tier in (Tier.VAD, Tier.ASR)
+    )
+
+
+def _metrics(aws: Aws) -> int:
+    """Return the number of series of all fleets and of the metric filters; hosts of a fleet share them."""
+    kinds = [catalog.instance_types()[fleet.instance_type].computes_on for fleet in aws.asr]
+    tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
+    return len(LOG_METRICS) + sum(
+        math.prod(len(_PARTS[name]) for name in metric.dimensions if name in _PARTS)
+        for tier, kind in (*((tier, None) for tier in tasks), (Tier.VAD, None), *((Tier.ASR, kind) for kind in kinds))
+        for metric in METRICS.values()
+        if tier in metric.tiers and metric.measured_on in (None, kind)
+    )

@@ -1,0 +1,40 @@
+"""`voice dashboards`: dashboards of an Azure section as files for your own Grafana."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voice_blueprint.observability.azure.dashboards import dashboards as dashboards_of
+from voice_blueprint.observability.azure.grafana import document
+from voice_ops.exits import REFUSED
+from voice_ops.findings import load_checked
+from voice_ops.options import DeploymentFile
+from voice_ops.output import out, stop
+
+OUTPUT_HELP = "Folder for the files, one per dashboard."
+
+
+def dashboards(
+    file: DeploymentFile,
+    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help=OUTPUT_HELP)],
+) -> None:
+    """Write the dashboards of an Azure section as Grafana JSON.
+
+    The deployment creates the same dashboards in Azure Monitor. Import the files into a Grafana with `az grafana
+    dashboard import --definition FILE`. Requires no credentials and no network.
+
+    Example: voice dashboards deployments/production-azure.yaml --output .
+    """
+    deployment = load_checked(file)
+    if deployment.azure_section is None:
+        raise stop(
+            f"{file}: has no section `azure`; AWS's dashboards are CloudWatch's, and part of the stacks", REFUSED
+        )
+    if not output.is_dir():
+        raise stop(f"{output}: there is no such folder", REFUSED)
+    for dashboard in dashboards_of(deployment):
+        written = output / f"{dashboard.topic}.json"
+        written.write_text(json.dumps(document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
+        out.print(str(written), soft_wrap=True)

@@ -1,0 +1,155 @@
+"""A caller of the agent, which speaks in real time and receives answers as a loudspeaker would play them."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import numpy as np
+import websockets
+from numpy.typing import NDArray
+from pipecat.frames.protobufs import frames_pb2
+
+Samples = NDArray[np.int16]
+RATE = 16000
+FRAME_S = 0.02
+FRAME = round(RATE * FRAME_S)
+ANSWERED_WITHIN_S = 180.0
+LATE_S = 0.5
+"""Maximum delay; a machine that is further behind skips ahead."""
+PAUSE_S = 0.2
+
+
+class Caller:
+    """A caller that sends Pipecat's protobuf over a WebSocket, including silence, as a microphone does.
+
+    Attributes:
+        conversation: Its id.
+        token: Token to resume it.
+        heard: Audio of the answer at ``heard_rate`` Hz, without audio that was not yet played when it was interrupted.
+        interrupted_s: Time from the onset of the interruption to the last audible sound.
+        interruptions: Number of interruptions reported by the agent, including one at the start of each turn.
+    """
+
+    def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
+        self._url = url
+        self._headers = headers
+        self.conversation = self.token = ""
+        self.heard_rate = RATE
+        self.interruptions = 0
+        self._say: list[Samples] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._chunks: list[bytes] = []
+        self._audible_until = 0.0
+        self._onset = self.interrupted_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._socket = await websockets.connect(self._url, additional_headers=self._headers)
+        self._tasks = [asyncio.create_task(each) for each in (self._listen(), self._speak())]
+        await self._until(lambda: bool(self.token))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._socket.close()
+
+    async def ask(self, question: Samples, is_answered: Callable[[], Awaitable[bool]]) -> Samples:
+        """Ask a question, and return the audible answer. Only the stored conversation shows whether it is complete."""
+        self._begin()
+        self._say = _frames(question)
+        await self._until(lambda: not self._say and bool(self._chunks))
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            while not await is_answered():
+                await asyncio.sleep(PAUSE_S)
+        await self._until(lambda: self._now() > self._audible_until)
+        return self._heard()
+
+    async def interrupt(self, question: Samples, objection: Samples, after_s: float) -> float:
+        """Ask a question, interrupt the answer, and return how long it remained audible, seconds.
+
+        The time starts at the onset of the objection.
+        """
+        self._begin()
+        self._say = _frames(question)
+        await self._until(lambda: not self._say and self._heard().size > after_s * self.heard_rate)
+        self._say, self._onset = _frames(objection), self._now()
+        await self._until(lambda: bool(self.interrupted_s))
+        return self.interrupted_s
+
+    def say(self, samples: Samples) -> None:
+        """Send speech without waiting for an answer."""
+        self._begin()
+        self._say = _frames(samples)
+
+    async def hears(self, seconds: float) -> None:
+        """Wait until this duration of an answer has arrived.
+
+        Raises:
+            ConnectionError: The agent closes the connection before.
+        """
+        await self._until(lambda: self._heard().size >= seconds * self.heard_rate)
+
+    async def closed(self) -> int | None:
+        """Wait for the connection to close, and return its code."""
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            await self._socket.wait_closed()
+        return self._socket.close_code
+
+    def _heard(self) -> Samples:
+        return np.frombuffer(b"".join(self._chunks), "<i2")
+
+    async def _listen(self) -> None:
+        async for data in self._socket:
+            frame = frames_pb2.Frame.FromString(data)  # type: ignore[attr-defined]
+            match frame.WhichOneof("frame"):
+                case "audio":
+                    self.heard_rate = frame.audio.sample_rate
+                    self._chunks.append(frame.audio.audio)
+                    begin = max(self._now(), self._audible_until)
+                    self._audible_until = begin + len(frame.audio.audio) / 2 / self.heard_rate
+                case "message":
+                    message: dict[str, Any] = json.loads(frame.message.data)
+                    self.conversation, self.token = message["id"], message["token"]
+                case "interruption":
+                    self.interruptions += 1
+                    # Audio that was received but not played is discarded.
+                    if self._onset and not self.interrupted_s:
+                        self.interrupted_s = min(self._now(), self._audible_until) - self._onset
+                    self._audible_until = min(self._now(), self._audible_until)
+
+    async def _speak(self) -> None:
+        begin, sent = self._now(), 0
+        while True:
+            samples = self._microphone(self._say.pop(0) if self._say else np.zeros(FRAME, np.int16))
+            frame = frames_pb2.Frame()  # type: ignore[attr-defined]
+            frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), RATE, 1
+            await self._socket.send(frame.SerializeToString())
+            sent += 1
+            late_s = self._now() - begin - sent * FRAME_S
+            if late_s > LATE_S:
+                begin += late_s  # a microphone does not repeat audio
+            await asyncio.sleep(-late_s)
+
+    def _microphone(self, samples: Samples) -> Samples:
+        """Return a frame as a microphone records it."""
+        return samples
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            while not condition():
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                        raise ConnectionError(f"the agent hangs up: {self._socket.close_code}")
+                await asyncio.sleep(FRAME_S)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _frames(samples: Samples) -> list[Samples]:
+    return [samples[begin : begin + FRAME] for begin in range(0, samples.size - FRAME + 1, FRAME)]

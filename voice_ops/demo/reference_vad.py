@@ -1,0 +1,311 @@
+"""A VAD stage in Python with the data plane's interfaces: RTP in, ``AudioChunk`` datagrams out.
+
+``make demo`` runs it if the data plane (``make test-native``) has not been built. It handles tens of sessions, not
+thousands, without the data plane's latency guarantees. ``python -m voice_ops.demo.reference_vad`` reads the data
+plane's environment.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import signal
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pylibsrtp import Error as SrtpError
+from pylibsrtp import Policy
+from pylibsrtp import Session as SrtpSession
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_HEARTBEAT_S, ShippedField
+from voice_ops.demo.utterances import NO_MARK, Utterances
+from voice_runtime import environment, state
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_runtime.media import OF_GATEWAYS
+from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.store import StoreSettings, connect
+
+REORDER_FRAMES = 4
+RESENT_CHUNKS = 60
+MAX_SESSIONS = 64
+RECEIVE_BUFFER_BYTES = 4 << 20
+CLOSED_AFTER_S = 1.0
+"""Time without packets after which a session's utterance ends."""
+FORGOTTEN_AFTER_S = 6.0
+"""Time for which speech may have to be sent again, after which the slot of a closed session is released."""
+_RTP = struct.Struct(">BBHII")
+_SEQUENCES = 1 << 16
+_TIMESTAMPS = 1 << 32
+_REPORTS = range(192, 224)
+_PROFILES = {
+    "AES_CM_128_HMAC_SHA1_80": Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
+    "AEAD_AES_128_GCM": Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
+}
+_MARKS = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
+"""Marks by the second RTCP packet in a datagram: BYE, or APP with the name `cmit`."""
+
+log = logging.getLogger("reference-vad")
+
+
+class Settings(BaseSettings):
+    """The data plane's variables that apply here."""
+
+    model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
+
+    host: str
+    host_address: str
+    rtp_port: int = Field(ge=1, le=65535)
+    chunk_port: int = Field(ge=1, le=65535)
+    health_port: int = Field(ge=1, le=65535)
+
+
+class Stream:
+    """An admitted session: its packets in order, its utterances, its ASR host."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._srtp = _srtp_of(session)
+        self._utterances = Utterances(session.ssrc, session.last_sequence + 1, session.chunks)
+        self.chunks = session.chunks
+        self._waiting: dict[int, NDArray[np.int16]] = {}
+        self._expected: int | None = None
+        self.heard_at = time.monotonic()
+        self.host: Host | None = None
+        self.sent: deque[bytes] = deque(maxlen=RESENT_CHUNKS)
+        self.last_sequence = session.last_sequence
+
+    def take(self, packet: bytes) -> list[AudioChunk]:
+        """Process an RTP packet; return the chunks that it completes."""
+        if self._srtp:
+            try:
+                packet = self._srtp.unprotect(packet)
+            except SrtpError:
+                return []
+        self.heard_at = time.monotonic()
+        _, marked_type, sequence, timestamp, _ = _RTP.unpack_from(packet)
+        if marked_type & 0x7F != self.session.media.payload_type:
+            return []
+        samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
+        if len(samples) != CHUNK_FRAME_SAMPLES:
+            return []
+        if self._expected is None:
+            self._expected = sequence
+            if self.session.begins_at is not None:
+                self._utterances.begin_at((timestamp - self.session.begins_at) % _TIMESTAMPS // CHUNK_FRAME_SAMPLES)
+        ahead = (sequence - self._expected) % _SEQUENCES
+        if ahead >= _SEQUENCES // 2:
+            return []  # late
+        self._waiting[sequence] = samples
+        return self._in_order()
+
+    def report(self, packet: bytes) -> list[AudioChunk]:
+        """Process an RTCP packet; return the chunks of the utterance that it ends."""
+        if self._srtp:
+            try:
+                packet = self._srtp.unprotect_rtcp(packet)
+            except SrtpError:
+                return []
+        self.heard_at = time.monotonic()
+        mark = next((mark for kind, mark in _MARKS.items() if packet[9:10] == kind), NO_MARK)
+        return self.close(mark) if mark else []
+
+    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+        """End the utterance, since no packets have arrived for a while or the sender requests it."""
+        chunks = [chunk for sequence in list(self._waiting) for chunk in self._play(sequence)]
+        self._expected = None
+        return chunks + self._utterances.close(mark)
+
+    def _in_order(self) -> list[AudioChunk]:
+        chunks: list[AudioChunk] = []
+        while self._expected is not None and self._waiting:
+            if self._expected in self._waiting:
+                chunks += self._play(self._expected)
+            elif len(self._waiting) >= REORDER_FRAMES:
+                silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
+                chunks += self._utterances.take(silence, concealed=True)
+            else:
+                break
+            self._expected = (self._expected + 1) % _SEQUENCES
+        return chunks
+
+    def _play(self, sequence: int) -> list[AudioChunk]:
+        return self._utterances.take(self._waiting.pop(sequence), concealed=False)
+
+
+def _srtp_of(session: Session) -> SrtpSession | None:
+    if session.kind is SessionKind.GATEWAY or session.srtp_key is None or session.srtp_suite is None:
+        return None
+    profile = _PROFILES[session.srtp_suite]
+    key = base64.b64decode(session.srtp_key)
+    return SrtpSession(Policy(key, Policy.SSRC_SPECIFIC, session.ssrc, srtp_profile=profile))
+
+
+class ReferenceVad(asyncio.DatagramProtocol):
+    """The VAD stage, which admits sessions and sends their speech."""
+
+    def __init__(self, settings: Settings, store: Redis) -> None:
+        self._settings = settings
+        self._store = store
+        self._sessions = Sessions(store)
+        self._registry = HostRegistry(store, Tier.ASR)
+        self._streams: dict[int, Stream | None] = {}
+        self._early: dict[int, list[bytes]] = {}
+        self._asr: list[Host] = []
+        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        """Process a packet of any session."""
+        del addr
+        if len(data) < _RTP.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
+            return
+        is_report = data[1] in _REPORTS
+        ssrc = int.from_bytes(data[4:8] if is_report else data[8:12])
+        if ssrc in self._streams:
+            stream = self._streams[ssrc]
+            if stream is not None:
+                self._ship(stream, stream.report(data) if is_report else stream.take(data))
+        elif is_report:
+            return  # not a reason to look up an unknown session
+        elif ssrc in self._early:
+            self._early[ssrc].append(data)
+        else:
+            self._early[ssrc] = [data]
+            task = asyncio.create_task(self._admit(ssrc))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def beat(self) -> None:
+        """Once per second: send a heartbeat, read the available ASR hosts, and forget sessions that have ended."""
+        registry = HostRegistry(self._store, Tier.VAD)
+        while True:
+            live = [stream for stream in self._streams.values() if stream]
+            me = Host(
+                self._settings.host, HostKind.VAD, self._settings.host_address, MAX_SESSIONS - len(live),
+                draining=self.draining,
+            )  # fmt: skip
+            with contextlib.suppress(RedisError, OSError):
+                await registry.beat(me)
+                self._asr = await self._registry.alive()
+                await self._send_after(live)
+                await self._forget_closed(live)
+            for stream in live:
+                if stream.sent:
+                    self._pin(stream, starts=False)
+                if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
+                    self._ship(stream, stream.close())
+                if stream.session.expires_at < time.time():
+                    self._streams.pop(stream.session.ssrc, None)
+            await asyncio.sleep(HOST_HEARTBEAT_S)
+
+    async def _admit(self, ssrc: int) -> None:
+        try:
+            session = await self._sessions.read(ssrc)
+            if session and session.kind is SessionKind.EXTERNAL:
+                session = replace(session, srtp_key=await self._sessions.srtp_key(ssrc))
+        except (RedisError, OSError):
+            session = None
+        admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
+        if session and admitted and replace(session.media, payload_type=OF_GATEWAYS.payload_type) != OF_GATEWAYS:
+            log.warning("session refused: only the data plane supports %s", session.media)
+            admitted = False
+        self._streams[ssrc] = Stream(session) if session and admitted else None
+        if not admitted:
+            asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)
+        for packet in self._early.pop(ssrc):
+            self.datagram_received(packet, None)
+
+    async def _send_after(self, live: list[Stream]) -> None:
+        for stream in live:
+            if stream.last_sequence > stream.session.last_sequence:
+                key = state.shipped(stream.session.ssrc)
+                fields: dict[Any, str] = {
+                    ShippedField.LAST_SEQUENCE: str(stream.last_sequence), ShippedField.CHUNKS: str(stream.chunks)
+                }  # fmt: skip
+                await self._store.hset(key, mapping=fields)
+                await self._store.expireat(key, stream.session.expires_at + state.SESSION_KEPT_S)
+
+    async def _forget_closed(self, live: list[Stream]) -> None:
+        for stream in live:
+            if time.monotonic() - stream.heard_at < FORGOTTEN_AFTER_S:
+                continue
+            session = await self._sessions.read(stream.session.ssrc)
+            if session is None or session.state is not SessionState.OPEN:
+                del self._streams[stream.session.ssrc]
+
+    def _ship(self, stream: Stream, chunks: list[AudioChunk]) -> None:
+        if chunks:
+            self._pin(stream, starts=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
+        for chunk in chunks:
+            stream.last_sequence = chunk.sequence
+            stream.chunks = chunk.number + 1
+            stream.sent.append(chunk.datagram())
+            self._send(stream.host, stream.sent[-1])
+
+    def _pin(self, stream: Stream, *, starts: bool) -> None:
+        """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
+        had = stream.host
+        has = next((host for host in self._asr if had and host.id == had.id), None)
+        if has and not (has.draining and starts):
+            stream.host = has
+            return
+        taker = max((host for host in self._asr if host.takes_sessions), key=_preference, default=None)
+        if taker is None:
+            return
+        stream.host = taker
+        # A host that drained before it left has completed its work; without a previous host, the session has none.
+        if had is None or (has is None and not had.draining):
+            for datagram in stream.sent:
+                self._send(taker, datagram)
+
+    def _send(self, host: Host | None, datagram: bytes) -> None:
+        if host:
+            with contextlib.suppress(OSError):
+                self._out.sendto(datagram, (host.address, self._settings.chunk_port))
+
+
+def _preference(host: Host) -> tuple[bool, int]:
+    """Return the sort key: Neuron hosts before GPUs, and the least loaded first."""
+    return host.kind is HostKind.NEURON, host.free_slots
+
+
+async def run(settings: Settings, store: Redis) -> None:
+    """Run until the process is stopped."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stop.set)
+    vad = ReferenceVad(settings, store)
+    address = (settings.host_address, settings.rtp_port)
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    receiver.setblocking(False)
+    receiver.bind(address)
+    transport, _ = await loop.create_datagram_endpoint(lambda: vad, sock=receiver)
+    health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
+    beating = asyncio.create_task(vad.beat())
+    log.info("taking RTP on %s:%d", *address)
+    await stop.wait()
+    beating.cancel()
+    health.close()
+    transport.close()
+    await store.aclose()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(run(environment.read(Settings), connect(environment.read(StoreSettings))))

@@ -1,0 +1,121 @@
+"""Splits a session's frames into chunks of speech in the same way as the data plane."""
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import webrtcvad
+from numpy.typing import NDArray
+
+from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
+from voice_runtime.chunk import AudioChunk
+from voice_runtime.features import LogMel, Rows
+
+SAMPLE_RATE = 16000
+FRAMES_IN_CHUNK = 5
+PRE_ROLL_FRAMES = 12
+HANGOVER_FRAMES = 25
+"""Half a second: shorter pauses are part of the sentence."""
+ONSET_FRAMES = 3
+_AGGRESSIVENESS = 2
+"""Aggressiveness, 0 to 3: lower values classify more audio as speech."""
+
+
+NO_MARK = ChunkFlag(0)
+
+
+class Utterances:
+    """Splits a session's frames into utterances, and utterances into chunks.
+
+    Args:
+        first: Position of the session's next frame. A session from another host continues after it.
+        number: Number of the session's next chunk.
+    """
+
+    def __init__(self, ssrc: int, first: int, number: int = 0) -> None:
+        self._ssrc = ssrc
+        self._next = first
+        self._number = number
+        self._mark = ChunkFlag(0)
+        self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
+        self._mel = LogMel()
+        self._recent: deque[tuple[int, NDArray[np.int16], bool]] = deque(maxlen=PRE_ROLL_FRAMES)
+        self._pending: list[tuple[int, NDArray[np.int16], bool, bool]] = []
+        self._rows: NDArray[np.float32] = np.empty((0, CHUNK_MEL_BINS), np.float32)
+        self._voiced = 0
+        self._quiet = 0
+        self._speaking = False
+        self._starts = False
+
+    def take(self, samples: NDArray[np.int16], *, concealed: bool) -> list[AudioChunk]:
+        """Process the next 20 ms, and return the chunks that they complete."""
+        voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
+        place, self._next = self._next, self._next + 1
+        self._voiced = self._voiced + 1 if voiced else 0
+        if not self._speaking:
+            self._recent.append((place, samples, concealed))
+            if self._voiced < ONSET_FRAMES:
+                return []
+            self._begin()
+        else:
+            self._pending.append((place, samples, concealed, voiced))
+        self._quiet = 0 if voiced else self._quiet + 1
+        return self._ship(ends=self._quiet >= HANGOVER_FRAMES)
+
+    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+        """End the utterance, at the end of the audio or because its sender requests the transcript."""
+        if self._speaking:
+            self._mark = mark
+            chunks = self._ship(ends=True)
+            self._mark = NO_MARK
+            return chunks
+        if not mark or self._next == 0:
+            return []
+        self._recent.clear()
+        flags = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE | mark
+        return [self._numbered(self._next - 1, flags, self._rows[:0])]
+
+    def begin_at(self, place: int) -> None:
+        """Continue at a position given by the session's clock, after all audio that was sent."""
+        self._next = max(place, self._next)
+
+    def _begin(self) -> None:
+        self._speaking = self._starts = True
+        self._pending = [(place, samples, concealed, False) for place, samples, concealed in self._recent]
+        self._recent.clear()
+
+    def _ship(self, *, ends: bool) -> list[AudioChunk]:
+        chunks = []
+        while len(self._pending) >= FRAMES_IN_CHUNK or (ends and self._pending):
+            frames, self._pending = self._pending[:FRAMES_IN_CHUNK], self._pending[FRAMES_IN_CHUNK:]
+            chunks.append(self._chunk(frames, last=ends and not self._pending))
+        if ends:
+            self._speaking = False
+            self._quiet = 0
+            if not chunks:  # nothing was pending
+                self._rows = np.concatenate([self._rows, self._mel.flush()])
+            if len(self._rows) or not chunks:  # the last features, for which a full chunk had no space
+                chunks = [
+                    replace(chunk, flags=chunk.flags & ~(ChunkFlag.END_OF_SPEECH | self._mark)) for chunk in chunks
+                ]
+                chunks.append(self._numbered(self._next - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
+                self._rows = self._rows[:0]
+        return chunks
+
+    def _chunk(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
+        flags = ChunkFlag.START_OF_SPEECH if self._starts else ChunkFlag(0)
+        self._starts = False
+        for _, samples, concealed, _ in frames:
+            self._rows = np.concatenate([self._rows, self._mel.push(samples)])
+            flags |= ChunkFlag.CONCEALED if concealed else ChunkFlag(0)
+        if last:
+            self._rows = np.concatenate([self._rows, self._mel.flush()])
+            flags |= ChunkFlag.END_OF_SPEECH | self._mark
+        if not any(voiced for *_, voiced in frames):
+            flags |= ChunkFlag.SILENCE
+        rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
+        return self._numbered(frames[0][0], flags, rows)
+
+    def _numbered(self, place: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
+        self._number += 1
+        return AudioChunk(self._ssrc, place, flags, rows, self._number - 1)

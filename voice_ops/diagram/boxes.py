@@ -1,0 +1,242 @@
+"""Converts resources to boxes; a box keeps the resources and security groups from which edges are derived."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voice_blueprint import catalog
+from voice_blueprint.contract.environment import JWT_ISSUER
+from voice_blueprint.hosts import NO_DIGEST
+from voice_ops.diagram.graph import Node
+from voice_ops.diagram.templates import Key, Resource, Templates
+
+HELD = "*"
+"""Marks a size that is kept at 0 because an image has no digest."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box and the resources that it represents."""
+
+    node: Node
+    resources: frozenset[Key]
+    security_groups: frozenset[Key] = frozenset()
+
+
+def boxes(templates: Templates) -> list[Box]:
+    """Return every box inside the deployment."""
+    return [
+        *_apis(templates),
+        *_load_balancers(templates),
+        *_services(templates),
+        *_fleets(templates),
+        *_stores(templates),
+        *_aws_apis(templates),
+        *_repositories(templates),
+        *_observers(templates),
+    ]
+
+
+def route(templates: Templates, method: Resource) -> str:
+    """Return a method of a REST API in the usual notation: ``POST /v1/sessions``."""
+    resources = templates.table("ApiGateway::Resource")
+    parts: list[str] = []
+    at = templates.origin(method.tier, method.properties["ResourceId"])
+    while at in resources:
+        parts.insert(0, resources[at]["PathPart"])
+        at = templates.origin(at[0], resources[at]["ParentId"])
+    streams = method.properties["Integration"].get("ResponseTransferMode") == "STREAM"
+    return f"{method.properties['HttpMethod']} /{'/'.join(parts)}" + (" (streams)" if streams else "")
+
+
+def methods(templates: Templates, api: Key) -> list[Resource]:
+    result = templates.of_type("ApiGateway::Method")
+    return [method for method in result if templates.origin(method.tier, method.properties["RestApiId"]) == api]
+
+
+def _apis(templates: Templates) -> Iterator[Box]:
+    for api in templates.of_type("ApiGateway::RestApi"):
+        calls = methods(templates, api.key)
+        hosts = [
+            templates.table("ApiGateway::DomainName")[domain]["DomainName"]
+            for mapping in templates.of_type("ApiGateway::BasePathMapping")
+            if templates.origin(mapping.tier, mapping.properties["RestApiId"]) == api.key
+            and (domain := templates.origin(mapping.tier, mapping.properties["DomainName"]))
+        ]
+        walls = [
+            "WAF"
+            for association in templates.of_type("WAFv2::WebACLAssociation", api.tier)
+            if json.dumps({"Ref": api.key[1]}) in json.dumps(association.properties["ResourceArn"])
+        ]
+        lines = (
+            *hosts,
+            *(route(templates, call) for call in calls),
+            f"authenticates by: {', '.join([_guard(templates, calls), *walls])}",
+        )
+        yield Box(Node("session-api", api.tier, "Session API (API Gateway)", lines), frozenset({api.key}))
+
+
+def _guard(templates: Templates, calls: list[Resource]) -> str:
+    """Return the authenticator of callers: API Gateway, or the gateway with an issuer's tokens."""
+    if any(call.properties.get("ApiKeyRequired") for call in calls):
+        return "API key"
+    # A session's own routes require its token, which the gateway verifies.
+    if kinds := {call.properties.get("AuthorizationType", "NONE") for call in calls} - {"NONE"}:
+        return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
+    issuers = [
+        variable["Value"]
+        for task in templates.table("ECS::TaskDefinition").values()
+        for container in task["ContainerDefinitions"]
+        for variable in container.get("Environment", [])
+        if variable["Name"] == JWT_ISSUER.name
+    ]
+    return "JWT, which the gateway checks" if any(issuers) else "nothing"
+
+
+def _load_balancers(templates: Templates) -> Iterator[Box]:
+    for balancer in templates.of_type("ElasticLoadBalancingV2::LoadBalancer"):
+        public = balancer.properties["Scheme"] == "internet-facing"
+        listeners = [
+            f"{listener.properties['Protocol']} {listener.properties['Port']}"
+            for listener in templates.of_type("ElasticLoadBalancingV2::Listener")
+            if templates.origin(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
+        ]
+        hosts = [
+            record.properties["Name"]
+            for record in templates.of_type("Route53::RecordSet")
+            if templates.origin(record.tier, record.properties.get("AliasTarget", {}).get("DNSName")) == balancer.key
+        ]
+        yield Box(
+            Node(
+                ("agent-" if balancer.tier == "agents" else "public-" if public else "api-") + "load-balancer",
+                balancer.tier,
+                "Public load balancer (NLB)" if public else "Internal load balancer (NLB)",
+                (*hosts, f"listens on {', '.join(listeners)}"),
+            ),
+            frozenset({balancer.key}),
+            templates.origins(balancer.tier, balancer.properties.get("SecurityGroups")),
+        )
+
+
+def _services(templates: Templates) -> Iterator[Box]:
+    tasks = templates.table("ECS::TaskDefinition")
+    for service in templates.of_type("ECS::Service"):
+        task = tasks.get(templates.origin(service.tier, service.properties["TaskDefinition"]) or service.key, {})
+        bounds = [
+            f"{target.properties['MinCapacity']}-{target.properties['MaxCapacity']} tasks"
+            for target in templates.of_type("ApplicationAutoScaling::ScalableTarget", service.tier)
+            if json.dumps({"Fn::GetAtt": [service.key[1], "Name"]}) in json.dumps(target.properties["ResourceId"])
+        ]
+        network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
+        architecture = task.get("RuntimePlatform", {}).get("CpuArchitecture", "x86_64").lower()
+        size = f"{int(task.get('Cpu', 0)) / 1024:g} vCPU, {int(task.get('Memory', 0)) / 1024:g} GiB"
+        lines = (f"Fargate {architecture}, {size}", *(_marked(each, task) for each in bounds))
+        groups = templates.origins(service.tier, network.get("SecurityGroups"))
+        node, title = ("agents", "Agents") if service.tier == "agents" else ("gateway", "Gateway service")
+        yield Box(Node(node, service.tier, title, lines), frozenset({service.key}), groups)
+
+
+def _marked(bounds: str, properties: Mapping[str, Any]) -> str:
+    """Mark the size of a launch template or task definition that refers to an image without a digest."""
+    return f"{bounds} {HELD}" if NO_DIGEST in json.dumps(properties) else bounds
+
+
+def _fleets(templates: Templates) -> Iterator[Box]:
+    """Yield a box for each fleet; groups that only differ in their zone are one fleet."""
+    launches = templates.table("EC2::LaunchTemplate")
+    fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
+    for group in templates.of_type("AutoScaling::AutoScalingGroup"):
+        one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
+        kind = _launch(templates, launches, group)["InstanceType"]
+        size = (group.properties["MinSize"], group.properties["MaxSize"])
+        fleets[group.tier, kind, *size, "" if one_zone else group.key[1]].append(group)
+    for (tier, kind, low, high, _), groups in fleets.items():
+        launch = _launch(templates, launches, groups[0])
+        name = _common([_group_name(group) for group in groups])
+        row = catalog.instance_types().get(kind)
+        chip = row.accelerator if row else None
+        each = "hosts in each zone" if len(groups) > 1 else "hosts"
+        lines = (
+            *((f"{chip.count} x {chip.model}",) if chip else ()),
+            _marked(f"{low}-{high} {each}", launch),
+        )
+        title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
+        interfaces = launch.get("NetworkInterfaces", [])
+        worn = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
+        # A fleet's own stack, such as asr-inf2, is part of its tier.
+        node = Node(name, tier.partition("-")[0], title, lines)
+        yield Box(node, frozenset(group.key for group in groups), frozenset().union(*worn))
+
+
+def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:
+    origin = templates.origin(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
+    data: Mapping[str, Any] = launches[origin or group.key]["LaunchTemplateData"]
+    return data
+
+
+def _common(names: list[str]) -> str:
+    """Return the common leading words of names: ``vad`` of ``vad-a`` and ``vad-b``."""
+    words = zip(*(name.split("-") for name in names), strict=False)
+    return "-".join(same[0] for same in words if len(set(same)) == 1)
+
+
+def _group_name(group: Resource) -> str:
+    tags = {tag["Key"]: tag["Value"] for tag in group.properties.get("Tags", [])}
+    name: str = group.properties["AutoScalingGroupName"]
+    return name.removeprefix(f"{tags.get('voice-serve:deployment', '')}-")
+
+
+def _stores(templates: Templates) -> Iterator[Box]:
+    for group in templates.of_type("ElastiCache::ReplicationGroup"):
+        desired = group.properties
+        nodes = desired["NumNodeGroups"] * (desired["ReplicasPerNodeGroup"] + 1)
+        lines = (
+            f"{nodes} x {desired['CacheNodeType']}" + (", several zones" if desired.get("MultiAZEnabled") else ""),
+            "TLS, a user per tier",
+            "sessions, hosts, transcripts",
+        )
+        title = f"{desired['Engine'].capitalize()} {desired['EngineVersion']} (ElastiCache)"
+        groups = templates.origins(group.tier, desired.get("SecurityGroupIds"))
+        yield Box(Node("valkey", group.tier, title, lines), frozenset({group.key}), groups)
+
+
+def _aws_apis(templates: Templates) -> Iterator[Box]:
+    endpoints = [e for e in templates.of_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"]
+    gateways = list(templates.of_type("EC2::NatGateway"))
+    if not endpoints and not gateways:
+        return
+    services = [endpoint.properties["ServiceName"].split(".", 3)[3] for endpoint in endpoints]
+    lines = (
+        *((f"VPC endpoints: {', '.join(services)}",) if services else ()),
+        f"{len(gateways)} NAT gateway(s) for the rest",
+    )
+    worn = [templates.origins(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints]
+    keys = frozenset(resource.key for resource in (*endpoints, *gateways))
+    tier = (endpoints or gateways)[0].tier
+    yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*worn))
+
+
+def _repositories(templates: Templates) -> Iterator[Box]:
+    results = list(templates.of_type("ECR::Repository"))
+    if results:
+        names = [each.properties["RepositoryName"].rpartition("/")[2] for each in results]
+        pairs = [", ".join(names[at : at + 2]) for at in range(0, len(names), 2)]
+        keys = frozenset(each.key for each in results)
+        yield Box(Node("registry", results[0].tier, f"ECR: {len(results)} image repositories", tuple(pairs)), keys)
+
+
+def _observers(templates: Templates) -> Iterator[Box]:
+    for topic in templates.of_type("SNS::Topic"):
+        tier = topic.tier
+        alarms = [*templates.of_type("CloudWatch::Alarm", tier), *templates.of_type("CloudWatch::CompositeAlarm", tier)]
+        dashboards = list(templates.of_type("CloudWatch::Dashboard", tier))
+        budgets = [budget.properties["Budget"]["BudgetLimit"] for budget in templates.of_type("Budgets::Budget", tier)]
+        ways = sorted({each.properties["Protocol"] for each in templates.of_type("SNS::Subscription", tier)})
+        lines = (
+            f"{len(alarms)} alarms, {len(dashboards)} dashboards",
+            *(f"budget {float(limit['Amount']):,.0f} {limit['Unit']} a month" for limit in budgets),
+            f"tells operators by SNS{''.join(f', {way}' for way in ways)}",
+        )
+        yield Box(Node("observability", tier, "CloudWatch", lines), frozenset({topic.key}))

@@ -1,0 +1,61 @@
+"""`voice diagram`: the diagram of a deployment."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.diagram import Graph, derive, mermaid, svg
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Region
+from voice_ops.output import stop
+from voice_ops.synthesis import templates
+
+RENDERERS = {".svg": svg.render, ".mmd": mermaid.render}
+OUTPUT_HELP = "Output file: .svg, or .mmd for Mermaid. By default Mermaid is printed."
+
+
+def diagram(
+    file: DeploymentFile,
+    output: Annotated[Path | None, typer.Option("--output", metavar="PATH", help=OUTPUT_HELP)] = None,
+    region: Region = None,
+) -> None:
+    """Draw a diagram of a deployment from its CloudFormation templates.
+
+    Shows callers, tiers, traffic and scaling signals. Requires no credentials and no network.
+
+    Example: voice diagram deployments/production-us-east-1.yaml --output picture.svg
+    """
+    render = mermaid.render
+    if output:
+        if output.suffix not in RENDERERS:
+            raise stop(f"{output}: the name has to end in {' or '.join(RENDERERS)}", REFUSED)
+        if output.is_dir() or not output.parent.is_dir():
+            why = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+            raise stop(f"{output}: {why}", REFUSED)
+        render = RENDERERS[output.suffix]
+    deployment = load_region(file, region)
+    if deployment.aws_section is None:
+        raise stop(f"{file}: has no section `aws`; `voice preview azure` shows its section `azure`", REFUSED)
+    graph = graph_for(deployment)
+    try:
+        text = render(graph)
+    except svg.LayoutError as error:
+        raise stop(str(error), FAILED) from None
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise stop(f"{output}: {error.strerror}", REFUSED) from None
+
+
+def graph_for(deployment: Deployment) -> Graph:
+    """Synthesize a deployment and derive its graph."""
+    aws = deployment.aws
+    prefix = f"{deployment.name}-"
+    by_tier = {stack.removeprefix(prefix): template for stack, template in templates(deployment).items()}
+    return derive(f"{deployment.name}: AWS {aws.region}, {len(aws.availability_zones)} zones", by_tier)

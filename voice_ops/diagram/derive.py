@@ -1,0 +1,51 @@
+"""Converts the templates of a deployment to its graph."""
+
+from collections.abc import Mapping
+
+from voice_ops.diagram.boxes import HELD, boxes
+from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, edges
+from voice_ops.diagram.graph import Edge, Graph, Node, Path
+from voice_ops.diagram.signals import signals
+from voice_ops.diagram.templates import Template, Templates
+
+_HELD_NOTE = f"{HELD} held at 0 until the deployment file has the digests of the images"
+
+
+def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
+    """Return the graph of a deployment without the contents of missing stacks.
+
+    Args:
+        title: Title of the diagram.
+        by_tier: CloudFormation templates by tier: ``network``, ``vad``, ...
+    """
+    templates = Templates(by_tier)
+    drawn = boxes(templates)
+    arrows = edges(templates, drawn)
+    talking = {end for edge in arrows for end in (edge.source, edge.target)}
+    nodes = (
+        *(caller for caller in (BROWSER, NATIVE_CLIENT) if caller.id in talking),
+        *(box.node for box in drawn),
+    )
+    present = {node.tier for node in nodes}
+    held = any(line.endswith(HELD) for node in nodes for line in node.lines)
+    return Graph(
+        title=title,
+        tiers={
+            tier: description.partition(": ")[2] or tier
+            for tier, description in templates.descriptions.items()
+            if tier in present
+        },
+        nodes=nodes,
+        edges=(*arrows, *_services_behind(nodes)),
+        signals=tuple(signals(templates, drawn)),
+        notes=(_HELD_NOTE,) if held else (),
+    )
+
+
+def _services_behind(nodes: tuple[Node, ...]) -> list[Edge]:
+    """Return the edges from the route to AWS's APIs to the endpoints of the deployment."""
+    present = {node.id for node in nodes}
+    behind = {"registry": "pull images", "observability": "metrics, logs"}
+    if "aws-apis" not in present:
+        return []
+    return [Edge("aws-apis", node, Path.SUPPORT, (line,)) for node, line in behind.items() if node in present]

@@ -1,0 +1,156 @@
+"""A graph in Graphviz's DOT language."""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from textwrap import wrap
+
+from voice_ops.diagram.graph import Edge, Graph, Node, Path
+
+FONT = "Helvetica"
+INK = "#1c2733"
+QUIET = "#52606d"
+SIGNAL = "#c2410c"
+PATHS = {
+    Path.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
+    Path.CONTROL: ("#15803d", 2.4, "control and events: sessions, transcripts to callers"),
+    Path.SUPPORT: ("#94a3b8", 1.0, "support: state, AWS APIs"),
+}
+"""Colour, width and meaning of each path."""
+
+TIERS = {
+    "edge": ("#fff7e0", "#e0b84c"),
+    "vad": ("#e3f1ff", "#7fb2e5"),
+    "asr": ("#efe7fd", "#ae92e0"),
+    "state": ("#fde8ea", "#e293a0"),
+}
+"""Fill and border of the tiers on the callers' paths."""
+_OTHER_TIER = ("#f1f4f7", "#c3ccd5")
+
+_LABEL_WIDTH = 24
+"""Maximum line length of an edge's label: the whole diagram stays within 1,000 units, so it is legible at 1,000
+pixels."""
+
+_AWS_APIS = "aws-apis"
+ROWS = (("session-api", "public-load-balancer"),)
+"""Boxes in the same row."""
+
+
+def render(graph: Graph) -> str:
+    """Return the graph as DOT; the output is deterministic."""
+    lines = [
+        "digraph {",
+        f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
+        f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
+        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=13];',
+        f'edge [fontname="{FONT}" fontsize=11 arrowsize=0.75];',
+    ]
+    lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.of_tier(None)]
+    for tier in graph.tiers:
+        lines += _tier(graph, tier)
+    lines += _arrows(graph)
+    lines += _rows(graph)
+    return "\n".join([*lines, "}", ""])
+
+
+def _heading(graph: Graph) -> str:
+    legend = "".join(
+        f'<TD><FONT COLOR="{colour}"><B>━━▶</B></FONT></TD><TD ALIGN="LEFT">{escape(meaning)}   </TD>'
+        for colour, _, meaning in PATHS.values()
+    )
+    notes = [f'<FONT COLOR="{SIGNAL}">when a fleet scales: change</FONT>'] if graph.signals else []
+    notes += [escape(note) for note in graph.notes]
+    rows = [f'<TABLE BORDER="0" CELLSPACING="0"><TR>{legend}</TR></TABLE>', *(["   ".join(notes)] if notes else [])]
+    return (
+        f'<TABLE BORDER="0" CELLSPACING="2"><TR><TD><FONT POINT-SIZE="18"><B>{escape(graph.title)}</B></FONT></TD></TR>'
+        + "".join(f'<TR><TD><FONT POINT-SIZE="11">{row}</FONT></TD></TR>' for row in rows)
+        + "</TABLE>"
+    )
+
+
+def _is_one_shape(graph: Graph, tier: str) -> bool:
+    """Return True if a tier can be one shape with its boxes in order, because none of them are connected."""
+    members = {node.id for node in graph.of_tier(tier)}
+    return not any(edge.source in members and edge.target in members for edge in graph.edges)
+
+
+def _tier(graph: Graph, tier: str) -> Iterator[str]:
+    fill, border = TIERS.get(tier, _OTHER_TIER)
+    title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
+    boxes = graph.of_tier(tier)
+    if not _is_one_shape(graph, tier):
+        yield f'subgraph "cluster_{tier}" {{'
+        yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
+        yield f'fillcolor="{fill}" color="{border}"'
+        yield from (_shape(node.id, _box(graph, node)) for node in boxes)
+        yield "}"
+    elif len(boxes) > 1:
+        rows = "".join(f"<TR><TD>{_box(graph, node)}</TD></TR>" for node in boxes)
+        title_row = f'<TR><TD ALIGN="LEFT">{title}</TD></TR>'
+        attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="5" BGCOLOR="{fill}" COLOR="{border}"'
+        yield _shape(tier, _table(rows + title_row, attributes))
+    else:
+        yield _shape(tier, _box(graph, boxes[0], fill, border))
+
+
+def _shape(id_: str, html: str) -> str:
+    return f'"{id_}" [label=<{html}>];'
+
+
+def _table(rows: str, attributes: str) -> str:
+    return f'<TABLE STYLE="ROUNDED" CELLSPACING="0" {attributes}>{rows}</TABLE>'
+
+
+def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
+    """Return a box: its title and lines, and below a separator each signal that scales it."""
+    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, QUIET))] if node.lines else [])]
+    for signal in graph.signals_for(node.id):
+        rows += ["<HR/>", _row(_small((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
+    attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
+    return _table("".join(rows), attributes)
+
+
+def _row(text: str) -> str:
+    return f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD></TR>'
+
+
+def _small(lines: Iterable[str], colour: str) -> str:
+    return f'<FONT POINT-SIZE="11" COLOR="{colour}">{"<BR/>".join(map(escape, lines))}</FONT>'
+
+
+def _arrows(graph: Graph) -> Iterator[str]:
+    ends: dict[tuple[str, str], list[Edge]] = {}
+    for edge in graph.edges:
+        ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)
+    for (source, target), edges in ends.items():
+        shown = edges[0]
+        colour, width, _ = PATHS[shown.path]
+        labels = (f" {part} " for line in shown.lines for part in wrap(line, _LABEL_WIDTH))
+        attributes = {
+            "color": colour,
+            "fontcolor": QUIET if shown.path is Path.SUPPORT else colour,
+            "penwidth": width,
+            "weight": 1 if shown.path is Path.SUPPORT else 4,
+            "label": "" if shown.target == _AWS_APIS else "\\n".join(labels),
+            "tooltip": shown.purpose,
+        }
+        # AWS's APIs rank above their targets, and fleets below: Graphviz ranks by the direction of edges.
+        turned = shown.source == _AWS_APIS or (shown.target == _AWS_APIS and source == '"asr"')
+        if turned:
+            attributes["dir"] = "back"
+        written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
+        first, last = (target, source) if turned else (source, target)
+        yield f"{first} -> {last} [{written}];"
+
+
+def _place(graph: Graph, node_id: str) -> str:
+    """Return the shape that contains a box."""
+    node = next(node for node in graph.nodes if node.id == node_id)
+    if node.tier and _is_one_shape(graph, node.tier):
+        return f'"{node.tier}"'
+    return f'"{node.id}"'
+
+
+def _rows(graph: Graph) -> Iterator[str]:
+    present = {node.id for node in graph.nodes}
+    for row in ROWS:
+        yield f"{{rank=same {' '.join(_place(graph, node) for node in row if node in present)}}}"

@@ -1,0 +1,186 @@
+"""Converts listeners, routes and security group rules to edges."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voice_blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
+from voice_ops.diagram.boxes import Box
+from voice_ops.diagram.graph import Edge, Node, Path
+from voice_ops.diagram.templates import Key, Templates
+
+BROWSER = Node("browser", None, "Browser", ("WebSocket audio",))
+NATIVE_CLIENT = Node("native-client", None, "Native client", ("RTP or SRTP audio",))
+
+_PATHS = {
+    PUBLIC_TLS.purpose: Path.AUDIO,
+    RTP.purpose: Path.AUDIO,
+    GATEWAY_MEDIA.purpose: Path.AUDIO,
+    AGENT_HTTP.purpose: Path.AUDIO,
+    CHUNK.purpose: Path.AUDIO,
+    GATEWAY_HTTP.purpose: Path.CONTROL,
+}
+"""Descriptions of security group rules are the purposes of their ports in the contract."""
+_API = "Session API, opens, follows and closes sessions"
+_NLB = "ElasticLoadBalancingV2::LoadBalancer"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A port from one box to another."""
+
+    source: str
+    target: str
+    protocol: str
+    port: int
+    purpose: str
+    path: Path
+
+    @property
+    def line(self) -> str:
+        """Protocol, port and the start of its purpose."""
+        return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
+
+
+def edges(templates: Templates, drawn: list[Box]) -> list[Edge]:
+    """Return an edge for each pair of connected boxes."""
+    result = dict.fromkeys([*_allowed(templates, drawn), *_links(templates, drawn), *_calls(drawn)])
+    pairs: dict[tuple[str, str], list[Flow]] = {}
+    for flow in result:
+        pairs.setdefault((flow.source, flow.target), []).append(flow)
+    return [_merged(flows) for flows in pairs.values()]
+
+
+def _merged(flows: list[Flow]) -> Edge:
+    order = sorted(flows, key=lambda flow: (list(Path).index(flow.path), flow.port))
+    first = order[0]
+    lines = dict.fromkeys(flow.line for flow in order)
+    purpose = dict.fromkeys(f"{flow.protocol} {flow.port}: {flow.purpose}" for flow in order)
+    return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
+
+
+def _allowed(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+    """Yield the flows that security groups allow. A load balancer only sends to its target groups."""
+    balancers = {box.node.id for box in drawn if box.resources & templates.table(_NLB).keys()}
+    forwards = set(_forwards(templates, drawn))
+    listens = {(balancer, port) for balancer, port, _ in forwards}
+    reaches = {(balancer, target) for balancer, _, target in forwards}
+    for flow in _rules(templates, drawn):
+        if flow.target in balancers and (flow.target, flow.port) not in listens:
+            continue
+        if flow.source in balancers and (flow.source, flow.target) not in reaches:
+            continue
+        yield flow
+
+
+def _rules(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+    wearers: dict[Key, list[str]] = {}
+    for box in drawn:
+        for group in box.security_groups:
+            wearers.setdefault(group, []).append(box.node.id)
+    groups = templates.table("EC2::SecurityGroup")
+    health = _health_ports(templates)
+    stories = _store_stories(templates)
+    for source, target, rule in _ingress(templates):
+        protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
+        path = _PATHS.get(purpose, Path.SUPPORT)
+        if source is None:
+            senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
+        else:
+            senders = wearers.get(source, [])
+            if purpose == VALKEY.purpose:
+                tier = groups[source]["GroupDescription"].removeprefix("voice-serve ").removesuffix(" tier")
+                path, story = stories.get(tier, (path, "state"))
+                purpose = f"{story}, {purpose}"
+        if (protocol, port) in health:
+            purpose = f"health, {purpose}"
+        for receiver in wearers.get(target, []):
+            yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
+
+
+def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[str, Any]]]:
+    """Yield source (``None``: the internet), destination and rule of all allowed traffic of security groups."""
+    for target, group in templates.table("EC2::SecurityGroup").items():
+        for rule in group.get("SecurityGroupIngress", []):
+            yield templates.origin(target[0], rule.get("SourceSecurityGroupId")), target, rule
+    for alone in templates.of_type("EC2::SecurityGroupIngress"):
+        target_key = templates.origin(alone.tier, alone.properties["GroupId"])
+        if target_key:
+            source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
+            yield source, target_key, alone.properties
+
+
+def _health_ports(templates: Templates) -> set[tuple[str, int]]:
+    """Return the health check ports that differ from traffic ports."""
+    return {
+        ("tcp", int(port))
+        for group in templates.of_type("ElasticLoadBalancingV2::TargetGroup")
+        if (port := group.properties.get("HealthCheckPort", "traffic-port")) != "traffic-port"
+    }
+
+
+def _store_stories(templates: Templates) -> dict[str, tuple[Path, str]]:
+    """Return the path of each tier's traffic with the state store, by the permissions of its user.
+
+    A tier that writes transcripts ends the audio path; one that only reads them starts the events' path.
+    """
+    results: dict[str, tuple[Path, str]] = {}
+    for user in templates.of_type("ElastiCache::User"):
+        grants = user.properties.get("AccessString", "").split()
+        if "~transcript:*" in grants:
+            story = Path.AUDIO, "writes transcripts"
+        elif "%R~transcript:*" in grants:
+            story = Path.CONTROL, "reads transcripts"
+        else:
+            story = Path.SUPPORT, "sessions and hosts"
+        results[user.properties["UserName"]] = story
+    return results
+
+
+def _forwards(templates: Templates, drawn: list[Box]) -> Iterator[tuple[str, int, str]]:
+    """Yield load balancer, listening port and target box, through listener and target group."""
+    box_by_resource = {key: box.node.id for box in drawn for key in box.resources}
+    behind: dict[Key | None, set[str]] = {}
+    for group in templates.of_type("AutoScaling::AutoScalingGroup"):
+        for arn in templates.origins(group.tier, group.properties.get("TargetGroupARNs")):
+            behind.setdefault(arn, set()).add(box_by_resource[group.key])
+    for service in templates.of_type("ECS::Service"):
+        for entry in service.properties.get("LoadBalancers", []):
+            targets = templates.origin(service.tier, entry["TargetGroupArn"])
+            behind.setdefault(targets, set()).add(box_by_resource[service.key])
+    for listener in templates.of_type("ElasticLoadBalancingV2::Listener"):
+        balancer = templates.origin(listener.tier, listener.properties["LoadBalancerArn"])
+        for action in listener.properties["DefaultActions"]:
+            targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
+            for box in sorted(behind.get(targets, ())):
+                if balancer and targets:
+                    yield box_by_resource[balancer], int(listener.properties["Port"]), box
+
+
+def _links(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+    """Yield the flows of a REST API through VPC links to load balancers."""
+    box_by_resource = {key: box.node.id for box in drawn for key in box.resources}
+    links = templates.table("ApiGateway::VpcLink")
+    for method in templates.of_type("ApiGateway::Method"):
+        api = templates.origin(method.tier, method.properties["RestApiId"])
+        link = templates.origin(method.tier, method.properties["Integration"].get("ConnectionId"))
+        if api is None or link not in links:
+            continue
+        for balancer in sorted(templates.origins(link[0], links[link]["TargetArns"])):
+            port = _integration_port(method.properties)
+            yield Flow(box_by_resource[api], box_by_resource[balancer], "tcp", port, "VPC link", Path.CONTROL)
+
+
+def _integration_port(method: Mapping[str, Any]) -> int:
+    uri = method["Integration"].get("Uri", "")
+    parts = uri["Fn::Join"][1] if isinstance(uri, dict) else [uri]
+    ports = (re.search(r":(\d+)/", part) for part in parts if isinstance(part, str))
+    return next((int(result[1]) for result in ports if result), 80)
+
+
+def _calls(drawn: list[Box]) -> Iterator[Flow]:
+    """Yield the requests of every caller to open and follow a session."""
+    if any(box.node.id == "session-api" for box in drawn):
+        for caller in (BROWSER, NATIVE_CLIENT):
+            yield Flow(caller.id, "session-api", "https", 443, _API, Path.CONTROL)

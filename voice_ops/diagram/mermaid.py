@@ -1,0 +1,67 @@
+"""Renders a graph as a Mermaid flowchart, which GitHub and many wikis display."""
+
+import json
+from collections.abc import Iterator
+
+from voice_ops.diagram.dot import PATHS, SIGNAL, TIERS
+from voice_ops.diagram.graph import Graph, Node, Path
+
+_ARROWS = {Path.AUDIO: "==>", Path.CONTROL: "-->", Path.SUPPORT: "-.->"}
+
+
+def render(graph: Graph) -> str:
+    """Return the graph as Mermaid; the output is deterministic."""
+    title = json.dumps("; ".join((graph.title, *graph.notes)))
+    return "\n".join(["---", f"title: {title}", "---", "flowchart TB", *_body(graph), ""])
+
+
+def _body(graph: Graph) -> Iterator[str]:
+    for caller in graph.of_tier(None):
+        yield f"  {_box(caller)}"
+    for tier, title in graph.tiers.items():
+        yield f'  subgraph {_id("tier", tier)}["{_text(f"{tier}: {title}")}"]'
+        for node in graph.of_tier(tier):
+            yield f"    {_box(node)}"
+            signals = graph.signals_for(node.id)
+            if signals:
+                label = "<br>".join(_text(signal.text) for signal in signals)
+                yield f'    {_id("signals", node.id)}["{label}"]:::signal'
+        yield "  end"
+    for edge in graph.edges:
+        label = "<br>".join(_text(line) for line in edge.lines)
+        yield f'  {_id("box", edge.source)} {_ARROWS[edge.path]}|"{label}"| {_id("box", edge.target)}'
+    fleets = [node.id for node in graph.nodes if graph.signals_for(node.id)]
+    for fleet in fleets:
+        yield f"  {_id('signals', fleet)} -.-> {_id('box', fleet)}"
+    yield from _style(graph, len(fleets))
+
+
+def _style(graph: Graph, signals: int) -> Iterator[str]:
+    yield f"  classDef signal fill:#ffffff,stroke:{SIGNAL},stroke-dasharray:4 3,color:{SIGNAL}"
+    for tier, (fill, border) in TIERS.items():
+        if tier in graph.tiers:
+            yield f"  style {_id('tier', tier)} fill:{fill},stroke:{border}"
+    for path, (colour, width, _) in PATHS.items():
+        numbers = [str(number) for number, edge in enumerate(graph.edges) if edge.path is path]
+        if numbers:
+            yield f"  linkStyle {','.join(numbers)} stroke:{colour},stroke-width:{width}px"
+    if signals:
+        first = len(graph.edges)
+        yield f"  linkStyle {','.join(map(str, range(first, first + signals)))} stroke:{SIGNAL}"
+
+
+def _box(node: Node) -> str:
+    lines = "<br>".join([f"<b>{_text(node.title)}</b>", *map(_text, node.lines)])
+    return f'{_id("box", node.id)}["{lines}"]'
+
+
+def _id(kind: str, name: str) -> str:
+    """Return an identifier; the prefix prevents names such as ``end`` from being parsed as keywords."""
+    return f"{kind}_{name.replace('-', '_')}"
+
+
+def _text(value: str) -> str:
+    """Return text as a quoted label with Mermaid's entity codes."""
+    for character, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
+        value = value.replace(character, code)
+    return value

@@ -1,0 +1,99 @@
+"""Converts alarms and scaling policies to signals that change the size of a fleet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from voice_blueprint.contract.metrics import METRICS
+from voice_ops.diagram.boxes import Box
+from voice_ops.diagram.graph import Signal
+from voice_ops.diagram.templates import Key, Templates
+
+_COMPARISONS = {
+    "GreaterThanThreshold": ">",
+    "GreaterThanOrEqualToThreshold": ">=",
+    "LessThanThreshold": "<",
+    "LessThanOrEqualToThreshold": "<=",
+}
+
+
+def signals(templates: Templates, drawn: list[Box]) -> list[Signal]:
+    """Return every alarm that scales a fleet, and every target tracking policy."""
+    return [*_alarms(templates, drawn), *_targets(templates, drawn)]
+
+
+def _alarms(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
+    policies = templates.table("AutoScaling::ScalingPolicy")
+    for alarm in templates.of_type("CloudWatch::Alarm"):
+        acting = templates.origins(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
+        for box in drawn:
+            mine = sorted(key for key in acting if _group(templates, policies, key) in box.resources)
+            if mine:
+                watched = alarm.properties
+                each = " per zone" if len(mine) > 1 else ""
+                changes = dict.fromkeys(_change(watched["Threshold"], policies[key]) for key in mine)
+                yield Signal(
+                    watched["AlarmName"],
+                    box.node.id,
+                    watched["MetricName"],
+                    _condition(watched),
+                    f"{' or '.join(changes)}{each}",
+                )
+
+
+def _group(templates: Templates, policies: Mapping[Key, Mapping[str, Any]], policy: Key) -> Key | None:
+    return templates.origin(policy[0], policies[policy]["AutoScalingGroupName"])
+
+
+def _unit(metric: str) -> str:
+    declared = METRICS.get(metric)
+    return "%" if declared and declared.unit == "Percent" else ""
+
+
+def _condition(alarm: Mapping[str, Any]) -> str:
+    sign = _COMPARISONS[alarm["ComparisonOperator"]]
+    evaluated = alarm["EvaluationPeriods"]
+    breaching = alarm.get("DatapointsToAlarm", evaluated)
+    periods = f"{breaching} x {alarm['Period']} s" if breaching == evaluated else (
+        f"{breaching} of {evaluated} x {alarm['Period']} s"
+    )  # fmt: skip
+    return f"{sign} {alarm['Threshold']:g}{_unit(alarm['MetricName'])} ({_short(alarm['Statistic'])}, {periods})"
+
+
+def _short(statistic: str) -> str:
+    return {"Average": "mean", "Maximum": "max", "Minimum": "min"}.get(statistic, statistic)
+
+
+def _change(threshold: float, policy: Mapping[str, Any]) -> str:
+    steps: Sequence[Mapping[str, Any]] = policy["StepAdjustments"]
+    percent = "%" if policy["AdjustmentType"] == "PercentChangeInCapacity" else ""
+    if len(steps) == 1:
+        return f"{steps[0]['ScalingAdjustment']:+d}{percent}"
+    return ", ".join(f"{step['ScalingAdjustment']:+d}{percent} {_interval(threshold, step)}" for step in steps)
+
+
+def _interval(threshold: float, step: Mapping[str, Any]) -> str:
+    low, high = step.get("MetricIntervalLowerBound"), step.get("MetricIntervalUpperBound")
+    if high is None or (low is not None and low >= 0):
+        return f"from {threshold + (low or 0):g}"
+    return f"below {threshold + high:g}"
+
+
+def _targets(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
+    scalable = templates.table("ApplicationAutoScaling::ScalableTarget")
+    for policy in templates.of_type("ApplicationAutoScaling::ScalingPolicy"):
+        tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
+        target = templates.origin(policy.tier, policy.properties.get("ScalingTargetId"))
+        if not tracking or target not in scalable:
+            continue
+        metric = tracking.get("CustomizedMetricSpecification") or tracking["PredefinedMetricSpecification"]
+        name = metric.get("MetricName") or metric["PredefinedMetricType"]
+        for box in drawn:
+            resource_id = str(scalable[target]["ResourceId"])
+            if any(f"'{logical_id}'" in resource_id for _, logical_id in box.resources):
+                yield Signal(
+                    policy.properties["PolicyName"],
+                    box.node.id,
+                    name,
+                    f"held at {tracking['TargetValue']:,g}{_unit(name)} per task",
+                    "adds or removes tasks",
+                )

@@ -1,0 +1,88 @@
+"""Renders a graph as SVG, with a layout by Graphviz compiled to WebAssembly (npm's ``@viz-js/viz``)."""
+
+import html
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from voice_ops.diagram import dot
+from voice_ops.diagram.graph import Graph
+from voice_ops.output import err
+from voice_sandbox.npm import NpmError, modules
+from voice_stacks.node import PROGRAM
+
+_SCRIPT = Path(__file__).with_name("layout.mjs")
+
+
+class Style(NamedTuple):
+    """Font properties that determine the width of a text. ``size`` is in units of the diagram."""
+
+    text: str
+    size: float
+    bold: bool
+
+
+class LayoutError(Exception):
+    """Graphviz could not be run. The message contains a remedy."""
+
+
+def render(graph: Graph) -> str:
+    """Return the graph as SVG; the output is deterministic.
+
+    Raises:
+        LayoutError: The npm package is missing, or Graphviz fails.
+    """
+    try:
+        packages = modules("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
+    except NpmError as error:
+        raise LayoutError(str(error)) from None
+    laid_out = subprocess.run(  # noqa: S603
+        [PROGRAM, _SCRIPT, packages], input=dot.render(graph), capture_output=True, encoding="utf-8", check=False
+    )
+    if laid_out.returncode != 0:
+        raise LayoutError(f"Graphviz failed: {laid_out.stderr.strip()}")
+    output = json.loads(laid_out.stdout)
+    # Without a fixed size, the diagram fills its container and keeps its proportions.
+    picture = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
+    return _with_text_lengths(picture, dict(_widths(json.loads(output["json"]))))
+
+
+def _with_text_lengths(picture: str, widths: Mapping[Style, float]) -> str:
+    """Set the width of each text to that of its box, so that it fits with any font."""
+
+    def lengthened(found: re.Match[str]) -> str:
+        attributes, size, written = found.groups()
+        style = Style(_plain(html.unescape(written)), float(size), 'font-weight="bold"' in attributes)
+        return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{written}</text>'
+
+    return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', lengthened, picture)
+
+
+def _widths(drawn: object) -> Iterator[tuple[Style, float]]:
+    """Yield each text of Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...) and its width."""
+    if isinstance(drawn, dict):
+        for name, value in drawn.items():
+            yield from _operations(value) if name.endswith("draw_") else _widths(value)
+    elif isinstance(drawn, list):
+        for each in drawn:
+            yield from _widths(each)
+
+
+def _operations(operations: list[dict[str, Any]]) -> Iterator[tuple[Style, float]]:
+    size, bold = 0.0, False
+    for each in operations:
+        match each["op"]:
+            case "F":
+                size = each["size"]
+            case "t":
+                bold = bool(each["fontchar"] & 1)
+            case "T":
+                yield Style(_plain(each["text"]), size, bold), each["width"]
+
+
+def _plain(text: str) -> str:
+    """Return text with ordinary spaces; Graphviz writes some as no-break spaces, more in SVG than in JSON."""
+    return text.replace("\xa0", " ")

@@ -1,0 +1,1 @@
+"""Drains a host without losing a call."""

@@ -1,0 +1,164 @@
+"""`voice drain`: drain one host without losing a call."""
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.drain import hosts, kubernetes, tasks
+from voice_ops.drain.hosts import Host, NotDrainableError
+from voice_ops.drain.tasks import Task
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import complain, err, out, print_json, stop
+from voice_ops.progress import Progress, heartbeat
+
+POLL_S = 5.0
+INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+HOST_HELP = "Instance of a VAD or ASR fleet, gateway task, AKS node or pod."
+Leaving = TypeVar("Leaving", Host, Task)
+
+
+def drain(
+    file: DeploymentFile,
+    host: Annotated[str, typer.Argument(metavar="HOST", help=HOST_HELP)],
+    *,
+    replaced: Annotated[bool, typer.Option("--replace", help="Launch a replacement host.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the actions without executing them.")] = False,
+    only_print: Annotated[
+        bool,
+        typer.Option(
+            "--print", help="For AKS: print the kubectl commands, which `voice` does not run, and exit with 0."
+        ),
+    ] = False,
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """Drain a host: it finishes its sessions and is then terminated.
+
+    New sessions are routed to other hosts at once. A lifecycle hook delays the termination while the host drains, and
+    the command waits for it. A host that is already draining is only followed. Exits with 1 if the host does not
+    terminate in time.
+
+    Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
+    """
+    deployment = load_region(file, region)
+    is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
+    if is_aws and deployment.aws_section:
+        _aws(deployment, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+    elif not is_aws and deployment.azure_section and kubernetes.POD.fullmatch(host):
+        _azure(deployment, host, only_print=only_print or dry_run, as_json=as_json)
+    else:
+        sections = [
+            name for name, section in (("AWS", deployment.aws_section), ("Azure", deployment.azure_section)) if section
+        ]
+        raise stop(
+            f"{host} is no host of {deployment.name}, which is on {' and '.join(sections)}: give an instance such as "
+            "i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
+            REFUSED,
+        )
+
+
+def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
+    order = kubernetes.order(deployment.azure, host)
+    if as_json:
+        print_json({"host": host, "what": order.what, "commands": order.commands}, deployment.name)
+    else:
+        err.print(f"{host}: {order.what}", soft_wrap=True)
+        for command in order.commands:
+            typer.echo(command)
+    if not only_print:
+        raise stop(
+            "nothing was done: `voice` does not run kubectl; run these commands yourself (--print: only say them)",
+            FAILED,
+        )
+
+
+def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
+    stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # other stacks are not read
+    try:
+        account = Account(deployment, stacks, sign_in(deployment))
+        if INSTANCE.fullmatch(host):
+            gone = _instance(account, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+        else:
+            gone = _task(account, host, dry_run=dry_run, as_json=as_json)
+    except NotDrainableError as error:
+        raise stop(str(error), REFUSED) from None
+    except ERRORS as error:
+        raise failed(error) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the host goes on draining; run the command again to follow it", INTERRUPTED) from None
+    if not gone:
+        raise typer.Exit(FAILED)
+
+
+def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool, as_json: bool) -> bool:
+    with heartbeat(err, f"find {instance}"):
+        host = hosts.find(account, instance)
+    if not as_json:
+        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
+        out.print(f"group {host.group}: {host.in_service} in service of {host.desired} desired, at least {host.low}")
+        out.print(
+            f"it has {host.budget_s} s to finish its sessions; without a heartbeat for {host.heartbeat_s} s the hook "
+            f"{host.hook} gives it up"
+        )
+    hosts.check(host, replaced=replaced)
+    if not dry_run:
+        if not host.is_leaving:
+            hosts.terminate(account, host, replaced=replaced)
+        host = _follow(host, partial(hosts.look, account), hosts.GONE)
+    if as_json:
+        print_json({"dry_run": dry_run, "host": host}, account.deployment.name)
+    gone = dry_run or host.state == hosts.GONE
+    if not gone:
+        complain(_stuck(host))
+    return gone
+
+
+def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
+    with heartbeat(err, f"find {name}"):
+        task = tasks.find(account, name)
+    if not as_json:
+        out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts another")
+        out.print(f"callers have {task.budget_s} s to finish; then they are told to come back elsewhere")
+    if not dry_run:
+        if not task.leaves:
+            tasks.stop(account, task)
+        task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
+    if as_json:
+        print_json({"dry_run": dry_run, "host": task}, account.deployment.name)
+    gone = dry_run or task.state == tasks.STOPPED
+    if not gone:
+        complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
+    return gone
+
+
+def _follow(leaving: Leaving, look: Callable[[Leaving], Leaving], end: str) -> Leaving:
+    """Wait until it has terminated, at most until its timeout."""
+    progress = Progress(err)
+    since = time.monotonic()
+    with progress.phase(f"drain {leaving.id}"):
+        while leaving.state != end and (waited := time.monotonic() - since) <= leaving.longest_s:
+            progress.detail(f"{leaving.state}, {waited:.0f} s of at most {leaving.longest_s} s")
+            time.sleep(POLL_S)
+            leaving = look(leaving)
+    return leaving
+
+
+def _stuck(host: Host) -> str:
+    if not host.state.endswith(hosts.WAITING):
+        return f"{host.id} is still {host.state} in {host.group}; see the activity of the group"
+    return (
+        f"the hook {host.hook} still holds {host.id} after {host.longest_s} s, more than the host may take; "
+        f"see its console (`aws ec2 get-console-output --instance-id {host.id}`), then let it go:\n"
+        f"aws autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
+        f"--lifecycle-hook-name {host.hook} --lifecycle-action-result CONTINUE"
+    )

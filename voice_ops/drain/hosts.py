@@ -1,0 +1,129 @@
+"""A host in its Auto Scaling group: its properties, whether it may be terminated, and the state of its termination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from voice_ops.aws.account import Account
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling import AutoScalingClient
+
+TERMINATING = "Terminating"
+WAITING = f"{TERMINATING}:Wait"
+"""The hook delays its termination. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
+GONE = "Terminated"
+
+
+class NotDrainableError(Exception):
+    """The host cannot be drained, or is not part of the deployment. The message contains the reason and a remedy."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """An instance of a fleet.
+
+    Attributes:
+        carries: Images that it runs.
+        state: Lifecycle state in its group; ``Terminated`` after the group has removed it.
+        low: Minimum number of hosts of the group.
+        hook: Name of the hook that delays its termination until it has drained.
+        heartbeat_s: Heartbeat timeout of the hook.
+        budget_s: Maximum time for its containers to finish sessions.
+    """
+
+    id: str
+    fleet: str
+    group: str
+    zone: str
+    carries: tuple[str, ...]
+    state: str
+    in_service: int
+    desired: int
+    low: int
+    hook: str
+    heartbeat_s: int
+    budget_s: int
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its termination has begun."""
+        return TERMINATING in self.state
+
+    @property
+    def longest_s(self) -> int:
+        """Time after which the termination continues even if the host does not respond."""
+        return self.budget_s + self.heartbeat_s
+
+
+def find(account: Account, instance: str) -> Host:
+    """Return a host by its instance id.
+
+    Raises:
+        NotDrainableError: It is in none of the deployment's groups, or no hook would delay its termination.
+    """
+    client = account.session.client("autoscaling")
+    result = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
+    if not result:
+        raise NotDrainableError(
+            f"{instance} is in no Auto Scaling group of {client.meta.region_name}; see `voice status`"
+        )
+    group = result[0]["AutoScalingGroupName"]
+    if group not in account.groups:
+        known = ", ".join(sorted(account.groups))
+        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {account.deployment.name}'s: {known}")
+    live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
+    hook, heartbeat_s = _hook(client, group)
+    ours = account.groups[group]
+    serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
+    return Host(
+        id=instance,
+        fleet=ours.fleet,
+        group=group,
+        zone=result[0]["AvailabilityZone"],
+        carries=ours.images,
+        state=result[0]["LifecycleState"],
+        in_service=len(serving),
+        desired=live["DesiredCapacity"],
+        low=live["MinSize"],
+        hook=hook,
+        heartbeat_s=heartbeat_s,
+        budget_s=ours.budget_s,
+    )
+
+
+def check(host: Host, *, replaced: bool) -> None:
+    """Refuse a termination that violates the group's minimum.
+
+    Raises:
+        NotDrainableError: The group would fall below its minimum.
+    """
+    if not host.is_leaving and not replaced and host.desired <= host.low:
+        raise NotDrainableError(
+            f"{host.group} has {host.desired} hosts desired, which is its minimum: "
+            "give --replace, which starts another, or lower `min` in the deployment file"
+        )
+
+
+def terminate(account: Account, host: Host, *, replaced: bool) -> None:
+    """Start the termination, which the group's hook delays until the host has drained."""
+    account.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=host.id, ShouldDecrementDesiredCapacity=not replaced
+    )
+
+
+def look(account: Account, host: Host) -> Host:
+    client = account.session.client("autoscaling")
+    result = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
+    return replace(host, state=result[0]["LifecycleState"] if result else GONE)
+
+
+def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
+    hooks = client.describe_lifecycle_hooks(AutoScalingGroupName=group)["LifecycleHooks"]
+    for hook in hooks:
+        if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING":
+            return hook["LifecycleHookName"], hook["HeartbeatTimeout"]
+    raise NotDrainableError(
+        f"{group} has no lifecycle hook for terminating: its calls would be cut; deploy the file, then drain"
+    )

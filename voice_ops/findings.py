@@ -1,0 +1,100 @@
+"""Loads deployment files for commands, with their findings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+import voice_blueprint
+from voice_blueprint import checks
+from voice_blueprint.checks import Finding, Level
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.exits import REFUSED
+from voice_ops.output import complain, err, report_refusal, stop, styled
+from voice_sandbox.changes import Outage
+
+MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
+
+
+def load(file: Path) -> Deployment:
+    """Load a deployment file, or print all of its problems and exit with 2."""
+    try:
+        return voice_blueprint.load(file)
+    except voice_blueprint.DeploymentFileError as error:
+        for problem in error.problems:
+            complain(str(problem))
+        report_refusal([str(problem) for problem in error.problems], REFUSED)
+        raise typer.Exit(REFUSED) from None
+
+
+def load_checked(file: Path) -> Deployment:
+    """Load a deployment file that no check refuses, or print the reasons and exit with 2."""
+    deployment = load(file)
+    blocking = [finding for finding in checks.run(deployment) if finding.blocks]
+    if blocking:
+        print_findings(err, deployment, blocking)
+        report_refusal([finding.text(deployment.source) for finding in blocking], REFUSED)
+        raise typer.Exit(REFUSED)
+    return deployment
+
+
+def load_region(file: Path, region: str | None) -> Deployment:
+    """Load a deployment file that no check refuses in one of its regions, or exit with 2.
+
+    Args:
+        file: The file.
+        region: One of its regions; required if there are several.
+    """
+    regions = {each.aws.region if each.aws_section else None: each for each in load_checked(file).in_regions()}
+    if region is None and len(regions) == 1:
+        return next(iter(regions.values()))
+    if region not in regions or region is None:
+        named = ", ".join(filter(None, regions)) or "none of AWS"
+        raise stop(f"--region {region or 'is missing'}: {file} has {named}", REFUSED)
+    return regions[region]
+
+
+def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
+    """Load a deployment file that no check refuses, in each of its regions or in the specified one."""
+    return load_checked(file).in_regions() if region is None else (load_region(file, region),)
+
+
+def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
+    """Print findings with their location in the file, remedy and source."""
+    for finding in findings:
+        check, violation = finding.check, finding.violation
+        mark = "[green]✓ accepted[/]" if finding.accepted_because else MARKS[check.level]
+        place = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
+        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", check.id, place), soft_wrap=True)
+        console.print(f"  {violation.message}", soft_wrap=True)
+        if finding.accepted_because:
+            console.print(styled("  [dim]accepted: {}[/]", finding.accepted_because), soft_wrap=True)
+            continue
+        console.print(f"  → {violation.remedy}", soft_wrap=True)
+        console.print(styled("  [dim]{}[/]", check.source), soft_wrap=True)
+
+
+def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, object]:
+    check, violation = finding.check, finding.violation
+    return {
+        "check": check.id,
+        "level": check.level.value,
+        "blocks": finding.blocks,
+        "location": ".".join(map(str, violation.location)),
+        "line": deployment.source.line(violation.location),
+        "message": violation.message,
+        "remedy": violation.remedy,
+        "source": check.source,
+        "accepted_because": finding.accepted_because,
+    }
+
+
+def refuse(away: Sequence[Outage]) -> None:
+    """Exit if a resource that serves calls or stores state would be replaced or deleted."""
+    if away:
+        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
+        raise stop(
+            "refused: what serves or holds state leaves the file, or would be replaced or deleted\n" + "\n".join(lines),
+            REFUSED,
+        )

@@ -1,0 +1,186 @@
+"""`voice gameday`: failures, their effect on callers, and their runbooks."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import moto  # noqa: F401  the local AWS is a process of its own; without it this one says what is missing
+import typer
+from rich import box
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
+from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.gameday.simulated import Effect, play
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import WholeTable, err, out, print_json, stop, styled
+from voice_ops.progress import Progress, heartbeat
+from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE, Month, served
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import CdkError
+from voice_sandbox.rehearsals.claim import Claim
+
+
+class Runbooks(NamedTuple):
+    """Coverage of a scenario: alerts of each cloud with their runbooks, and a procedure."""
+
+    aws: tuple[str, ...]
+    azure: tuple[str, ...]
+    procedure: str = ""
+
+
+SILENT_METRIC = "silent metric"
+SCENARIOS: Mapping[str, Runbooks] = {
+    "zone loss": Runbooks(("gateway-unhealthy", "vad-hosts-unhealthy", "asr-slots-exhausted"), ("node-not-ready",)),
+    "region loss": Runbooks(("gateway-unhealthy", "asr-slots-exhausted"), (), "region-loss"),
+    "spot wave": Runbooks(("asr-slots-exhausted",), ("replicas-missing",), "capacity-shortage"),
+    "quota refusal": Runbooks(("asr-slots-exhausted", "sessions-refused"), ("replicas-missing",), "capacity-shortage"),
+    SILENT_METRIC: Runbooks(("telemetry-silent",), ("telemetry-silent",)),
+    "store failover": Runbooks(("valkey-replication-lag",), (), "state"),
+    "bad image": Runbooks(("hosts-abandoned",), (), "rollback"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scenario.
+
+    Attributes:
+        lost: Number of lost calls; ``None`` if it was not simulated.
+        offered: Number of arriving callers; ``None`` without calls.
+        recovers_s: Time to recovery; ``None`` if not all callers are served again within the simulated hours.
+        by: Source of that time, or the reason why it was not simulated.
+        runbooks: Pages of `docs/runbooks`.
+        claims: Failed checks.
+        fired: Alerts that fired.
+    """
+
+    scenario: str
+    lost: int | None
+    offered: int | None
+    recovers_s: float | None
+    by: str
+    runbooks: tuple[str, ...]
+    claims: tuple[str, ...] = ()
+    fired: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not self.claims and bool(self.runbooks)
+
+
+def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+    """Rehearse failures, and show affected calls, time to recover and the runbook for each.
+
+    Simulated, with the file's alerts: the loss of a zone or a region, spot interruptions, an exhausted quota and
+    missing metrics, compared with the same hours without them. On the local AWS of `voice sandbox`: a store failover
+    and an image that does not start. Exits with 1 if a scenario has no runbook, affects calls and fires none of its
+    runbooks' alerts, or if a drill fails. Requires no account and no network.
+
+    Example: voice gameday deployments/small.yaml
+    """
+    deployment = load_region(file, region)
+    try:
+        with heartbeat(err, "simulate"):
+            simulated = play(deployment)
+        rows = [_simulated(deployment, name, effect) for name, effect in simulated.items()]
+        rows += _rehearsed(deployment)
+    except ValueError as error:
+        raise stop(str(error), REFUSED) from None
+    except CdkError as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
+    if as_json:
+        print_json({"scenarios": [vars(row) | {"passed": row.passed} for row in rows]}, deployment.name)
+    else:
+        _print(rows)
+    if not all(row.passed for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
+    covered = runbooks(deployment, name)
+    if isinstance(effect, str):
+        return Row(name, None, None, None, effect, covered)
+    named = [Path(page).stem for page in covered if not page.startswith("procedures/")]
+    silent = f"no alert fires that leads to {' or '.join(covered)}"
+    # A fault without lost calls does not have to page anyone; missing metrics cost no calls until the load changes.
+    matters = effect.lost or name == SILENT_METRIC
+    claims = (silent,) if named and matters and not set(named) & set(effect.fired) else ()
+    return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", covered, claims, effect.fired)
+
+
+def _rehearsed(deployment: Deployment) -> Iterator[Row]:
+    names = ("store failover", "bad image")
+    if deployment.aws_section is None:
+        yield from (_simulated(deployment, name, "the file has no section `aws`") for name in names)
+        return
+    progress = Progress(err)
+    with Rehearsal(deployment, real_stores=shutil.which(REDIS) is not None) as rehearsal:
+        rehearsal.cdk.on_line = progress.detail
+        with progress.phase("deploy to a local AWS"):
+            rehearsal.bootstrap()
+            month = Month(deployment, rehearsal)
+            month.play(month.steps[SERVE])
+        if deployment.aws.state.replicas:
+            yield _drilled(deployment, names[0], progress, lambda: month.play(month.fail_over))
+        else:
+            lost = "every call: `state.replicas` is 0, no node takes over"
+            yield Row(names[0], None, None, None, lost, runbooks(deployment, names[0]))
+        yield _drilled(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE]))
+
+
+def _drilled(deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]) -> Row:
+    begin = time.monotonic()
+    with progress.phase(name):
+        broken = tuple(claim.text for claim in drill() if not claim.holds)
+    took_s = time.monotonic() - begin
+    return Row(name, None if broken else 0, None, took_s, "the local AWS", runbooks(deployment, name), broken)
+
+
+def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
+    """Return the pages that cover a scenario: those of the alerts of this file, then its procedure.
+
+    A file without digests gets placeholders, since it would have no hosts and therefore no alert on their silence.
+    """
+    named = SCENARIOS[scenario]
+    if deployment.aws_section:
+        known = {alert.id for alert in aws_alerts(served(deployment))}
+        covered = [f"{id_}.md" for id_ in named.aws if id_ in known]
+    else:
+        known = {alert.id for alert in azure_alerts(deployment)}
+        covered = [f"azure/{id_}.md" for id_ in named.azure if id_ in known]
+    return (*covered, *([f"procedures/{named.procedure}.md"] if named.procedure else []))
+
+
+def _print(rows: list[Row]) -> None:
+    table = WholeTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("scenario", "calls lost", "recovers after", "by", "alerts", "runbook", ""):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(
+            row.scenario,
+            "-" if row.lost is None else f"{row.lost:,} of {row.offered:,}" if row.offered else f"{row.lost:,}",
+            "-"
+            if row.lost is None
+            else "not within the hours"
+            if row.recovers_s is None
+            else f"{row.recovers_s:.0f} s",
+            row.by,
+            ", ".join(row.fired) or "-",
+            ", ".join(row.runbooks) or "none",
+            styled("[green]✓[/]" if row.passed else "[red]✗[/]"),
+        )
+    out.print(table)
+    for row in rows:
+        for claim in row.claims:
+            out.print(styled("[red]✗[/] {}: {}", row.scenario, claim), soft_wrap=True)
+        if not row.runbooks:
+            text = styled("[red]✗[/] {}: no alert of this file leads to a runbook for it", row.scenario)
+            out.print(text, soft_wrap=True)

@@ -1,0 +1,161 @@
+"""Losses of capacity in the simulator: the calls that they cost, compared with the same hours without the fault."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_blueprint.aws.edge import ALIAS_TTL_S
+from voice_blueprint.file.model.aws import Rollout
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import with_images
+from voice_ops.simulate.calls import REDIAL_SHARE
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.metrics import MODELS, check_modelled
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
+from voice_ops.simulate.shortfall import SCATTER
+from voice_ops.simulate.traces import (
+    NOTICED_S,
+    REGION_BACK_S,
+    REGION_LOST_S,
+    Trace,
+    az_outage,
+    flash_crowd,
+    region_loss,
+    spot_wave,
+)
+
+CALL_S = 180.0
+SEED = 1
+SILENT = frozenset({*MODELS, "OpenSockets", "Conversations"})
+"""Metrics of hosts: telemetry has stopped."""
+CROWD_S = 600.0
+"""Start of the crowd in `flash_crowd`."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Effect of a scenario on callers.
+
+    Attributes:
+        lost: Calls that were refused or cut off, in addition to those without the fault.
+        offered: Number of arriving callers.
+        recovers_s: Time from the fault until all callers are served again; ``None`` if that takes longer than the
+            simulated hours.
+        fired: Ids of the alerts that fired after the fault.
+    """
+
+    lost: int
+    offered: int
+    recovers_s: float | None
+    fired: tuple[str, ...] = ()
+
+
+def play(deployment: Deployment) -> Mapping[str, Effect | str]:
+    """Return the effect of each scenario by name, or the reason why it does not apply to this file.
+
+    Raises:
+        ValueError: The simulator does not model a rule of the file.
+    """
+    plans = fleet_plans(deployment, {})
+    for plan in plans:
+        check_modelled(plan)
+    hours = _Hours(deployment, plans)
+    outage, wave, crowd = (make(hours.peak) for make in (az_outage, spot_wave, flash_crowd))
+    metrics = any(rule.adds_hosts for plan in plans for rule in plan.rules)
+    return {
+        "zone loss": hours.effect(outage, replace(outage, outages=()), outage.outages[0].start_s)
+        if len(hours.settings.zones) > 1
+        else "the file has one zone",
+        "region loss": hours.without_a_region() if deployment.shared_domain else "the file has one region",
+        "spot wave": hours.effect(wave, replace(wave, spot_waves=()), wave.spot_waves[0].start_s)
+        if any(plan.spot for plan in plans)
+        else "no fleet of the file is bought as spot",
+        "quota refusal": hours.effect(crowd, crowd, CROWD_S, quotas=_spent(plans)),
+        "silent metric": hours.effect(crowd, crowd, 0.0, silent=SILENT)
+        if metrics
+        else "no rule of the file reads a metric of hosts",
+    }
+
+
+def _spent(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
+    """Return quotas that are exhausted by the minimum number of hosts of each fleet."""
+    spent: dict[str, int] = {}
+    for plan in plans:
+        if kind := plan.instance_type:
+            hosts = sum(group.min_hosts for group in plan.groups)
+            spent[kind.quota_code] = spent.get(kind.quota_code, 0) + hosts * kind.vcpus
+    return spent
+
+
+class _Hours:
+    """The same two or three hours, with and without a fault."""
+
+    def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
+        aws = deployment.aws_section
+        self._plans, self._alerts_of = plans, with_images(deployment)
+        store = store_calls(deployment)
+        self.peak = usual_peak(plans, store)
+        self.settings = Settings(
+            zones=aws.availability_zones if aws else deployment.azure.availability_zones,
+            call_s=CALL_S,
+            cross_zone=aws is None or aws.edge.cross_zone,
+            seed=SEED,
+            rollout=aws.rollout if aws else Rollout(),
+            tick_s=DAY_TICK_S,
+            store_calls=store,
+            redial_share=REDIAL_SHARE,
+        )
+        self._calm: dict[str, Result] = {}
+
+    def effect(self, trace: Trace, calm: Trace, at_s: float, **fault: object) -> Effect:
+        if calm.name not in self._calm:
+            self._calm[calm.name] = self._run(calm)
+        broken, sound = self._run(trace, **fault), self._calm[calm.name]
+        lost = [result.ledger.refused + result.ledger.cut for result in (broken, sound)]
+        recovers_s = _recovery(broken, sound.course.carried, at_s)
+        # A quota and missing metrics apply from the start; an outage and a wave begin at their time.
+        fired = _fired(broken, 0.0 if fault else at_s)
+        return Effect(max(0, lost[0] - lost[1]), broken.ledger.offered, recovers_s, fired)
+
+    def without_a_region(self) -> Effect:
+        """Return the effect of the loss of another region, whose callers are half of the total and move to this one.
+
+        Its calls are cut off; callers who use its name before it resolves to this region are lost, as are callers for
+        whom there is no capacity.
+        """
+        trace, half = region_loss(self.peak), self.peak / 2
+        broken = self._run(trace)
+        calm = self._run(Trace("half", trace.seconds, (half,) * len(trace.seconds)))
+        refused, before = (result.ledger.refused + result.ledger.cut for result in (broken, calm))
+        missed = half + half / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
+        course = broken.course
+        wanted = np.where(course.second < REGION_BACK_S, course.wanted, 0)
+        recovers_s = _recovery(broken, wanted, REGION_LOST_S)
+        return Effect(
+            round(missed) + max(0, refused - before),
+            broken.ledger.offered,
+            None if recovers_s is None else max(recovers_s, NOTICED_S + ALIAS_TTL_S),
+            _fired(broken, REGION_LOST_S),
+        )
+
+    def _run(self, trace: Trace, **fault: object) -> Result:
+        settings = replace(self.settings, **fault)  # type: ignore[arg-type]
+        return Simulation(self._plans, own(self._plans), trace, settings, alerts_of=self._alerts_of).run()
+
+
+def _fired(broken: Result, at_s: float) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(firing.id for firing in broken.firings if firing.at_s >= at_s))
+
+
+def _recovery(broken: Result, wanted: NDArray[Any], at_s: float) -> float | None:
+    """Return the time for which fewer calls are served than requested, beyond random variation."""
+    course = broken.course
+    missing = wanted - course.carried > SCATTER * np.sqrt(np.maximum(wanted, 1))
+    short = np.flatnonzero(missing & (course.second > at_s))
+    if not short.size:
+        return 0.0
+    return None if missing[-1] else float(course.second[short[-1]]) - at_s

@@ -1,0 +1,1 @@
+"""`voice images`: descriptions of the images, commands to publish them, and local builds."""

@@ -1,0 +1,264 @@
+"""`voice images`: container images, commands to publish them, local builds, and machine images."""
+
+import subprocess
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from voice_blueprint import catalog, signing
+from voice_blueprint.contract.images import Image
+from voice_blueprint.hosts import images_for
+from voice_blueprint.images import FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream
+from voice_blueprint.shipped import INSTALLED
+from voice_ops.exits import FAILED, HELP, REFUSED
+from voice_ops.findings import load
+from voice_ops.images import commands, signatures
+from voice_ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
+from voice_ops.options import DeploymentFile, Json
+from voice_ops.output import empty_table, err, out, print_json, stop, styled
+
+app = typer.Typer(
+    help="List, build, publish and verify container images, and propose machine images.",
+    epilog=HELP,
+    add_completion=False,
+)
+
+Registry = Annotated[str, typer.Option(help="Registry host. For ECR, include the repository prefix.")]
+Name = Annotated[Image, typer.Argument(metavar="NAME", help="Name of the image, such as asr-vllm.")]
+
+
+@app.callback(invoke_without_command=True, epilog=HELP)
+def list_images(context: typer.Context, as_json: Json = False) -> None:
+    """List all images with kind, base, versions, platforms, size budget and users.
+
+    Example: voice images --json
+    """
+    if context.invoked_subcommand:
+        return
+    if as_json:
+        print_json({"images": [_as_dict(spec) for spec in specs().values()]})
+        return
+    for image in Image:
+        spec = specs().get(image)
+        out.print(_described(spec) if spec else styled("[bold]{}[/]  not built yet", image), soft_wrap=True)
+
+
+@app.command("build-args", epilog=HELP)
+def build_args(
+    name: Name,
+    registry: Registry,
+    digest: Annotated[
+        list[str],
+        typer.Option(help="Digest of the base or upstream image, sha256:...; with several bases, ARGUMENT=sha256:..."),
+    ],
+    revision: Annotated[str, typer.Option(help="Commit of this repository to build.")] = "HEAD",
+    tool: Annotated[str, typer.Option(help="Build tool: docker (buildx) or buildah.")] = "docker",
+) -> None:
+    """Print the commands that build or copy an image into a registry.
+
+    Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io
+    """
+    spec = specs().get(name)
+    if spec is None:
+        raise stop(f"{name} has no image.yaml yet", REFUSED)
+    if tool not in commands.TOOLS:
+        raise stop(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}", REFUSED)
+    try:
+        digests = commands.given_digests(spec, digest)
+    except commands.WrongDigestError as error:
+        raise stop(str(error), REFUSED) from None
+    host, _, prefix = registry.partition("/")
+    if prefix and commands.is_azure(registry):
+        raise stop(f"{registry}: pods pull images from an ACR without a prefix; take --registry {host}", REFUSED)
+    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool):
+        typer.echo(commands.shell(command))
+
+
+@app.command("publish", epilog=HELP)
+def publish(file: DeploymentFile, registry: Registry) -> None:
+    """Print the commands that build, push, scan and sign the images without a digest in the file.
+
+    The commands read base image digests from the publishers' registries, require SIGNING_KEY in the environment, and
+    end by printing the line for `images`. Prints nothing if every image has a digest.
+
+    Example: voice images publish deployments/mine.yaml --registry ghcr.io/you
+    """
+    deployment = load(file)
+    for image in images_for(deployment):
+        if image not in deployment.images:
+            typer.echo(commands.publish_command(specs()[image], registry))
+
+
+@app.command("import", epilog=HELP)
+def import_images(
+    file: DeploymentFile,
+    source: Annotated[str, typer.Option("--from", help="Source registry, with the prefix of its repositories.")],
+    registry: Annotated[str, typer.Option(help="Host of the ACR that the cluster pulls from.")],
+) -> None:
+    """Print the commands that import a file's images into a private ACR from another registry.
+
+    ACR's control plane does the import, so it works without access to the private network. If the source registry
+    requires authentication, add `--username` and `--password` to each command.
+
+    Example: voice images import deployments/mine.yaml --from ghcr.io/you --registry voice.azurecr.io
+    """
+    if not commands.is_azure(registry) or "/" in registry:
+        raise stop(f"{registry} is not the host of an ACR, such as voice.azurecr.io; only ACR imports", REFUSED)
+    deployment = load(file)
+    for image in images_for(deployment):
+        if digest := deployment.images.get(image):
+            typer.echo(commands.shell(commands.import_command(image, digest, source, registry)))
+
+
+@app.command("rehearse", epilog=HELP)
+def rehearse_images(
+    name: Annotated[
+        list[Image] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Images to build. By default, all images based directly on a Linux distribution."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Build and run images on this machine. Requires root and access to Debian's archive.
+
+    Example: voice images rehearse pd-router
+    """
+    desired = [spec for image, spec in specs().items() if not name or image in name]
+    chosen = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.buildable_offline]
+    if name and len(chosen) < len(set(name)):
+        raise stop("a mirrored image, or one over another publisher's, cannot be built without its registry", REFUSED)
+    try:
+        with rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
+            results = [rehearse(spec, stage) for spec in chosen]
+    except RehearsalError as error:
+        raise stop(str(error), FAILED) from None
+    if as_json:
+        print_json({"images": [vars(result) for result in results]})
+        return
+    for result in results:
+        out.print(_outcome(result), soft_wrap=True)
+
+
+@app.command("ami", epilog=HELP)
+def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
+    """Propose the latest machine image for each fleet: from its Image Builder pipeline, or from AWS.
+
+    Read-only. Exits with 1 if there is no image for a fleet.
+
+    Example: voice images ami deployments/production-us-east-1.yaml
+    """
+    # Imported here, since the other commands of this group need no cloud.
+    from voice_ops.aws.account import Account, sign_in  # noqa: PLC0415
+    from voice_ops.aws.refusals import ERRORS, failed  # noqa: PLC0415
+    from voice_ops.images.ami import proposals  # noqa: PLC0415
+
+    deployment = load(file)
+    if deployment.aws_section is None:
+        raise stop(f"{file}: has no section `aws`, and so no machine images", REFUSED)
+    try:
+        matches = list(proposals(Account(deployment, {}, sign_in(deployment))))
+    except ERRORS as error:
+        raise failed(error) from None
+    if as_json:
+        print_json({"fleets": matches}, deployment.name)
+    else:
+        table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
+        for each in matches:
+            row = (each.in_file or "AWS's newest", each.proposed or "none", f"{each.made}, {each.since}".strip(", "))
+            table.add_row(each.fleet, *row)
+        out.print(table)
+    if not all(each.proposed for each in matches):
+        raise typer.Exit(FAILED)
+
+
+@app.command("manifest", epilog=HELP)
+def print_manifest(file: DeploymentFile) -> None:
+    """Print the text to sign with the key of `image_signing`: the file's digests as one line of JSON.
+
+    Example: voice images manifest FILE | cosign sign-blob --key awskms:///alias/images -
+    """
+    typer.echo(signing.manifest(load(file).images), nl=False)
+
+
+@app.command("verify", epilog=HELP)
+def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = False) -> None:
+    """Verify the signatures of a file's images in a registry, as hosts do before a pull.
+
+    Exits with 1 if the signature of an image, or of the file's list of digests, is missing or invalid.
+
+    Example: voice images verify FILE --registry 123456789012.dkr.ecr.us-east-1.amazonaws.com/production
+    """
+    deployment = load(file)
+    if deployment.image_signing is None:
+        raise stop(f"{file}: has no image_signing, and so no key that could have signed", REFUSED)
+    try:
+        answers = dict(signatures.answers(deployment, deployment.image_signing, registry))
+    except signatures.RegistryError as error:
+        raise stop(str(error), FAILED) from None
+    if as_json:
+        print_json({"signed": {name: answer is None for name, answer in answers.items()}}, deployment.name)
+    else:
+        for name, answer in answers.items():
+            mark = styled("[red]✗[/] {}: {}", name, answer) if answer else styled("[green]✓[/] {}", name)
+            out.print(mark, soft_wrap=True)
+    if any(answers.values()):
+        raise typer.Exit(FAILED)
+
+
+def _commit(revision: str) -> str:
+    """Return the short name of a commit.
+
+    For an installed package its release, outside of a repository the given value.
+    """
+    if INSTALLED and revision == "HEAD":
+        return f"v{version('voice-serve')}"  # its folder may be in another repository
+    command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  nothing of a shell
+    return done.stdout.strip() or revision
+
+
+def _outcome(result: Rehearsed) -> Text:
+    size = f"{result.size_gib:.3f} GiB of {result.budget_gib} GiB"
+    times = f"built in {result.build_s:.0f} s, ran in {result.smoke_s:.0f} s"
+    return styled("[green]✓[/] {}: {}, {}", result.name, size, times)
+
+
+def _described(spec: ImageSpec) -> Text:
+    """Return a readable description of an image."""
+    return styled(
+        "[bold]{}[/]  {}\n  {}\n  from      {}\n  versions  {}\n  run by    {}",
+        spec.name,
+        f"{spec.kind}, {' '.join(spec.platforms)}, at most {spec.size.budget_gib:g} GiB",
+        spec.summary,
+        " ".join(_base_lines(spec)),
+        ", ".join(f"{name} {version}" for name, version in _versions(spec).items()) or "none of its own",
+        spec.run_by,
+    )
+
+
+def _versions(spec: ImageSpec) -> dict[str, str]:
+    """Return the catalogue's versions of all parts of an image."""
+    names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
+    return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
+
+
+def _base_lines(spec: ImageSpec) -> list[str]:
+    return [upstream(name) for name in ([spec.upstream] if isinstance(spec, MirroredImage) else spec.bases.values())]
+
+
+def _as_dict(spec: ImageSpec) -> dict[str, object]:
+    return {
+        "image": spec.name,
+        "kind": spec.kind,
+        "from": _base_lines(spec),
+        "versions": _versions(spec),
+        "platforms": list(spec.platforms),
+        "size_budget_gib": spec.size.budget_gib,
+        "ports": {name: port.number for name, port in zip(spec.ports, spec.port_numbers, strict=True)},
+        "user_id": spec.user_id,
+        "clouds": list(spec.clouds),
+        "run_by": spec.run_by,
+    }

@@ -1,0 +1,178 @@
+"""The exact commands that publish an image to a registry: built from our Dockerfile, or copied from its publisher."""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+
+from voice_blueprint import catalog
+from voice_blueprint.contract.images import Image
+from voice_blueprint.images import CONTEXT, BuiltImage, ImageSpec, MirroredImage, upstream
+from voice_blueprint.shipped import INSTALLED
+
+Command = list[str]
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TOOLS = ("docker", "buildah")
+_AZURE = ".azurecr.io"
+UPSTREAM = "UPSTREAM"
+"""Key for the digest of a mirrored image."""
+
+
+class WrongDigestError(ValueError):
+    """A digest is invalid, or missing for a base."""
+
+
+def by_digest(reference: str, digest: str) -> str:
+    """Return an image's reference with its digest in place of its tag."""
+    repository, _, name = reference.rpartition("/")
+    return f"{repository}/{name.partition(':')[0]}@{digest}"
+
+
+def tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
+    """Return the tag for a push: the engine's version, a short digest of each base, and the revision of its source.
+
+    Registries do not overwrite tags, so the tag contains everything that can change; deployments pull by digest.
+    """
+    names = [spec.upstream] if isinstance(spec, MirroredImage) else list(spec.versions.values())
+    version = catalog.engines()[names[0]].version if names else "base"
+    source = [revision] if isinstance(spec, BuiltImage) else []
+    return "-".join([version, *(digest.removeprefix("sha256:")[:12] for digest in digests.values()), *source])
+
+
+def references(spec: ImageSpec) -> dict[str, str]:
+    """Return the bases of an image, with tags, by argument name."""
+    if isinstance(spec, MirroredImage):
+        return {UPSTREAM: upstream(spec.upstream)}
+    return {argument: upstream(name) for argument, name in spec.bases.items()}
+
+
+def digest_command(reference: str) -> str:
+    """Return the command that prints the digest of a multi-platform image in its publisher's registry.
+
+    ``Digest`` is that of the top-level manifest: https://github.com/containers/skopeo/blob/main/docs/skopeo-inspect.1.md
+    """
+    return f"skopeo inspect --no-tags --format '{{{{.Digest}}}}' docker://{reference}"
+
+
+def publish_command(spec: ImageSpec, registry: str) -> str:
+    """Return the shell command that builds or copies an image, and pushes, scans and signs it.
+
+    Args:
+        registry: Host and prefix of the repositories.
+    """
+    script = ".ci/images" if INSTALLED else shlex.quote(os.path.relpath(CONTEXT / ".ci/images"))  # `voice new` wrote it
+    digests = [f'{name}="$({digest_command(base)})"' for name, base in references(spec).items()]
+    return " \\\n  ".join([f"{script} {shlex.quote(registry)} {spec.name}", *digests])
+
+
+def import_command(image: Image, digest: str, source: str, registry: str) -> Command:
+    """Return the command with which an ACR imports an image from another registry, through its control plane.
+
+    Args:
+        source: Host and prefix of the source registry.
+        registry: Host of the ACR.
+    """
+    return _copy(f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}")
+
+
+def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
+    """Parse ``sha256:...`` or ``ARGUMENT=sha256:...`` for every base of an image.
+
+    Raises:
+        WrongDigestError: A digest is missing or invalid, or does not belong to a base.
+    """
+    bases = references(spec)
+    desired = list(bases)
+    digests = {}
+    for text in given:
+        argument, _, digest = text.rpartition("=")
+        argument = argument or desired[0]
+        if argument not in desired:
+            raise WrongDigestError(f"{spec.name} has no base {argument}; it has {', '.join(desired)}")
+        if not _DIGEST.fullmatch(digest):
+            raise WrongDigestError(f"{digest} is no digest: sha256: and 64 hexadecimal digits")
+        digests[argument] = digest
+    missing = [argument for argument in desired if argument not in digests]
+    if missing:
+        how = "; ".join(f"`{digest_command(bases[argument])}`" for argument in missing)
+        raise WrongDigestError(f"{spec.name} needs a digest for {', '.join(missing)}: {how}")
+    return {argument: digests[argument] for argument in desired}
+
+
+def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
+    return {argument: by_digest(upstream(name), digests[argument]) for argument, name in spec.bases.items()} | (
+        spec.build_args
+    )
+
+
+def labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
+    """Return the image's OCI annotations."""
+    argument, base = next(iter(spec.bases.items()))
+    prefix = "org.opencontainers.image"
+    return {
+        f"{prefix}.title": spec.name,
+        f"{prefix}.description": spec.summary,
+        f"{prefix}.version": tag(spec, digests, revision),
+        f"{prefix}.revision": revision,
+        f"{prefix}.base.name": upstream(base),
+        f"{prefix}.base.digest": digests[argument],
+        **spec.labels,
+    }
+
+
+def _options(option: str, values: Mapping[str, str]) -> Command:
+    return [word for key, value in values.items() for word in (option, f"{key}={value}")]
+
+
+def push_commands(
+    spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, *, tool: str
+) -> list[Command]:
+    """Return the commands that publish an image to a registry, to be run in the current folder.
+
+    Args:
+        digests: Digests by build argument; for a mirrored image, its own with any key.
+        registry: Host of ACR, or host and repository prefix of ECR.
+        revision: Commit of this repository with the Dockerfile.
+        tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
+    """
+    target = f"{registry}/{spec.name}:{tag(spec, digests, revision)}"
+    if isinstance(spec, MirroredImage):
+        return [_copy(by_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
+    options = ["--platform", ",".join(spec.platforms)]
+    options += _options("--build-arg", build_arguments(spec, digests)) + _options(
+        "--label", labels(spec, digests, revision)
+    )
+    context = os.path.relpath(CONTEXT)
+    what = ["--file", os.path.normpath(f"{context}/images/{spec.name}/Dockerfile")]
+    if tool == "docker":
+        attest = ["--provenance=mode=max", "--sbom=true"]
+        return [["docker", "buildx", "build", *options, *attest, *what, "--tag", target, "--push", context]]
+    # A manifest list, so that one tag contains every platform.
+    build = ["buildah", "bud", "--format", "docker", *options, *what, "--manifest", target, context]
+    return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
+
+
+def is_azure(registry: str) -> bool:
+    """Return True if a registry is an ACR, whose control plane copies images from other registries."""
+    return registry.partition("/")[0].endswith(_AZURE)
+
+
+def _copy(source: str, target: str) -> Command:
+    host, _, repository = target.partition("/")
+    if is_azure(target):
+        return ["az", "acr", "import", "--name", host.removesuffix(_AZURE), "--source", source, "--image", repository]
+    # The digest must not change, since the deployment file pins it. `docker pull && push` would change it.
+    return ["skopeo", "copy", "--all", "--preserve-digests", f"docker://{source}", f"docker://{target}"]
+
+
+def shell(command: Command) -> str:
+    """Return a command in a readable form, one option per line."""
+    lines: list[str] = []
+    for word in command:
+        quoted = shlex.quote(word)
+        if word.startswith("--") or not lines:
+            lines.append(quoted)
+        else:
+            lines[-1] += f" {quoted}"
+    return " \\\n  ".join(lines)

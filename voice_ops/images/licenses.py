@@ -1,0 +1,242 @@
+"""Reads the licenses of the images' Python packages: ``python -m voice_ops.images.licenses``, which ``make lock`` runs.
+
+A wheel may bundle libraries under licenses other than its own: PyAV, under the BSD license, contains x264 and x265,
+which are under the GPL. Metadata and file lists are read from the index without downloading the wheel, and written to
+``images/packages.yaml``. ``images/licenses.yaml`` contains reviewed licenses.
+"""
+
+import email.parser
+import io
+import re
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from importlib.metadata import Distribution
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+from license_expression import AND, OR, LicenseExpression, get_spdx_licensing
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from voice_blueprint.images import FOLDER, BuiltImage
+from voice_ops.images.locks import PYTHONS, locked, with_requirements
+
+PACKAGES = FOLDER / "packages.yaml"
+REVIEW = FOLDER / "licenses.yaml"
+INDEX = "https://pypi.org/simple"
+INDEX_FORMAT = "application/vnd.pypi.simple.v1+json"
+TIMEOUT_S = 60
+HEADER = "# Written by `make lock` from the wheels that the images install (voice_ops/images/licenses.py).\n"
+
+_BUNDLED = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
+_FROM_SOURCE = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
+_MAX_NAME = 80
+"""A longer field is the text of a license, not its name."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Python package as described by its wheel.
+
+    Attributes:
+        license: License according to its metadata: an SPDX expression, a name, or empty.
+        libraries: Names of the shared libraries that the wheel bundles.
+    """
+
+    name: str
+    version: str
+    license: str
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Review:
+    """Reviewed licence decisions.
+
+    Attributes:
+        permitted: SPDX identifiers that images may contain.
+        spellings: SPDX expression for each other spelling that packages use.
+        packages: SPDX expression of packages that do not state theirs.
+        libraries: SPDX expression of each bundled library, by name or pattern.
+        debian: SPDX expression of each Debian library, by the name of its package or a pattern.
+    """
+
+    permitted: tuple[str, ...]
+    spellings: Mapping[str, str]
+    packages: Mapping[str, str]
+    libraries: Mapping[str, str]
+    debian: Mapping[str, str]
+
+    @classmethod
+    def read(cls) -> "Review":
+        """Read ``images/licenses.yaml``."""
+        document: dict[str, Any] = yaml.safe_load(REVIEW.read_text(encoding="utf-8"))
+        libraries, debian = (
+            {name: each for each, names in document[section].items() for name in names}
+            for section in ("libraries", "debian")
+        )
+        packages = {name: row["license"] for name, row in document["packages"].items()}
+        return cls(tuple(document["permitted"]), document["spellings"], packages, libraries, debian)
+
+    def expression(self, package: Package) -> str:
+        """Return the SPDX expression of a package without its bundled libraries; empty if unknown."""
+        return self.packages.get(package.name) or self.spellings.get(package.license, package.license)
+
+    def identifiers(self, package: Package) -> set[str]:
+        """Return the permitted identifiers of a package and its bundled libraries."""
+        return self._permitted_in(self.expression(package), *map(self.library_expression, package.libraries))
+
+    def library_expression(self, library: str) -> str:
+        """Return the SPDX expression of a library that a wheel bundles; empty if it is not reviewed."""
+        return _matching(self.libraries, library)
+
+    def debian_identifiers(self, packages: Iterable[str]) -> set[str]:
+        """Return the permitted identifiers of Debian libraries."""
+        return self._permitted_in(*(_matching(self.debian, each) for each in packages))
+
+    def debian_problems(self, packages: Iterable[str]) -> list[str]:
+        """Return the Debian libraries that an image may not contain, as sentences."""
+        stated = {each: _matching(self.debian, each) for each in packages}
+        return [
+            f"Debian's {each} is under {license_ or 'no known license'}"
+            for each, license_ in stated.items()
+            if not self._permits(license_)
+        ]
+
+    def _permitted_in(self, *expressions: str) -> set[str]:
+        licensing = get_spdx_licensing()
+        symbols = {str(symbol) for each in expressions if each for symbol in licensing.license_symbols(each)}
+        return symbols & set(self.permitted)
+
+    def problems(self, package: Package) -> list[str]:
+        """Return the reasons that exclude a package from an image."""
+        results = []
+        stated = self.expression(package)
+        if not self._permits(stated):
+            results.append(
+                f"{package.name} {package.version} is under {stated or 'a license that it does not declare'}"
+            )
+        for library in package.libraries:
+            bundled = self.library_expression(library)
+            if not self._permits(bundled):
+                results.append(
+                    f"{package.name} {package.version} bundles {library}, under {bundled or 'no known license'}"
+                )
+        return results
+
+    def _permits(self, expression: str) -> bool:
+        return bool(expression) and _holds(get_spdx_licensing().parse(expression), self.permitted)
+
+
+def _matching(expressions: Mapping[str, str], name: str) -> str:
+    """Return the expression of the first matching name or pattern, or an empty text."""
+    return next((each for pattern, each in expressions.items() if fnmatchcase(name, pattern)), "")
+
+
+def _holds(node: LicenseExpression, permitted: Iterable[str]) -> bool:
+    if isinstance(node, AND):
+        return all(_holds(each, permitted) for each in node.args)
+    if isinstance(node, OR):
+        return any(_holds(each, permitted) for each in node.args)
+    return str(node) in permitted
+
+
+def stated_license(metadata: str) -> str:
+    """Return the license in a package's metadata, in one line: expression, classifier or name."""
+    message = email.parser.HeaderParser().parsestr(metadata)
+    if expression := message.get("License-Expression"):
+        return str(expression)
+    classifiers = [line for line in message.get_all("Classifier", []) if line.startswith("License :: OSI Approved :: ")]
+    if classifiers:
+        return " AND ".join(sorted(line.rpartition(" :: ")[2] for line in classifiers))
+    name = str(message.get("License", "")).strip()
+    return name if len(name) <= _MAX_NAME and "\n" not in name else ""
+
+
+def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of shared libraries among a wheel's files, without Python extension modules."""
+    return tuple(sorted({match[1] for path in files if (match := _BUNDLED.search(path))}))
+
+
+def installed(distribution: Distribution) -> Package:
+    """Return a package of this environment."""
+    files = [str(PurePosixPath(file)) for file in distribution.files or ()]
+    name, stated = canonicalize_name(distribution.name), stated_license(distribution.read_text("METADATA") or "")
+    return Package(name, distribution.version, stated, bundled_libraries(files))
+
+
+def published(name: str, version: str, python: str) -> Package:
+    """Read a package's wheel for Linux on x86-64 from the index.
+
+    Raises:
+        LookupError: The index has neither a wheel nor a source distribution of that version.
+        requests.RequestException: The index does not respond.
+    """
+    import requests  # noqa: PLC0415  of the development environment, as remotezip is
+    from remotezip import RemoteZip  # noqa: PLC0415
+
+    answer = requests.get(f"{INDEX}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)
+    answer.raise_for_status()
+    ends = re.compile(rf"-{re.escape(version)}(-[0-9][^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
+    for file in answer.json()["files"]:
+        if not ends.search(file["filename"]) or not any(
+            _fits(tag, python) for tag in parse_wheel_filename(file["filename"])[3]
+        ):
+            continue
+        with RemoteZip(file["url"]) as wheel:
+            files = wheel.namelist()
+            metadata = wheel.read(next(each for each in files if each.endswith(".dist-info/METADATA"))).decode()
+        return Package(name, version, stated_license(metadata), bundled_libraries(files))
+    for file in answer.json()["files"]:
+        if file["filename"].endswith(f"-{version}.tar.gz"):
+            with tarfile.open(fileobj=io.BytesIO(requests.get(file["url"], timeout=TIMEOUT_S).content)) as source:
+                facts = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
+                metadata = (source.extractfile(facts) or io.BytesIO()).read().decode()
+            return Package(name, version, stated_license(metadata))
+    raise LookupError(f"{INDEX} has no release {version} of {name} for Linux")
+
+
+def _fits(tag: Tag, python: str) -> bool:
+    is_python = tag.interpreter in (f"cp{python.replace('.', '')}", "py3") or tag.abi == "abi3"
+    return is_python and (tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith("x86_64")))
+
+
+def built_from_source(spec: BuiltImage) -> set[str]:
+    """Return the packages that an image compiles, which contain none of the libraries that their wheels bundle."""
+    return set(_FROM_SOURCE.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
+
+
+def pinned(spec: BuiltImage) -> dict[str, str]:
+    """Return the version of each package that an image installs."""
+    text = (spec.folder / "requirements.txt").read_text(encoding="utf-8")
+    return {name: version for name, (version, _) in locked(text).items()}
+
+
+def main() -> None:
+    """Write ``images/packages.yaml``."""
+    rows: dict[tuple[str, str], Package] = {}
+    for spec in with_requirements():
+        for name, version in pinned(spec).items():
+            if (name, version) not in rows:
+                row = published(name, version, PYTHONS[spec.bases["BASE_IMAGE"]])
+                rows[name, version] = replace(row, libraries=()) if name in built_from_source(spec) else row
+    lines = [_row(row) for _, row in sorted(rows.items())]
+    PACKAGES.write_text(HEADER + "".join(lines), encoding="utf-8")
+
+
+def _row(package: Package) -> str:
+    row = asdict(package) | {"libraries": list(package.libraries)}
+    return yaml.safe_dump([row], default_flow_style=None, sort_keys=False, width=200)
+
+
+def read_packages() -> dict[tuple[str, str], Package]:
+    """Read ``images/packages.yaml`` by name and version."""
+    rows = yaml.load(PACKAGES.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return {(row["name"], row["version"]): Package(**row | {"libraries": tuple(row["libraries"])}) for row in rows}
+
+
+if __name__ == "__main__":
+    main()

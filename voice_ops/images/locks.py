@@ -1,0 +1,82 @@
+"""Writes the hash-locked requirements of the images: ``python -m voice_ops.images.locks``, which ``make lock`` runs.
+
+An image over a base with Python packages (``base.in``) only locks what its layer adds: packages that the base lacks,
+and those that the base, without this constraint, would have in another version. The layer is installed without
+dependencies, so it cannot replace torch, CUDA or the engine itself.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from voice_blueprint import catalog
+from voice_blueprint.images import BuiltImage, specs
+
+UV = Path(__file__).parents[2] / ".tools/bin/uv"
+PYTHONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
+"""Python version of each base on which images install requirements."""
+TARGET = "x86_64-manylinux_2_28"
+FROM_THE_BASE = "certifi"
+"""vLLM 0.33 requires a certifi that package indexes served only some days later; the base contains it, and the layer
+never does."""
+
+REQUIREMENTS = "requirements.in"
+BASE = "base.in"
+HEADER = "# Written by `make lock` from requirements.in and the catalogue's versions (voice_ops/images/locks.py).\n"
+
+_BLOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+).*?(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
+Locked = dict[str, tuple[str, str]]
+"""Version and text of each locked package."""
+
+
+def locked(text: str) -> Locked:
+    """Parse a requirements file that uv wrote."""
+    return {result[1]: (result[2], result[0]) for result in _BLOCK.finditer(text)}
+
+
+def layer(wanted: Locked, base: Locked) -> Locked:
+    """Return the packages to install in addition to those of a base."""
+    return {name: block for name, block in wanted.items() if name not in base or base[name][0] != block[0]}
+
+
+def pins(spec: BuiltImage) -> list[str]:
+    """Return the versions of an image's packages in the catalogue."""
+    engines = [catalog.engines()[name] for name in spec.versions.values()]
+    return [f"{engine.package}=={engine.version}" for engine in engines if engine.package]
+
+
+def resolve(spec: BuiltImage, source: Path) -> Locked:
+    """Resolve a requirements file at the catalogue's versions with uv."""
+    with TemporaryDirectory() as folder:
+        constraints, overrides = Path(folder, "constraints.txt"), Path(folder, "overrides.txt")
+        constraints.write_text("\n".join(pins(spec)), encoding="utf-8")
+        overrides.write_text(FROM_THE_BASE if (spec.folder / BASE).exists() else "", encoding="utf-8")
+        command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
+        command += ["--python-version", PYTHONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET]
+        command += ["--constraints", constraints, "--overrides", overrides, source]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
+    return locked(done.stdout)
+
+
+def lock(spec: BuiltImage) -> str:
+    """Return the content of an image's requirements file."""
+    desired = resolve(spec, spec.folder / REQUIREMENTS)
+    if (spec.folder / BASE).exists():
+        desired = layer(desired, resolve(spec, spec.folder / BASE))
+    return HEADER + "".join(text.rstrip() + "\n" for _, text in desired.values())
+
+
+def with_requirements() -> list[BuiltImage]:
+    """Return the images that install Python packages."""
+    return [spec for spec in specs().values() if isinstance(spec, BuiltImage) and (spec.folder / REQUIREMENTS).exists()]
+
+
+def main() -> None:
+    """Write the requirements of every image that has any."""
+    for spec in with_requirements():
+        (spec.folder / "requirements.txt").write_text(lock(spec), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

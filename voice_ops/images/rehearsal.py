@@ -1,0 +1,237 @@
+"""Builds and runs the images whose base is a plain distribution, without a registry or container daemon.
+
+The base is bootstrapped from Debian's archive, committed to a temporary image storage, and passed to the Dockerfile by
+digest, as in a real build. Then the image's smoke test runs: ``images/<name>/smoke/run.sh`` in the image as its user,
+or, for an image without test tools, ``smoke/drive.sh`` on this machine, which starts its program.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from voice_blueprint.images import CONTEXT, BuiltImage, bases
+from voice_ops.images.smoke import smoke_for
+
+TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
+         "espeak-ng": "espeak-ng"}  # fmt: skip
+"""Programs and the Debian packages that contain them."""
+MIRROR = "http://deb.debian.org"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+KEEP_NOTHING = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+SMOKE = "smoke"
+DRIVE = "drive.sh"
+LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+"""A separate network: ports used on this machine are free in it, and no traffic leaves it."""
+Say = Callable[[str], None]
+
+
+class RehearsalError(Exception):
+    """An image could not be built or run. The message contains the reason."""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Result for an image."""
+
+    name: str
+    size_gib: float
+    budget_gib: float
+    build_s: float
+    smoke_s: float
+
+
+def install_tools() -> None:
+    """Install the required tools if possible.
+
+    Raises:
+        RehearsalError: A tool is missing and cannot be installed.
+    """
+    if all(map(shutil.which, TOOLS)):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise RehearsalError(f"needs root, {', '.join(TOOLS)}: run `apt-get install {' '.join(TOOLS.values())}`")
+    _run(["apt-get", "update", "-qq"])
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *TOOLS.values()])
+
+
+def _run(command: list[str], timeout_s: float = 1800) -> str:
+    """Run a command and return its output. Its stderr is only shown if it fails."""
+    try:
+        # Fixed programs; their arguments come from typed specifications.
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise RehearsalError(f"`{' '.join(command[:2])}` did not end in {timeout_s:.0f} s") from None
+    if done.returncode:
+        tail = "\n".join(line for text in (done.stdout, done.stderr) for line in text.splitlines()[-40:])
+        raise RehearsalError(f"`{' '.join(command)}` failed with {done.returncode}:\n{tail}")
+    return done.stdout.strip()
+
+
+class Rehearsal:
+    """A temporary image storage."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder = folder
+        self._say = say
+        self._digests: dict[str, str] = {}
+
+    def _buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
+        storage = ["--root", f"{self._folder}/storage", "--runroot", f"{self._folder}/run", "--storage-driver", "vfs"]
+        return _run([*prefix, "buildah", *storage, command, *arguments])
+
+    def base(self, name: str) -> str:
+        """Return a distribution's base by digest; the first call bootstraps it."""
+        base = bases()[name]
+        local = f"localhost/{name}:{base.bootstrap}"
+        if name not in self._digests:
+            self._say(f"bootstrapping {local} from {MIRROR}")
+            self._bootstrap(base.bootstrap, local)
+            self._digests[name] = self._buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", local)
+        return f"localhost/{name}@{self._digests[name]}"
+
+    def _bootstrap(self, suite: str, reference: str) -> None:
+        archive = f"{self._folder}/{suite}.tar"
+        sources = [
+            f"deb {MIRROR}/debian {suite} main",
+            f"deb {MIRROR}/debian {suite}-updates main",
+            f"deb {MIRROR}/debian-security {suite}-security main",
+        ]
+        # As in debian:*-slim: required packages and apt, without documentation, and without apt's package cache.
+        slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
+        slim += ["--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
+        keep_nothing = f"echo '{KEEP_NOTHING}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
+        slim += [f"--customize-hook={keep_nothing}"]
+        _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING}", *slim, suite, archive, *sources])
+        container = self._buildah("from", "scratch")
+        self._buildah("add", "--quiet", container, archive, "/")
+        self._buildah("commit", "--quiet", "--rm", container, reference)
+        Path(archive).unlink()
+
+    def build(self, spec: BuiltImage) -> str:
+        """Build one image from its Dockerfile; return its local reference."""
+        arguments = {argument: self.base(name) for argument, name in spec.bases.items()}
+        arguments |= spec.build_args | self._current_packages(spec)
+        reference = f"localhost/voice/{spec.name}:rehearsal"
+        options = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+        # Networks that inspect TLS have a certificate authority of their own; pip uses the host's, only in the build.
+        pip = self._folder / "pip.conf"
+        pip.write_text("[global]\ncert = /run/host-certificates.crt\n", encoding="utf-8")
+        mounts = ["--volume", f"{pip}:/etc/pip.conf:ro", "--volume", f"{CERTIFICATES}:/run/host-certificates.crt:ro"]
+        self._say(f"building {spec.name}")
+        self._buildah(
+            "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
+            *options, *(mounts if CERTIFICATES.exists() else []), "--tag", reference,
+            "--file", f"{spec.folder}/Dockerfile", str(CONTEXT),
+        )  # fmt: skip
+        return reference
+
+    def _current_packages(self, spec: BuiltImage) -> dict[str, str]:
+        """Return the current versions in Debian's archive that differ from the pinned ones.
+
+        The archive removes a version when a fix replaces it. A release build then uses the snapshot
+        (``images/debian.sh``); a rehearsal reports the newer version and builds with it, since it can only reach
+        Debian's archive.
+        """
+        names = " ".join(package.name for package in spec.packages.values())
+        script = f"apt-get update -qq && apt-cache madison {names}"
+        with self._container(self.base(next(iter(spec.bases.values())))) as container:
+            listing = self._buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
+        newest: dict[str, str] = {}
+        for line in listing.splitlines():
+            name, version, _ = (column.strip() for column in line.split("|"))
+            newest.setdefault(name, version)
+        current = {}
+        for argument, package in spec.packages.items():
+            result = newest.get(package.name, package.version)
+            if result != package.version:
+                self._say(f"! {spec.name}: {argument} is {package.version}, but Debian has {result} now")
+                current[argument] = result
+        return current
+
+    @contextmanager
+    def _container(self, reference: str) -> Iterator[str]:
+        container = self._buildah("from", "--pull-never", reference)
+        try:
+            yield container
+        finally:
+            self._buildah("rm", container)
+
+    def export(self, reference: str, archive: Path, authority: Path) -> None:
+        """Write an image as an OCI archive with an additional layer: a trusted certificate authority."""
+        with self._container(reference) as container:
+            self._buildah(
+                "copy", "--quiet", container, str(authority), "/usr/local/share/ca-certificates/rehearsal.crt"
+            )
+            self._buildah("run", "--isolation", "chroot", "--user", "0", container, "--", "update-ca-certificates")
+            # boto3 contains authorities of its own, and uses the system's only if configured.
+            self._buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES}", container)
+            self._buildah("commit", "--quiet", container, f"oci-archive:{archive}")
+
+    def size_gib(self, reference: str) -> float:
+        """Return the size of an image's files."""
+        with self._container(reference) as container:
+            listing = _run(["du", "--summarize", "--bytes", self._buildah("mount", container)])
+        return int(listing.split()[0]) / 2**30
+
+    def smoke(self, spec: BuiltImage, reference: str) -> None:
+        """Run an image's own smoke test, in the image or from outside."""
+        self._say(f"running {spec.name}")
+        if (spec.folder / SMOKE / DRIVE).exists():
+            self._drive(spec, reference)
+        else:
+            self._run_inside(spec, reference)
+
+    def _drive(self, spec: BuiltImage, reference: str) -> None:
+        """Run the smoke test with the image's command and files."""
+        config = json.loads(self._buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
+        with self._container(reference) as container:
+            root = self._buildah("mount", container)
+            script = [f"{spec.folder}/{SMOKE}/{DRIVE}", root, ",".join(spec.capabilities)]
+            _run([*script, "env", *config["Env"], *config["Cmd"]])
+
+    def _run_inside(self, spec: BuiltImage, reference: str) -> None:
+        """Run the smoke test in the image as its user, without a network except a loopback of its own."""
+        plan = smoke_for(spec.name)
+        folder = self._folder / f"{spec.name}-{SMOKE}"
+        shutil.copytree(spec.folder / SMOKE, folder)
+        (folder / "launch.json").write_text(json.dumps(plan.document()), encoding="utf-8")
+        mounts = {folder: f"/{SMOKE}"}
+        for number, (path, text) in enumerate(plan.files().items()):
+            mounts[self._folder / f"{spec.name}-{number}"] = path
+            (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
+        volumes = [word for here, there in mounts.items() for word in ("--volume", f"{here}:{there}:ro")]
+        script = ["--", "sh", f"/{SMOKE}/run.sh"]
+        with self._container(reference) as container:
+            self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
+
+
+@contextmanager
+def rehearsal(say: Say) -> Iterator[Rehearsal]:
+    """Open a rehearsal, whose storage is deleted when it closes."""
+    install_tools()
+    with TemporaryDirectory(prefix="voice-images-") as folder:
+        yield Rehearsal(Path(folder), say)
+
+
+def rehearse(spec: BuiltImage, stage: Rehearsal) -> Rehearsed:
+    """Build, measure and run an image.
+
+    Raises:
+        RehearsalError: The image does not build, is too large, or does not run.
+    """
+    begin = time.monotonic()
+    reference = stage.build(spec)
+    built = time.monotonic()
+    size = stage.size_gib(reference)
+    if size > spec.size.budget_gib:
+        raise RehearsalError(f"{spec.name} takes {size:.2f} GiB of its {spec.size.budget_gib} GiB")
+    stage.smoke(spec, reference)
+    return Rehearsed(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)

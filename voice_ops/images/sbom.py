@@ -1,0 +1,77 @@
+"""Adds licenses to the SBOM of an image: ``python -m voice_ops.images.sbom NAME build/images/NAME.cdx.json``.
+
+A scanner finds the packages of an image with the licenses in their metadata, but neither the libraries that a wheel
+bundles nor reviewed licenses. Both come from ``images/packages.yaml`` and ``images/licenses.yaml``. The program exits
+with 1 if a Python package of an image over a plain distribution is not permitted.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from voice_blueprint.images import BuiltImage, specs
+from voice_ops.images.licenses import Package, Review, read_packages
+
+LABEL = "org.opencontainers.image.licenses"
+_PYTHON = re.compile(r"pkg:pypi/([^@]+)@([^?#]+)")
+
+
+def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
+    """Add licenses to a CycloneDX document, and return the Python packages that the image may not contain.
+
+    Args:
+        document: CycloneDX in JSON (https://cyclonedx.org/docs/1.6/json/).
+        spec: The described image.
+    """
+    review, packages = Review.read(), read_packages()
+    document.setdefault("metadata", {}).setdefault("component", {})["licenses"] = [{"expression": spec.labels[LABEL]}]
+    problems = []
+    for component in list(document.get("components", [])):
+        match = _PYTHON.match(component.get("purl", ""))
+        if match is None:
+            continue
+        name, version = canonicalize_name(match[1]), match[2]
+        package = packages.get((name, version))
+        if package is None:
+            # Packages in publishers' images are chosen by the publishers, with the licenses that the scanner found.
+            if spec.buildable_offline:
+                problems.append(
+                    f"{match[1]} {match[2]} is in the image and not in images/packages.yaml; run `make lock`"
+                )
+            continue
+        problems += review.problems(package)
+        component["licenses"] = [{"expression": review.expression(package)}]
+        document["components"] += [_bundled(package, library, review) for library in package.libraries]
+    return problems
+
+
+def _bundled(package: Package, library: str, review: Review) -> dict[str, Any]:
+    return {
+        "bom-ref": f"{package.name}@{package.version}/{library}",
+        "type": "library",
+        "name": library,
+        "licenses": [{"expression": review.library_expression(library)}],
+        "properties": [{"name": "voice:bundled-in", "value": f"{package.name}@{package.version}"}],
+    }
+
+
+def main(name: str, file: str) -> int:
+    """Write the licenses to a file; print packages that are not permitted, and return 1 if there are any."""
+    spec = next(each for each in specs().values() if each.name == name)
+    if not isinstance(spec, BuiltImage):  # licenses of a publisher's image are the publisher's responsibility
+        return 0
+    path = Path(file)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    problems = add_licenses(document, spec)
+    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

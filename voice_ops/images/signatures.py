@@ -1,0 +1,57 @@
+"""Signatures of images in a registry in cosign's format, read with skopeo, which uses docker's login."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from voice_blueprint.file.model.deployment import Deployment, ImageSigning
+from voice_blueprint.signing import manifest, verified
+
+_SIGNATURE = "dev.cosignproject.cosign/signature"
+
+
+class RegistryError(Exception):
+    """The registry is unavailable."""
+
+
+def answers(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the problem with the file's list of digests and with each image, or ``None``.
+
+    Raises:
+        RegistryError: skopeo is not installed.
+    """
+    listed = verified(key.public_key, key.signature, manifest(deployment.images).encode())
+    yield "images", None if listed else "the file's digests are not what the key has signed"
+    for image, digest in deployment.images.items():
+        yield image.value, _wrong(f"{registry}/{image.value}", digest, key.public_key)
+
+
+def _wrong(repository: str, digest: str, public_key: str) -> str | None:
+    with TemporaryDirectory() as folder:
+        name = f"docker://{repository}:{digest.replace(':', '-')}.sig"
+        try:
+            fetched = subprocess.run(  # noqa: S603  nothing of a shell
+                ["skopeo", "copy", "--quiet", name, f"dir:{folder}"],  # noqa: S607
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise RegistryError("skopeo is not installed, which reads signatures from registries") from None
+        if fetched.returncode:
+            return f"no signature of {digest} can be read: {fetched.stderr.strip().splitlines()[-1]}"
+        signed = list(_signed_texts(Path(folder), public_key))
+    if not signed:
+        return f"its signature is not by the file's key: {digest}"
+    named = [text["critical"]["image"]["docker-manifest-digest"] for text in signed]
+    return None if digest in named else f"its signature is for {named[0]}, not for {digest}"
+
+
+def _signed_texts(folder: Path, public_key: str) -> Iterator[Mapping[str, Any]]:
+    for layer in json.loads((folder / "manifest.json").read_bytes())["layers"]:
+        text = (folder / layer["digest"].removeprefix("sha256:")).read_bytes()
+        if verified(public_key, layer["annotations"][_SIGNATURE], text):
+            yield json.loads(text)

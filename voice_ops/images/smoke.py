@@ -1,0 +1,42 @@
+"""Smoke tests of images, which run the commands of a deployment's launchers."""
+
+from dataclasses import dataclass, field
+
+from voice_blueprint.azure import contract as cluster_contract
+from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
+from voice_blueprint.engines.launch.router import Backend, Pods, Router
+from voice_blueprint.engines.launch.vllm import DEFAULT_BODY_MIB
+
+
+@dataclass(frozen=True)
+class Smoke:
+    """Input of ``smoke/run.sh``, mounted as ``/smoke/launch.json``; the launchers' files are mounted at their paths."""
+
+    launchers: tuple[Launcher, ...] = ()
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def files(self) -> dict[str, str]:
+        """Return the content of each file that a launcher's program reads, by absolute path."""
+        return {path: text for launcher in self.launchers for path, text in launcher.files().items()}
+
+    def document(self) -> dict[str, object]:
+        """Return the input of the test."""
+        return {"commands": [launcher.command() for launcher in self.launchers], "ports": self.ports}
+
+
+def smoke_for(image: Image) -> Smoke:
+    """Return the smoke test of an image."""
+    if image is Image.ROUTER:
+        pods = Pods("service", "engines-service.voice.svc.cluster.local", cluster_contract.ENGINE_HTTP.number, 2)
+        backends = [Backend("model", [pods])]
+        return Smoke((Router(cluster_contract.ROUTER_HTTP.number, backends, drain_s=10, threads=1),))
+    if image is not Image.PD_ROUTER:
+        return Smoke()
+    front, router = cluster_contract.ENGINE_HTTP.number, cluster_contract.PD_ROUTER_HTTP.number
+    prefill, decode = cluster_contract.PREFILL_HTTP.number, cluster_contract.DECODE_HTTP.number
+    return Smoke(
+        (CellFront(front, router, decode, DEFAULT_BODY_MIB), PdRouter(router, prefill, decode)),
+        {"front": front, "prefill": prefill, "decode": decode},
+    )

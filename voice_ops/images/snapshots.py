@@ -1,0 +1,85 @@
+"""Writes the snapshot of each Debian base: ``python -m voice_ops.images.snapshots``, which ``make lock`` runs.
+
+A snapshot is a time at which Debian's archive contained every version that the images pin. It is only written while the
+archive contains all of them, so that https://snapshot.debian.org keeps them permanently.
+"""
+
+import lzma
+import re
+import urllib.request
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+
+from voice_blueprint.images import FOLDER, Base, BuiltImage, bases, specs
+from voice_ops.images.rehearsal import MIRROR
+
+BASES = FOLDER / "bases.yaml"
+LISTS = ("binary-amd64/Packages", "source/Sources")
+TIMEOUT_S = 60.0
+Versions = Mapping[str, Collection[str]]
+"""Versions of each package."""
+
+
+def pockets(suite: str) -> tuple[str, ...]:
+    """Return the folders of a suite's archives on a mirror."""
+    return (
+        f"debian/dists/{suite}/main",
+        f"debian/dists/{suite}-updates/main",
+        f"debian-security/dists/{suite}-security/main",
+    )
+
+
+def versions(lists: str) -> Versions:
+    """Parse Debian's lists of packages and of sources."""
+    results: defaultdict[str, set[str]] = defaultdict(set)
+    for name, version in re.findall(r"^Package: (\S+)$.*?^Version: (\S+)$", lists, re.MULTILINE | re.DOTALL):
+        results[name].add(version)
+    return results
+
+
+def archive(suite: str) -> Versions:
+    """Return the current versions in Debian's archive."""
+    lists = []
+    for pocket in pockets(suite):
+        for each in LISTS:
+            with urllib.request.urlopen(f"{MIRROR}/{pocket}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of http
+                lists.append(lzma.decompress(answer.read()).decode())
+    return versions("\n".join(lists))
+
+
+def replaced(base: Base, archived: Versions) -> Iterator[str]:
+    """Yield a line for each pinned version of an image over a base that the archive does not contain."""
+    for spec in specs().values():
+        if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
+            for argument, package in spec.packages.items():
+                if package.version not in (there := archived.get(package.name, ())):
+                    yield (
+                        f"{spec.name}: {argument} is {package.name} {package.version}, and {base.bootstrap} has "
+                        f"{', '.join(sorted(there)) or 'no such package'}: write that into {spec.folder}/image.yaml"
+                    )
+
+
+def with_snapshot(text: str, base: Base, snapshot: str) -> str:
+    """Return the text of ``bases.yaml`` with a new snapshot for one base."""
+    row = re.compile(rf"(name: {re.escape(base.name)},.*?snapshot: )\w+", re.DOTALL)
+    return row.sub(rf"\g<1>{snapshot}", text, count=1)
+
+
+def main() -> None:
+    """Write the current time as the snapshot of each base, if the archive contains all pinned versions."""
+    wrong: list[str] = []
+    text = BASES.read_text(encoding="utf-8")
+    for base in bases().values():
+        now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        if results := list(replaced(base, archive(base.bootstrap))):
+            wrong += results
+        else:
+            text = with_snapshot(text, base, now)
+    BASES.write_text(text, encoding="utf-8")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""`voice init`: a first deployment file, from a few answers."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from voice_blueprint import checks
+from voice_blueprint.shipped import INSTALLED, ROOT
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.init.answers import (
+    AgentsOption,
+    Answers,
+    BudgetOption,
+    CallsOption,
+    CloudOption,
+    RegionOption,
+    answers,
+    budget_for,
+)
+from voice_ops.init.drafts import Priced, deployment_name, drafts, priced
+from voice_ops.init.sizes import NoFileForThisError
+from voice_ops.output import out, stop
+from voice_sandbox.azure.errors import EngineError
+
+SCHEMA = ROOT / "deployments/schema.json"
+"""Schema for editors, to which the file's first line refers."""
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Path of the new file, such as deployments/mine.yaml.")],
+    *,
+    cloud: CloudOption = None,
+    region: RegionOption = None,
+    calls: CallsOption = None,
+    budget: BudgetOption = None,
+    agents: AgentsOption = None,
+) -> None:
+    """Write a deployment file for a cloud, region, number of calls and budget.
+
+    Prompts for missing options, and shows the price before it writes the file. The file is commented, sized for the
+    calls, passes every check, and names the deployment after itself. Existing files are not overwritten.
+
+    Example: voice init deployments/mine.yaml --cloud aws --region us-east-1 --calls 500 --budget 20000
+    """
+    if file.exists():
+        raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
+    if not file.parent.is_dir():
+        raise stop(f"{file}: there is no folder {file.parent}; make it, or name a file in another", REFUSED)
+    desired = answers(cloud, region, calls, agents=agents)
+    chosen, usd = first_file(file, desired, budget)
+    schema = _own_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
+    with file.open("x", encoding="utf-8") as new:  # this also fails for a file created in the meantime
+        new.write(chosen.draft.text(usd, quote(schema)))
+    if INSTALLED:
+        # Next to the file, since the package's folder differs between environments.
+        (file.parent / schema).write_bytes(SCHEMA.read_bytes())
+    named = deployment_name(file)
+    out.print(
+        f"{file!s} is written: deployment {named}, {chosen.name}, {chosen.words} a month; "
+        f"next: voice plan {shlex.quote(str(file))}",
+        soft_wrap=True,
+    )
+
+
+def first_file(file: Path, wanted: Answers, budget: int | None) -> tuple[Priced, int]:
+    """Return the contents of the file for these answers, its price, and the budget. Prompt for a missing budget.
+
+    Raises:
+        typer.Exit: No file fits the answers or the budget.
+    """
+    try:
+        candidates = list(priced(drafts(wanted, deployment_name(file))))
+    except NoFileForThisError as error:
+        raise stop(str(error), REFUSED) from None
+    except EngineError as error:
+        raise stop(str(error), FAILED) from None
+    chosen, usd = budget_for(candidates, budget, wanted.region)
+    with chosen.draft.loaded(usd) as deployment:
+        blocking = [finding.violation for finding in checks.run(deployment) if finding.blocks]
+    if blocking:
+        raise stop("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
+    return chosen, usd
+
+
+def _own_schema(folder: Path) -> str:
+    """Return the file name of the schema next to a file, without overwriting another file."""
+    name, ours = "schema.json", SCHEMA.read_bytes()
+    there = folder / name
+    if not there.exists() or json.loads(ours)["description"].encode() in there.read_bytes():
+        return name
+    return f"voice-{name}"

@@ -1,0 +1,140 @@
+"""Drafts of a first file: their text, and their cost per month."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
+
+import voice_blueprint
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.text import NAME_LENGTH
+from voice_ops.init import sizes, small
+from voice_ops.init.answers import Answers, Cloud
+
+ANY_BUDGET = 10**12
+"""Budget of a draft that is priced before its budget is known; no price depends on it."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A candidate file that fits the answers.
+
+    Attributes:
+        name: Description of the hardware that serves the calls.
+        template: Text of the file with placeholders.
+        values: All values except ``budget`` and ``schema``.
+    """
+
+    name: str
+    template: str
+    values: Mapping[str, object]
+
+    def text(self, budget: int, schema: str) -> str:
+        """Return the text of the file.
+
+        Args:
+            budget: USD per month.
+            schema: Path of the schema in the first line, relative to the file.
+        """
+        return Template(self.template).substitute(self.values, budget=budget, schema=schema)
+
+    @contextmanager
+    def loaded(self, budget: int = ANY_BUDGET) -> Iterator[Deployment]:
+        """Yield the deployment of the file.
+
+        The file exists during the context, since the Pulumi programs read it themselves.
+
+        Raises:
+            DeploymentFileError: The file is invalid, which is a defect of the template.
+        """
+        with TemporaryDirectory(prefix="voice-init-") as folder:
+            file = Path(folder) / "draft.yaml"
+            file.write_text(self.text(budget, "schema.json"), encoding="utf-8")
+            yield voice_blueprint.load(file)
+
+
+def deployment_name(file: Path) -> str:
+    """Return the name of a file as a valid deployment name: lower-case words and digits, joined by hyphens."""
+    plain = unicodedata.normalize("NFKD", file.stem).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    named = words if words[:1].isalpha() else f"voice-{words}"
+    return named[:NAME_LENGTH].strip("-")
+
+
+def drafts(wanted: Answers, name: str) -> list[Draft]:
+    """Return the files that match the answers in order of preference: large models on GPUs, a small one on CPUs.
+
+    Raises:
+        NoFileForThisError: There is none.
+    """
+    result, refused = [], None
+    try:
+        result.append(_on_gpus(wanted, name))
+    except sizes.NoFileForThisError as error:
+        refused = error
+    if wanted.cloud is Cloud.AWS and small.fits(wanted.region, wanted.calls, agents=wanted.agents):
+        result.append(Draft(f"{wanted.calls} calls on CPUs", small.template(name, wanted), {}))
+    if refused and not result:
+        raise refused
+    return result
+
+
+def _on_gpus(wanted: Answers, name: str) -> Draft:
+    sized = sizes.aws_values if wanted.cloud is Cloud.AWS else sizes.azure_values
+    values = sized(wanted.region, wanted.calls, agents=wanted.agents)
+    values |= {"name": name, "region": wanted.region, "calls": wanted.calls}
+    values["agents"] = Template(_read(f"agents-{wanted.cloud}.txt")).substitute(values) if wanted.agents else ""
+    what = "calls with agents" if wanted.agents else "calls"
+    return Draft(f"{wanted.calls:,} {what} on GPUs", _read(f"{wanted.cloud}.yaml"), values)
+
+
+def _read(template: str) -> str:
+    return (Path(__file__).parent / template).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Month:
+    """USD per month, without items that have no list price."""
+
+    low: float
+    expected: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A draft with its price."""
+
+    draft: Draft
+    month: Month
+
+    @property
+    def name(self) -> str:
+        """Engine or accelerator of the calls."""
+        return self.draft.name
+
+    @property
+    def words(self) -> str:
+        """Expected USD per month, and their range."""
+        return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
+
+
+def priced(found: list[Draft]) -> Iterator[Priced]:
+    """Price drafts in the same way as `voice cost`, from their templates and Pulumi resources; each takes seconds.
+
+    Hosts without a price in their region are counted with the lowest price of another region.
+    """
+    from voice_ops.cost.command import price_list  # noqa: PLC0415  `voice init --help` synthesizes nothing
+    from voice_ops.cost.estimate import Assumptions, price, sections  # noqa: PLC0415
+    from voice_ops.cost.model import total  # noqa: PLC0415
+
+    book = price_list()
+    for draft in found:
+        with draft.loaded() as deployment:
+            estimates = [price(section, book) for section in sections(deployment, Assumptions())]
+        usd = total(each.usd for each in estimates) + total(host.least for each in estimates for host in each.hosts)
+        yield Priced(draft, Month(*usd.cases))

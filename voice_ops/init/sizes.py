@@ -1,0 +1,321 @@
+"""Sizes of a new file for a number of calls: one fleet or pool with the cheapest sufficient GPU."""
+
+import bisect
+import math
+from collections.abc import Mapping
+from ipaddress import IPv4Network
+from typing import get_args
+
+from voice_blueprint import catalog, huge_pages
+from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
+from voice_blueprint.capacity.bounds import (
+    STORE_FILL,
+    STREAMS_PER_CORE,
+    VAD_STREAMS,
+    asr_host,
+    gateway_task,
+    least,
+    store,
+)
+from voice_blueprint.capacity.conversations import CONVERSATIONS_PER_CORE
+from voice_blueprint.capacity.tiers import FILL, caller_capacities
+from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX, SYSTEM_SURGE
+from voice_blueprint.checks.azure.sizing import share_gib
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.engines.sizing.layouts import Asked, aggregated_layout
+from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.file.model.aws import AsrFleet, StateStore
+from voice_blueprint.file.model.azure import ClusterNetwork
+from voice_blueprint.file.model.azure_callers import (
+    AsrPods,
+    AzureDomain,
+    AzureEdge,
+    Callers,
+    GatewayPods,
+    ManagedRedis,
+    RedisSku,
+    VadPods,
+    VaultCertificate,
+)
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.file.model.edge import GatewayService, NoAuthorizer, TaskCount
+from voice_blueprint.file.model.load import CallLoad
+from voice_blueprint.file.model.serving import Load, Quantization
+
+SPARE = 1.1
+ZONES = 2
+"""Number of availability zones of a first file."""
+VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
+SMALL_TYPES = ("c8g.large", "c8g.xlarge")
+"""Types of the hosts in `deployments/small.yaml`."""
+SYSTEM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", HostCount(min=2, max=3)
+CPU_SIZE = "Standard_D8ds_v5"
+"""VM size of the nodes of gateway, data plane and ASR tier on Azure."""
+AZURE_MODEL = "voxtral-small-24b"
+MODEL_CACHE_GIB = 1024
+"""Minimum size of the share for weights."""
+_ON_CPUS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
+FP8_CAPABILITY = (8, 9)
+"""GPUs from Ada on compute in FP8; on older ones it only saves memory."""
+
+
+_VAULT = f"/subscriptions/{PLACEHOLDER}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
+
+
+class NoFileForThisError(ValueError):
+    """No file can be written for these answers. The message contains the reason and alternatives."""
+
+
+def mean_for(calls: int) -> int:
+    """Return the monthly mean for this number of calls at the peak, with the deployment file's default ratio."""
+    return math.ceil(calls / CallLoad(calls=1).peak_factor)
+
+
+def bounds(calls: int, places: int) -> HostCount:
+    """Return bounds for the mean at the minimum and the peak at the maximum, at a utilization of ``FILL``.
+
+    A tenth and one are added to the peak, since the number of calls varies, and an alert fires while a fleet is at its
+    maximum.
+    """
+    low, most = (math.ceil(each / (places * FILL)) for each in (mean_for(calls), SPARE * calls))
+    return HostCount(min=max(2, low), max=max(3, most + 1))
+
+
+def regions(cloud: str) -> list[str]:
+    """Return the regions of a cloud that offer the required types for a first file, with GPUs or CPUs."""
+    if cloud == "aws":
+        return [name for name in catalog.regions() if _single_gpus(name) or sells_small(name)]
+    sizes = catalog.vm_sizes()
+    known = {region for size in sizes.values() for region in size.regions}
+    return sorted(region for region in known if _azure_pools(region))
+
+
+MAX_SMALL_CALLS = 20
+"""Number of calls that the hosts of `deployments/small.yaml` serve with the file's own margins."""
+
+
+def sells_gpus(cloud: str, region: str) -> bool:
+    """Return True if a region offers the GPUs of a first file, which agents require."""
+    return cloud != "aws" or bool(_single_gpus(region))
+
+
+def max_calls(cloud: str, region: str, *, agents: bool) -> int:
+    """Return the maximum number of concurrent calls: that of one state store, or of the small file's CPUs."""
+    if not sells_gpus(cloud, region):
+        return MAX_SMALL_CALLS
+    if cloud == "aws":
+        held = max(least(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes())
+    else:
+        one = dict.fromkeys(_ON_CPUS, HostCount(min=1, max=1))
+        held = max(caller_capacities(_callers(one, sku))[-1].calls for sku in get_args(RedisSku))
+
+    def is_too_many(calls: int) -> bool:
+        return _held(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents) > held
+
+    return bisect.bisect_left(range(1, int(held) + 1), True, key=is_too_many)
+
+
+def sells_small(region: str) -> bool:
+    """Return True if an AWS region offers the types of `deployments/small.yaml`."""
+    return all(region in catalog.instance_types()[name].regions for name in SMALL_TYPES)
+
+
+def _single_gpus(region: str) -> list[catalog.InstanceType]:
+    """Return the types with one GPU that a region offers; none if it does not offer the VAD hosts as well."""
+    types = catalog.instance_types().values()
+    gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
+    sold = region in catalog.instance_types()[VAD_TYPE].regions
+    return [each for each in gpus if each.accelerator and each.accelerator.count == 1] if sold else []
+
+
+def _nodes() -> list[catalog.CacheNodeType]:
+    return [kind for kind in catalog.cache_node_types().values() if kind.name.startswith("cache.r7g.")]
+
+
+def agent_units(calls: int) -> HostCount:
+    """Return the number of agent tasks or pods for this maximum of conversations."""
+    return bounds(calls, CONVERSATIONS_PER_CORE)
+
+
+def _sized_calls(calls: int, units: HostCount | None) -> int:
+    """Return the calls for which the other tiers are sized, which limit the conversations of agents."""
+    return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * FILL)) if units else calls
+
+
+def _held(calls: int, *, agents: bool) -> int:
+    """Return the calls that a store must have room for, so that the peak does not raise its alert."""
+    # The file contains the mean, rounded up, and its peak is twice that.
+    return math.ceil((calls + calls % 2) / (FILL if agents else STORE_FILL))
+
+
+def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
+    """Return the values of `aws.yaml`.
+
+    Raises:
+        NoFileForThisError: The region offers no suitable host, or one state store has no room for the calls.
+    """
+    rows = _single_gpus(region)
+    if not rows:
+        raise NoFileForThisError(
+            f"{region} sells no GPU of the catalogue beside {VAD_TYPE}; take us-east-1 or us-east-2"
+        )
+    units = agent_units(calls) if agents else None
+    carried = _sized_calls(calls, units)
+    one = HostCount(min=0, max=1)
+    places = {
+        row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=one, scaling=()))).calls
+        for row in rows
+    }
+    held = _held(carried, agents=units is not None)
+    large_enough = [
+        kind for kind in _nodes() if least(store(StateStore(node_type=kind.name), archives=False)).calls >= held
+    ]
+    if not large_enough:
+        raise _too_many(calls)
+    asr = min(rows, key=lambda row: _least(row.usd_per_hour) / places[row.name])
+    vad_places = STREAMS_PER_CORE * VAD_QUEUES
+    hosts, per_zone = bounds(carried, places[asr.name]), math.ceil(carried / (2 * vad_places * FILL))
+    task = least(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
+    tasks, taken = bounds(carried, task), min(hosts.max * places[asr.name], 4 * per_zone * vad_places)
+    return {
+        "zones": f"{region}a, {region}b",
+        "vad_type": VAD_TYPE,
+        "vad_places": f"{vad_places:,}",
+        "vad_pages": huge_pages.needed(min(vad_places, VAD_STREAMS), VAD_QUEUES, size_mib=2),
+        "vad_min": per_zone,
+        "vad_max": 2 * per_zone,  # the other zone may fail
+        "asr_type": asr.name,
+        "asr_places": places[asr.name],
+        "asr_min": hosts.min,
+        "asr_max": hosts.max,
+        "asr_step": math.ceil(hosts.max / 3),
+        # the same number in each zone, as callers are distributed evenly
+        "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
+        "gateway_max": max(4, tasks.max, math.ceil(taken / task)),  # as many calls as the fleets accept
+        "caller_sessions": max(1000, taken),  # a single service may be the only caller
+        "agent_units": _yaml(units) if units else "",
+        "node_type": min(large_enough, key=lambda kind: kind.memory_gib).name,
+        "mean": mean_for(calls),
+    }
+
+
+def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
+    """Return the sizes with one GPU that a region offers and that fit the model: sessions per replica, quantization."""
+    sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
+    if not all(region in sizes[name].regions for name in (SYSTEM_SIZE, CPU_SIZE)):
+        return {}
+    load = Load(sessions=calls, session_tokens=1500, context_tokens=16384)
+    results = {}
+    for size in sizes.values():
+        if size.gpu is None or size.gpu_count != 1 or region not in size.regions:
+            continue
+        gpu = catalog.gpus()[size.gpu]
+        quantization = Quantization.FP8 if gpu.compute_capability >= FP8_CAPABILITY else Quantization.NONE
+        try:
+            layout = aggregated_layout(model, gpu, size, Asked(load, quantization), tensor_parallel=1, region=region)
+        except DoesNotFitError:
+            continue
+        results[size.name] = (layout.engine.sessions, quantization)
+    return results
+
+
+def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
+    """Return the values of `azure.yaml`.
+
+    Raises:
+        NoFileForThisError: The region offers no suitable host, or one state store has no room for the calls.
+    """
+    sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
+    units = agent_units(calls) if agents else None
+    carried = _sized_calls(calls, units)
+    result = _azure_pools(region, carried)
+    if not result:
+        raise NoFileForThisError(f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus")
+    chosen = min(result, key=lambda name: _least(sizes[name].usd_per_hour) / result[name][0])
+    sessions, quantization = result[chosen]
+    replicas = bounds(carried, sessions)
+    callers, nodes = sized_callers(carried, units)
+    return {
+        "vm_size": chosen,
+        "replicas_min": replicas.min,
+        "replicas_max": replicas.max,
+        "mean": mean_for(calls),
+        "sessions": sessions,
+        "quantization": quantization.value,
+        "cache_gib": share_gib(replicas.max * weights_gib(model, quantization), MODEL_CACHE_GIB),
+        "system_nodes": _yaml(SYSTEM_NODES),
+        "cpu_size": CPU_SIZE,
+        "cpu_nodes": _yaml(nodes),
+        "state": callers.state.sku,
+        "gateway": _yaml(callers.edge.gateway.replicas),
+        "vad": _yaml(callers.vad.replicas),
+        "asr": _yaml(callers.asr.replicas),
+        "sessions_asked": carried,
+        "network": _pod_range(SYSTEM_NODES.max + replicas.max + nodes.max),
+        "agent_units": _yaml(units) if units else "",
+    }
+
+
+def _pod_range(nodes: int) -> str:
+    """Return the setting of a range with a /24 for each node and its upgrade.
+
+    It is empty if the default is sufficient.
+    """
+    prefix, default = POD_PREFIX - math.ceil(math.log2(nodes * (1 + SYSTEM_SURGE))), ClusterNetwork().pod_cidr
+    if prefix >= IPv4Network(default).prefixlen:
+        return ""
+    return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX} for each node"
+
+
+def sized_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, HostCount]:
+    """Return the caller tiers on Azure for a number of calls, and the number of nodes for their pods.
+
+    Raises:
+        NoFileForThisError: No state store has room for this number of calls.
+    """
+    results = {
+        each.tier: each for each in caller_capacities(_callers(dict.fromkeys(_ON_CPUS, HostCount(min=1, max=1))))
+    }
+    replicas = {tier: bounds(calls, results[tier].calls) for tier in _ON_CPUS}
+    held = _held(calls, agents=agents is not None)
+    for sku in get_args(RedisSku):
+        callers = _callers(replicas, sku)
+        if caller_capacities(callers)[-1].calls >= held:
+            break
+    else:
+        raise _too_many(calls)
+    pods = cpu_pods(callers, None)
+    if agents:
+        pods[Tier.AGENT.value] = (AGENT_CPUS + SIDECAR_CPUS, agents)
+    each = [cpus for cpus, _ in pods.values()]
+    low = cpu_nodes(CPU_SIZE, each, sum(cpus * count.min for cpus, count in pods.values()))
+    most = cpu_nodes(CPU_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
+    return callers, HostCount(min=max(2, low), max=max(3, most))
+
+
+def _callers(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
+    """Return a section `callers` with these replicas, placeholders for names, and default sizes."""
+    edge = AzureEdge(
+        authorizer=NoAuthorizer(kind="none"),
+        domain=AzureDomain(name="voice.example.com"),
+        certificate=VaultCertificate(vault_id=_VAULT, name="voice"),
+        gateway=GatewayPods(replicas=replicas[Tier.GATEWAY]),
+    )
+    asr = AsrPods(model=AZURE_MODEL, replicas=replicas[Tier.ASR])
+    return Callers(state=ManagedRedis(sku=sku), edge=edge, vad=VadPods(replicas=replicas[Tier.VAD]), asr=asr)
+
+
+def _yaml(count: HostCount) -> str:
+    return f"{{min: {count.min}, max: {count.max}}}"
+
+
+def _too_many(calls: int) -> NoFileForThisError:
+    return NoFileForThisError(
+        f"{calls:,} calls are more than one state store carries; write a file for a part of them, and set `cells` in it"
+    )
+
+
+def _least(usd_per_hour: Mapping[str, float]) -> float:
+    """Return the lowest price of any region, to compare types, since not every region's price is known."""
+    return min(usd_per_hour.values(), default=math.inf)

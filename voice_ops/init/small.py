@@ -1,0 +1,34 @@
+"""A first file for few calls: `deployments/small.yaml`, which only uses CPUs, with the answers filled in."""
+
+import re
+from typing import TYPE_CHECKING
+
+from voice_blueprint.shipped import ROOT
+from voice_ops.init.sizes import MAX_SMALL_CALLS, sells_small
+
+if TYPE_CHECKING:
+    from voice_ops.init.answers import Answers
+
+SOURCE = ROOT / "deployments/small.yaml"
+
+
+def fits(region: str, calls: int, *, agents: bool) -> bool:
+    """Return True if the small deployment serves this number of calls, and the region offers its types."""
+    return sells_small(region) and calls <= MAX_SMALL_CALLS and not agents
+
+
+def template(name: str, wanted: "Answers") -> str:
+    """Return the text of the file, with ``$budget`` and ``$schema`` as placeholders."""
+    text = SOURCE.read_text(encoding="utf-8")
+    for pattern, value in {
+        r"\$schema=.*": "$$schema=$schema",
+        r"(?<=^name: ).*": name,
+        r"(?<=calls: )20(?=,)": str(wanted.calls),
+        r"(?<=^  region: ).*": wanted.region,
+        r"(?<=availability_zones: \[)[^\]]*": f"{wanted.region}a",
+        r"(?<=monthly_budget_usd: ).*": "$budget",
+    }.items():
+        text, count = re.subn(pattern, value, text, count=1, flags=re.MULTILINE)
+        if not count:
+            raise ValueError(f"{SOURCE} has no {pattern}")
+    return text

@@ -1,0 +1,110 @@
+"""Comparison of two endpoints: interleaved rounds, and confidence intervals of differences.
+
+Rounds alternate A B, B A, A B ..., so that a drift of the machine or its neighbours affects both. The interval is a
+two-level bootstrap: rounds are drawn with replacement, then the requests inside each, because requests of one round
+share its conditions and are not independent.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_ops.loadtest.drivers import Driver
+from voice_ops.loadtest.load import Generator, Load, Run
+from voice_ops.loadtest.metrics import METRICS
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+
+Values = NDArray[np.float64]
+STATISTICS: Mapping[str, Callable[[Values], float]] = {
+    "mean": lambda values: float(values.mean()),
+    "p50": lambda values: float(np.percentile(values, 50)),
+    "p95": lambda values: float(np.percentile(values, 95)),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A statistic of two endpoints, and the confidence interval of its difference."""
+
+    metric: str
+    statistic: str
+    measured: float
+    baseline: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        """Measured minus baseline."""
+        return self.measured - self.baseline
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval excludes zero, so that the difference is significant."""
+        return self.low > 0 or self.high < 0
+
+
+Round = tuple[Run, ...]
+"""The same requests to each endpoint: the measured one, and its baseline if there is one."""
+
+
+async def interleave(
+    generator: Generator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
+) -> list[Round]:
+    """Apply the same load to the endpoints in turn; each gets ``requests`` requests in total."""
+    sizes = [len(part) for part in np.array_split(np.arange(requests), rounds)]
+    results = []
+    for number, size in enumerate(sizes):
+        turn = 1 if number % 2 == 0 else -1
+        runs = [await generator.run(driver, load, size, sum(sizes[:number])) for driver in drivers[::turn]]
+        results.append(tuple(runs[::turn]))
+    return results
+
+
+def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
+    """Return the differences of the median and the 95th percentile of every metric that both endpoints have.
+
+    A metric that is missing in a round, because every request failed, or zero everywhere, is omitted.
+    """
+    results = []
+    for name in METRICS:
+        values = [(_values(measured, name), _values(baseline, name)) for measured, baseline in rounds]
+        everywhere = all(measured.size and baseline.size for measured, baseline in values)
+        if everywhere and any(side.any() for both in values for side in both):
+            results += [_difference(name, statistic, values, seed) for statistic in ("p50", "p95")]
+    rates = [(_rate(measured), _rate(baseline)) for measured, baseline in rounds]
+    return [*results, _difference("requests/s", "mean", rates, seed)]
+
+
+def _values(run: Run, name: str) -> Values:
+    """Return one value per request: the mean if a request has several, since they are not independent."""
+    results = [METRICS[name].of(trace) for trace in run.answered]
+    return np.array([fmean(values) for values in results if values])
+
+
+def _rate(run: Run) -> Values:
+    return np.array([len(run.answered) / run.elapsed_s])
+
+
+def _difference(metric: str, statistic: str, rounds: Sequence[tuple[Values, Values]], seed: int) -> Difference:
+    of = STATISTICS[statistic]
+    random = np.random.default_rng(seed)
+    resampled = []
+    for _ in range(RESAMPLES):
+        drawn = [rounds[number] for number in random.integers(len(rounds), size=len(rounds))]
+        resampled.append(of(_redrawn(drawn, 0, random)) - of(_redrawn(drawn, 1, random)))
+    outside = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(resampled, [outside, 100 - outside])
+    measured, baseline = (of(np.concatenate(side)) for side in zip(*rounds, strict=True))
+    return Difference(metric, statistic, measured, baseline, float(low), float(high))
+
+
+def _redrawn(rounds: Sequence[tuple[Values, Values]], side: int, random: np.random.Generator) -> Values:
+    return np.concatenate(
+        [values[side][random.integers(values[side].size, size=values[side].size)] for values in rounds]
+    )

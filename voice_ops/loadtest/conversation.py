@@ -1,0 +1,80 @@
+"""Driver of an agent: sends a question in real time, and receives its spoken answer (OpenAI's realtime API)."""
+
+import asyncio
+import base64
+import itertools
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import aiohttp
+import numpy as np
+import soxr
+
+from voice_ops.call.recording import RATE
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.failures import CUT_SHORT, AnswerError
+from voice_ops.loadtest.inputs import Recording
+from voice_ops.loadtest.realtime import FRAME_S, cut, feed
+from voice_ops.loadtest.trace import Trace
+
+SPOKEN_RATE = 24_000
+BYTES_A_S = 2 * SPOKEN_RATE
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """``WS /v1/realtime``, speech to speech; a request is a conversation of one turn."""
+
+    endpoint: Endpoint
+    recordings: tuple[Recording, ...]
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Send a recording as a question. A piece of the response is a delta with audio."""
+        which = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[which].seconds
+        async with self.endpoint.session.ws_connect(
+            self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
+        ) as socket:
+            speaking = asyncio.create_task(self._speak(socket, which, trace))
+            try:
+                await _listen(socket, trace)
+            finally:
+                speaking.cancel()
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await speaking
+
+    @cached_property
+    def _frames(self) -> list[list[str]]:
+        return [[_message(frame) for frame in cut(recording)] for recording in self.recordings]
+
+    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, which: int, trace: Trace) -> None:
+        await feed(self._frames[which], socket.send_str, trace)
+        # A microphone continues to send: its silence ends a turn.
+        silence, loop = _message(bytes(2 * round(FRAME_S * RATE))), asyncio.get_running_loop()
+        begin = loop.time()
+        for number in itertools.count(1):
+            await asyncio.sleep(begin + number * FRAME_S - loop.time())
+            await socket.send_str(silence)
+
+
+async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+    async for message in socket:
+        event = json.loads(message.data)
+        match event["type"]:
+            case "response.output_audio.delta":
+                trace.audio_arrived(len(base64.b64decode(event["delta"])) / BYTES_A_S)
+            case "response.done":
+                # A response that a pause within the question has cut short is not an answer.
+                if event["response"]["status"] == "completed" and trace.input_ended_s:
+                    trace.ended()
+                    return
+            case "error":
+                raise AnswerError(str(event["error"]["message"]))
+    raise AnswerError(CUT_SHORT)
+
+
+def _message(frame: bytes) -> str:
+    samples = np.asarray(soxr.resample(np.frombuffer(frame, "<i2"), RATE, SPOKEN_RATE), "<i2")
+    return json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(samples.tobytes()).decode()})

@@ -1,0 +1,161 @@
+"""Drivers that send one request of each HTTP API and record a trace."""
+
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import aiohttp
+
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.events import Event, parse, server_sent_events
+from voice_ops.loadtest.failures import AnswerError
+from voice_ops.loadtest.inputs import PASSAGE, Recording, rotated
+from voice_ops.loadtest.trace import Trace
+
+_EVENT_STREAM = "text/event-stream"
+_JSON = "application/json"
+
+
+class Api(StrEnum):
+    """An API that can be load tested."""
+
+    TRANSCRIPTION = "transcription"
+    REALTIME = "realtime"
+    SPEECH = "speech"
+    CHAT = "chat"
+    SESSION = "session"
+    """This platform's own API."""
+    OPENAI = "openai"
+    DEEPGRAM = "deepgram"
+    """This platform with the protocols of other services' clients."""
+    CONVERSATION = "conversation"
+    """An agent, with OpenAI's speech-to-speech API."""
+
+    @property
+    def has_models(self) -> bool:
+        """Whether a request specifies a model; on this platform, the deployment file does."""
+        return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM, Api.CONVERSATION}
+
+
+class Driver(Protocol):
+    """Sends a request and reads its response to the end."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Send request number ``index``, and record the arrivals on the trace.
+
+        Raises:
+            AnswerError, aiohttp.ClientError, OSError: The request failed.
+        """
+
+
+@dataclass(frozen=True)
+class Chat:
+    """``POST /v1/chat/completions``, streamed."""
+
+    endpoint: Endpoint
+    text: str = PASSAGE
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Send a prompt; a piece of the response is an event with text, including reasoning."""
+        prompt = rotated(self.text, index)
+        trace.input_chars = len(prompt)
+        body = {
+            "model": self.endpoint.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": 128,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        async with self.endpoint.post(
+            "/v1/chat/completions", trace.request_id, json=body | dict(self.endpoint.body)
+        ) as response:
+            async for event in server_sent_events(response):
+                _read_text(event, trace)
+        if not trace.arrivals_s:
+            raise AnswerError("an answer without text")
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """``POST /v1/audio/transcriptions`` with a file; streamed if the endpoint supports it."""
+
+    endpoint: Endpoint
+    recordings: tuple[Recording, ...]
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Send a recording; without a stream, the whole transcript is one piece."""
+        recording = self.recordings[index % len(self.recordings)]
+        trace.input_audio_s = recording.seconds
+        form = aiohttp.FormData()
+        form.add_field("file", recording.wav, filename=recording.name, content_type="audio/wav")
+        for name, value in ({"model": self.endpoint.model, "stream": True} | dict(self.endpoint.body)).items():
+            form.add_field(name, value if isinstance(value, str) else json.dumps(value))
+        async with self.endpoint.post("/v1/audio/transcriptions", trace.request_id, data=form) as response:
+            if response.content_type == _EVENT_STREAM:
+                async for event in server_sent_events(response):
+                    _read_text(event, trace)
+                return
+            answer = await response.read()
+            if response.content_type == _JSON and parse(answer).text is None:
+                raise AnswerError("an answer without a transcript")
+            trace.text_arrived()
+
+
+@dataclass(frozen=True)
+class Speech:
+    """``POST /v1/audio/speech``, streamed as raw PCM or as server-sent events."""
+
+    endpoint: Endpoint
+    text: str = PASSAGE
+    reference: Recording | None = None
+    """Reference voice; the default is the endpoint's own, or the one in ``body``."""
+    sample_rate_hz: int = 24_000
+    """Sample rate of the returned PCM, which the response does not specify."""
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Send a text; a piece of the response is one read of the socket, or one event."""
+        text = rotated(self.text, index)
+        trace.input_chars = len(text)
+        body: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "input": text,
+            "response_format": "pcm",
+            "stream_format": "audio",
+        }
+        if self.reference:
+            body["ref_audio"] = self.reference.data_url
+        async with self.endpoint.post(
+            "/v1/audio/speech", trace.request_id, json=body | dict(self.endpoint.body)
+        ) as response:
+            async for pcm in _pcm(response):
+                trace.audio_arrived(len(pcm) / (2 * self.sample_rate_hz))
+        if not trace.arrivals_s:
+            raise AnswerError("an answer without audio")
+
+
+async def _pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    if response.content_type == _JSON:
+        raise AnswerError(f"JSON instead of audio: {await response.text()}")
+    if response.content_type != _EVENT_STREAM:
+        async for piece in response.content.iter_any():
+            yield piece
+        return
+    async for event in server_sent_events(response):
+        if event.audio:
+            try:
+                yield base64.b64decode(event.audio, validate=True)
+            except binascii.Error:
+                raise AnswerError("an event whose audio is no base64") from None
+
+
+def _read_text(event: Event, trace: Trace) -> None:
+    if event.has_text:
+        trace.text_arrived()
+    trace.output_tokens = event.tokens or trace.output_tokens

@@ -1,0 +1,87 @@
+"""An OpenAI-compatible endpoint: URL, credentials and model."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from voice_ops.call.access import Access, access
+from voice_ops.loadtest.failures import AnswerError, answer_text
+
+_BUFFER_BYTES = 2**22
+"""Maximum line length of an event stream: seconds of audio in base64."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An endpoint under load. Proxies of the environment are not used, since they would be measured too."""
+
+    name: str
+    url: URL
+    model: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Additional fields of every request; they override the harness's own."""
+    access: Access = field(default=access(None, None, ""), repr=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+
+    @cached_property
+    def session(self) -> aiohttp.ClientSession:
+        """The HTTP client, with as many connections as the load needs, no timeout of its own, and no compression."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            headers={"Accept-Encoding": "identity"},
+            middlewares=(self._authorize,),
+            read_bufsize=_BUFFER_BYTES,
+        )
+
+    async def _authorize(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        # Other URLs of a session (its WebSocket) have a token of their own, and must not receive this secret.
+        if request.url.origin() == self.url.origin():
+            body = await request.body.as_bytes() if isinstance(request.body, aiohttp.BytesPayload) else b""
+            request.headers.update(self.access(request.method, str(request.url), body))
+        return await handler(request)
+
+    def at(self, path: str) -> URL:
+        """Return the URL of an API."""
+        return self.url.with_path(self.url.path.rstrip("/") + path)
+
+    @asynccontextmanager
+    async def post(self, path: str, request_id: str, **content: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401  aiohttp's own
+        """Send a request and yield its response as it arrives.
+
+        Raises:
+            AnswerError: The status is an error.
+        """
+        async with self.session.post(self.at(path), headers={"X-Request-Id": request_id}, **content) as response:
+            if not response.ok:
+                raise AnswerError(answer_text(response.status, await response.read()))
+            yield response
+
+    async def served_models(self) -> list[str] | None:
+        """Return the models that the endpoint lists; None if it has no such list.
+
+        Raises:
+            AnswerError: It rejects the key, or fails.
+        """
+        async with self.session.get(self.at("/v1/models")) as response:
+            if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
+                return None
+            if not response.ok:
+                raise AnswerError(answer_text(response.status, await response.read()))
+            try:
+                return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
+            except (ValueError, KeyError, TypeError):
+                raise AnswerError("/v1/models answers with something else than a list of models") from None

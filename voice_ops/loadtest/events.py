@@ -1,0 +1,91 @@
+"""Events of the streamed APIs, limited to fields that a load test reads."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from voice_ops.loadtest.failures import AnswerError, message_of
+
+
+class Delta(BaseModel):
+    """New text of a chat or transcription chunk."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class Choice(BaseModel):
+    """The only choice of a chunk."""
+
+    delta: Delta = Delta()
+
+
+class Usage(BaseModel):
+    """Tokens of a response, in the fields of chat and of speech."""
+
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Event(BaseModel):
+    """An event of any of the APIs; fields of other APIs are empty."""
+
+    type: str = ""
+    choices: list[Choice] = []
+    delta: str | None = None
+    text: str | None = None
+    audio: str | None = None
+    usage: Usage | None = None
+    kind: str = ""
+    """Kind of a transcript of the session API: partial or final."""
+    complete: bool | None = None
+    """At the end of a session: whether all speech was transcribed."""
+    error: Any = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether it contains text: reasoning counts, a role or a finish reason does not."""
+        deltas = (choice.delta for choice in self.choices)
+        return bool(self.delta) or any(d.content or d.reasoning or d.reasoning_content for d in deltas)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the whole response, if this event contains them."""
+        return (self.usage.completion_tokens or self.usage.output_tokens) if self.usage else None
+
+
+def parse(data: str | bytes) -> Event:
+    """Parse one event, or one JSON response.
+
+    Raises:
+        AnswerError: It reports an error, or is invalid.
+    """
+    try:
+        event = Event.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise AnswerError(f"malformed event: {'.'.join(map(str, first['loc']))} {first['msg']}") from None
+    if event.error:
+        raise AnswerError(f"error in the stream: {message_of({'error': event.error})}")
+    return event
+
+
+async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+    """Yield every server-sent event except ``[DONE]``.
+
+    The stream is read to its end, so that its connection can be reused.
+
+    All of these APIs write the JSON of an event on one line.
+
+    Raises:
+        AnswerError: An event reports an error, or is malformed.
+    """
+    try:
+        async for line in response.content:
+            if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
+                yield parse(data)
+    except ValueError as error:
+        raise AnswerError(f"no event stream: {error}") from None

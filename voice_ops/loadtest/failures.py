@@ -1,0 +1,57 @@
+"""Reasons for failed requests, normalized so that they can be counted."""
+
+import json
+import os
+from contextlib import suppress
+from http import HTTPStatus
+
+import aiohttp
+
+_LONGEST = 160
+
+
+class AnswerError(Exception):
+    """The endpoint responded with an error, or with an invalid response."""
+
+
+FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
+"""Errors of a request that are counted; any other exception is a defect of the harness."""
+
+CUT_SHORT = "connection closed before the answer was complete"
+
+
+def describe(error: Exception, timeout_s: float) -> str:
+    """Return the reason for a failed request on one line."""
+    match error:
+        case TimeoutError():
+            return f"timeout: no complete answer within {timeout_s:g} s"
+        case aiohttp.WSServerHandshakeError():
+            return answer_text(error.status, b"")
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect: {os.strerror(error.errno) if error.errno else error.strerror}"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | ConnectionError():
+            return CUT_SHORT
+        case _:
+            return _one_line(str(error) or type(error).__name__)
+
+
+def answer_text(status: int, body: bytes) -> str:
+    """Return the status and the message of an error response, in OpenAI's format or any other."""
+    text = body.decode(errors="replace")
+    with suppress(ValueError):
+        text = message_of(json.loads(text))
+    return _one_line(f"HTTP {status}: {text or HTTPStatus(status).phrase}")
+
+
+def message_of(answer: object) -> str:
+    """Return the message inside an error object: ``{"error": {"message": ...}}``, ``{"error": ...}`` or ``detail``."""
+    if isinstance(answer, dict):
+        for key in ("error", "message", "detail"):
+            if answer.get(key):
+                return message_of(answer[key])
+    return str(answer)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -1,0 +1,151 @@
+"""Load: start times of requests, and their results.
+
+Open loop: arrivals are a Poisson process drawn before the first request, and nothing delays them. Closed loop: a fixed
+number of callers, each of which starts its next request when the last one ends. In both, latency is measured from the
+scheduled start of a request, so that neither a stalled endpoint nor a busy client hides waiting (coordinated omission).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import perf_counter, process_time
+
+import numpy as np
+
+from voice_ops.loadtest.drivers import Driver
+from voice_ops.loadtest.failures import FAILURES, describe
+from voice_ops.loadtest.trace import Trace
+
+_PROBE_S = 0.01
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """A fixed number of concurrent requests."""
+
+    concurrency: int
+
+    def __str__(self) -> str:
+        return f"{self.concurrency} at a time"
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """Poisson arrivals at a mean rate, independent of the endpoint."""
+
+    per_second: float
+
+    def __str__(self) -> str:
+        return f"{self.per_second:g}/s Poisson"
+
+
+Load = ClosedLoop | OpenLoop
+
+
+@dataclass
+class Run:
+    """The requests of one load against one endpoint, and the timing accuracy of the client."""
+
+    load: Load
+    traces: list[Trace] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    """Time from the first scheduled start to the last end; for pooled runs, the sum."""
+    loop_lags_s: list[float] = field(default_factory=list)
+    """Delays of the client's event loop, sampled every 10 ms, which limit the accuracy of timestamps."""
+    cpu_s: float = 0.0
+    """CPU time of the client process."""
+
+    @property
+    def answered(self) -> list[Trace]:
+        """The requests that succeeded."""
+        return [trace for trace in self.traces if trace.error is None]
+
+
+def pooled(runs: list[Run]) -> Run:
+    """Return several runs of the same load as one."""
+    return Run(
+        runs[0].load,
+        [trace for run in runs for trace in run.traces],
+        sum(run.elapsed_s for run in runs),
+        [lag for run in runs for lag in run.loop_lags_s],
+        sum(run.cpu_s for run in runs),
+    )
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Applies load to endpoints."""
+
+    timeout_s: float
+    seed: int
+    on_done: Callable[[Trace], None] = lambda _trace: None
+
+    async def run(self, driver: Driver, load: Load, requests: int, first_index: int = 0) -> Run:
+        """Send requests with one load and wait for all responses.
+
+        Args:
+            first_index: Number of the first request; the number determines the text or recording, and the arrivals.
+        """
+        run = Run(load)
+        cpu = process_time()
+        async with _lag_probe(run.loop_lags_s):
+            start = perf_counter()
+            if isinstance(load, OpenLoop):
+                await self._open(driver, run, start, self._arrivals(load, requests, first_index), first_index)
+            else:
+                await self._closed(
+                    driver, run, start, load.concurrency, iter(range(first_index, first_index + requests))
+                )
+        run.elapsed_s = max(trace.ended_s for trace in run.traces) - min(trace.intended_s for trace in run.traces)
+        run.cpu_s = process_time() - cpu
+        return run
+
+    def _arrivals(self, load: OpenLoop, requests: int, first_index: int) -> list[float]:
+        random = np.random.default_rng([self.seed, first_index])
+        return [float(at) for at in random.exponential(1 / load.per_second, requests).cumsum()]
+
+    async def _open(self, driver: Driver, run: Run, start: float, arrivals: list[float], first_index: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for index, arrival in enumerate(arrivals, start=first_index):
+                await asyncio.sleep(max(0.0, start + arrival - perf_counter()))
+                group.create_task(self._one(driver, run, index, start + arrival))
+
+    async def _closed(self, driver: Driver, run: Run, start: float, concurrency: int, indices: Iterator[int]) -> None:
+        async def caller() -> None:
+            free_s = start
+            for index in indices:
+                free_s = (await self._one(driver, run, index, free_s)).ended_s
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(caller())
+
+    async def _one(self, driver: Driver, run: Run, index: int, intended_s: float) -> Trace:
+        trace = Trace(f"load-{self.seed}-{index}", intended_s, perf_counter())
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await driver.send(index, trace)
+        except FAILURES as error:
+            trace.error = describe(error, self.timeout_s)
+        trace.ended()
+        run.traces.append(trace)
+        self.on_done(trace)
+        return trace
+
+
+@asynccontextmanager
+async def _lag_probe(lags_s: list[float]) -> AsyncIterator[None]:
+    async def probe() -> None:
+        while True:
+            due = perf_counter() + _PROBE_S
+            await asyncio.sleep(_PROBE_S)
+            lags_s.append(perf_counter() - due)
+
+    task = asyncio.create_task(probe())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

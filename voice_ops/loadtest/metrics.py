@@ -1,0 +1,83 @@
+"""Metrics of each request, with units and definitions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from voice_ops.loadtest.drivers import Api
+from voice_ops.loadtest.trace import Trace
+
+_FIRST = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
+
+_FINAL = {Api.SESSION: "end of session after last frame", Api.CONVERSATION: "end of answer after end of question"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a request."""
+
+    name: str
+    unit: str
+    meaning: str
+    of: Callable[[Trace], Sequence[float]]
+    """Its values in one request: none, one, or one per gap."""
+
+
+def _milliseconds(seconds: float | None) -> list[float]:
+    return [] if seconds is None else [1000 * seconds]
+
+
+def _gaps(trace: Trace) -> list[float]:
+    # Audio arrives in reads of the socket, whose gaps are meaningless; `starved` measures whether they matter.
+    return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
+
+
+def _per_token(trace: Trace) -> list[float]:
+    if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  one has no gap
+        return []
+    return _milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
+
+
+def _final(trace: Trace) -> list[float]:
+    return [] if trace.input_ended_s is None else _milliseconds(trace.ended_s - trace.input_ended_s)
+
+
+def _turn(trace: Trace) -> list[float]:
+    if trace.input_ended_s is None or not trace.output_audio_s:
+        return []
+    return _milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
+
+
+def _rtf(trace: Trace) -> list[float]:
+    # A live stream takes as long as the speech, however fast the engine; its metric is `final`.
+    return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("first", "ms", "from the intended start to the first piece", lambda t: _milliseconds(t.first_s)),
+        Metric("gap", "ms", "between two events with text; an event may bring several tokens", _gaps),
+        Metric("token", "ms", "from the first piece to the last, for each further token of the usage", _per_token),
+        Metric(
+            "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
+        ),
+        Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn),
+        Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
+        Metric("rtf", "", "total time / duration of the audio", _rtf),
+        Metric("starved", "ms", "for which playback stands still", lambda t: _milliseconds(t.starved_s)),
+    )
+}
+
+
+def label(name: str, api: Api) -> str:
+    """Return the name of a metric in the terms of one API."""
+    return {
+        "first": f"time to {_FIRST.get(api, 'first partial')}",
+        "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",
+        "token": "time per output token",
+        "final": _FINAL.get(api, "final after end of speech"),
+        "turn": "voice to voice",
+        "total": "whole answer",
+        "rtf": "real-time factor",
+        "starved": "playback starved for",
+    }[name]

@@ -1,0 +1,234 @@
+"""Options of `voice loadtest`, validated before any request."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from yarl import URL
+
+from voice_ops.call.access import AccessError, Auth, access, secret_from
+from voice_ops.loadtest.client_session import Deepgram, OpenAi
+from voice_ops.loadtest.conversation import Conversation
+from voice_ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.inputs import PASSAGE, Recording, read_recording
+from voice_ops.loadtest.load import ClosedLoop, Load, OpenLoop
+from voice_ops.loadtest.metrics import METRICS
+from voice_ops.loadtest.price import usd_per_hour
+from voice_ops.loadtest.realtime import Realtime
+from voice_ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
+from voice_ops.loadtest.summary import Slo
+from voice_ops.loadtest.voice_session import VoiceSession
+
+N = TypeVar("N", int, float)
+_MIN_REQUESTS = 60
+_REQUESTS_A_CALLER = 4
+_REFERENCE_TOLERANCE_S = 1
+
+
+class OptionError(ValueError):
+    """An option cannot be used. The message contains its name, its value and alternatives."""
+
+
+def url_of(text: str, option: str) -> URL:
+    """Parse the URL of an endpoint, with or without the ``/v1`` of its APIs."""
+    try:
+        url = URL(text)
+    except ValueError as error:
+        raise OptionError(f"{option} {text} is no address: {error}") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise OptionError(f"{option} {text} is no address of an endpoint; give one such as http://localhost:8000")
+    if url.user or url.password or url.query:
+        raise OptionError(f"{option} takes no key in the address; put it into a variable and name that: --api-key-env")
+    return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
+
+
+def endpoint_of(  # noqa: PLR0917  one place calls it
+    name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
+) -> Endpoint:
+    if api is not Api.SESSION and auth:
+        raise OptionError(f"--auth is for session: {api} takes a key as OpenAI's API does")
+    place = url_of(url, option)
+    try:
+        key = secret_from(key_variable)
+        # For an OpenAI-compatible endpoint, a key is a bearer token.
+        shown = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
+    except AccessError as error:
+        raise OptionError(str(error)) from None
+    return Endpoint(name, place, model, body_of(body), shown)
+
+
+def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
+    """Return the API to test: that of the options, or that of a scenario."""
+    scenario = scenario_of(name)
+    if scenario is None:
+        if api is None:
+            raise OptionError(f"give --api ({', '.join(Api)}) or --scenario")
+        if model and not api.has_models:
+            raise OptionError(f"--model is not for {api}: what transcribes stands in the deployment file")
+        return api
+    if api not in {None, Api.SPEECH}:
+        raise OptionError(f"--scenario {name} drives speech, not {api}")
+    if scenario.needs_baseline and not baseline:
+        raise OptionError(f"--scenario {name} compares {' with '.join(scenario.names)}: give --baseline URL")
+    return Api.SPEECH
+
+
+def price_of(usd: float | None, instance_type: str | None, region: str | None, gpus: int) -> tuple[float | None, str]:
+    """Return the cost of the endpoint per hour, and its source."""
+    if usd is not None and instance_type:
+        raise OptionError("--usd-per-hour and --instance-type are two prices; give one of them")
+    if instance_type:
+        return usd_per_hour(instance_type, region, gpus)
+    return (None, "not given") if usd is None else (usd, f"{usd:g} USD an hour")
+
+
+def scenario_of(name: str | None) -> Scenario | None:
+    if name is None:
+        return None
+    if name not in SCENARIOS:
+        raise OptionError(f"--scenario {name} is unknown; there are {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+def loads_of(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
+    """Parse the loads: a list of concurrencies, of rates, or the scenario's own."""
+    if concurrency and rate:
+        raise OptionError("--concurrency is a closed loop and --rate an open one; give one of them")
+    if scenario and (concurrency or rate):
+        raise OptionError("a scenario has its own concurrency; leave out --concurrency and --rate")
+    if scenario:
+        return [ClosedLoop(level) for level in scenario.concurrency]
+    if rate:
+        return [OpenLoop(value) for value in _numbers("--rate", rate, float)]
+    return [ClosedLoop(value) for value in _numbers("--concurrency", concurrency or "1", int)]
+
+
+def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
+    try:
+        values = [kind(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(0 < value < float("inf") for value in values):
+        raise OptionError(f"{option} {text} is no list of positive {kind.__name__} values; give such as 1,16,32")
+    return values
+
+
+def requests_of(requests: int | None, load: Load, rounds: int) -> int:
+    """Return the number of requests per endpoint for a load level, at least its concurrency in each round."""
+    concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
+    least = concurrency * rounds
+    if requests is None:
+        return max(_MIN_REQUESTS, _REQUESTS_A_CALLER * concurrency, least)
+    if requests < least:
+        rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
+        raise OptionError(
+            f"--requests {requests} never makes {concurrency} at a time{rounds_text}; give {least} or more"
+        )
+    return requests
+
+
+def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
+    """Parse limits such as ``first:500``; without any, return the scenario's own."""
+    if not limits and scenario:
+        return scenario.slo
+    slo = {}
+    for limit in limits:
+        name, _, value = limit.partition(":")
+        try:
+            slo[name] = float(value)
+        except ValueError:
+            raise OptionError(f"--slo {limit} has no number; give METRIC:LIMIT such as first:500") from None
+        if name not in METRICS:
+            raise OptionError(f"--slo {limit}: there is no metric {name}, but {', '.join(METRICS)}")
+    return slo
+
+
+def body_of(text: str) -> Mapping[str, Any]:
+    """Parse additional fields of every request."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"--body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise OptionError('--body is no JSON object; give such as \'{"voice": "neutral_female"}\'')
+    return body
+
+
+def names_of(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
+    """Return the labels of the endpoint and its baseline in the report."""
+    if names is None:
+        return scenario.names if scenario else ("measured", "baseline")
+    measured, _, baseline = (part.strip() for part in names.partition(","))
+    if not measured or not baseline or measured == baseline:
+        raise OptionError(f"--names {names} is no pair; give two names such as tuned,baseline")
+    return measured, baseline
+
+
+def driver_maker(
+    api: Api,
+    *,
+    audio: list[Path],
+    text: Path | None,
+    reference: Path | None,
+    sample_rate: int,
+    scenario: Scenario | None,
+) -> Callable[[Endpoint], Driver]:
+    """Read the inputs, and return a function that creates an endpoint's driver.
+
+    Raises:
+        OptionError, RecordingError: An input is missing, cannot be read, or does not fit this API.
+    """
+    if api not in {Api.SPEECH, Api.CHAT}:
+        return _listening(api, audio)
+    if audio:
+        raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
+    if scenario and text:
+        raise OptionError("a scenario has its own text; leave out --text")
+    words = _read_text(text) if text else PASSAGE
+    if api is Api.CHAT:
+        if reference:
+            raise OptionError("--reference is for speech, not for chat")
+        return lambda endpoint: Chat(endpoint, words)
+    voice = _reference(reference, scenario) if reference else None
+    return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
+
+
+_LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
+    Api.REALTIME: Realtime,
+    Api.SESSION: VoiceSession,
+    Api.OPENAI: OpenAi,
+    Api.DEEPGRAM: Deepgram,
+    Api.CONVERSATION: Conversation,
+}
+
+
+def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
+    if not audio:
+        raise OptionError(f"{api} needs recordings of speech: --audio FILE.wav, once for each")
+    recordings = tuple(read_recording(file) for file in audio)
+    if api is Api.TRANSCRIPTION:
+        return lambda endpoint: Transcription(endpoint, recordings)
+    return lambda endpoint: _LIVE[api](endpoint, recordings)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        text = " ".join(file.read_text(encoding="utf-8").split())
+    except OSError as error:
+        raise OptionError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"{file} is not UTF-8 text") from None
+    if not text:
+        raise OptionError(f"{file} is empty")
+    return text
+
+
+def _reference(file: Path, scenario: Scenario | None) -> Recording:
+    recording = read_recording(file)
+    if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
+        raise OptionError(
+            f"--reference {file} lasts {recording.seconds:.1f} s; the published runs used {REFERENCE_S} s"
+        )
+    return recording

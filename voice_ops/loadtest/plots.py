@@ -1,0 +1,195 @@
+"""Plots of a report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from voice_ops.loadtest.compare import CONFIDENCE
+from voice_ops.loadtest.drivers import Api
+from voice_ops.loadtest.metrics import METRICS, label
+from voice_ops.loadtest.report import Comparison, Report, Result
+from voice_ops.loadtest.tables import number
+from voice_ops.loadtest.trace import Trace
+
+_INK = "#333333"
+_PUBLISHED = "#c2410c"
+_DPI = 130
+_THOUSANDS = StrMethodFormatter("{x:,g}")
+_RATE = {
+    Api.SPEECH: ("chars_per_s_per_gpu", "char/s per GPU"),
+    Api.CHAT: ("tokens_per_s", "tokens/s"),
+    Api.TRANSCRIPTION: ("audio_s_per_s", "seconds of audio per second"),
+    Api.REALTIME: ("audio_s_per_s", "seconds of audio per second"),
+    Api.SESSION: ("audio_s_per_s", "seconds of audio per second"),
+    Api.OPENAI: ("audio_s_per_s", "seconds of audio per second"),
+    Api.DEEPGRAM: ("audio_s_per_s", "seconds of audio per second"),
+    Api.CONVERSATION: ("audio_s_per_s", "seconds of audio per second"),
+}
+
+
+def save(report: Report, folder: Path) -> list[str]:
+    """Write the plots of a report to a folder and return their names."""
+    _save(_results(report), folder / "results.png")
+    if not report.comparisons:
+        return ["results.png"]
+    _save(_comparisons(report), folder / "comparison.png")
+    return ["results.png", "comparison.png"]
+
+
+def _save(figure: Figure, file: Path) -> None:
+    figure.savefig(file, dpi=_DPI, facecolor="white")
+
+
+def _results(report: Report) -> Figure:
+    figure = Figure(figsize=(12, 8.5), layout="constrained")
+    _title(figure, report)
+    axes = figure.subplots(2, 2)
+    _distribution(axes[0, 0], report)
+    _percentiles(axes[0, 1], report)
+    _throughput(axes[1, 0], report)
+    _timeline(axes[1, 1], report)
+    return figure
+
+
+def _title(figure: Figure, report: Report) -> None:
+    endpoints = dict.fromkeys(result.endpoint for result in report.results)
+    where = "; ".join(f"{name}: {report.setup[name]}" for name in endpoints)
+    figure.suptitle(f"{report.title}\n{where}", fontsize=12, color=_INK)
+
+
+def _colors(report: Report) -> list[Any]:
+    return [colormaps["viridis"](share) for share in np.linspace(0.05, 0.85, len(report.results))]
+
+
+def _names(report: Report) -> list[str]:
+    several = len({result.endpoint for result in report.results}) > 1
+    return [
+        f"{result.endpoint}\n{result.summary.load}" if several else result.summary.load for result in report.results
+    ]
+
+
+def _first_ms(trace: Trace) -> float | None:
+    return None if trace.error is not None or trace.first_s is None else 1000 * trace.first_s
+
+
+def _firsts_ms(result: Result) -> list[float]:
+    return [value for trace in result.run.traces if (value := _first_ms(trace)) is not None]
+
+
+def _dress(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(visible=True, color="#e5e5e5")
+    axes.set_axisbelow(True)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
+    axes.yaxis.set_major_formatter(_THOUSANDS)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _distribution(axes: Axes, report: Report) -> None:
+    """Plot the share of requests whose first piece had arrived over time; failed ones are never counted."""
+    for result, name, color in zip(report.results, _names(report), _colors(report), strict=True):
+        values = sorted(_firsts_ms(result))
+        shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)
+        axes.step(values, shares, where="post", color=color, linewidth=2, label=name.replace("\n", ", "))
+    what = label("first", report.api)
+    _dress(axes, f"Requests that have had their {what.removeprefix('time to ')}", "ms after the intended start", "%")
+    axes.set_ylim(0, 102)
+    axes.set_xlim(left=0)
+    axes.legend(framealpha=0.9, edgecolor="white", fontsize=9, loc="best")
+
+
+def _percentiles(axes: Axes, report: Report) -> None:
+    places = np.arange(len(report.results))
+    width = 0.26
+    for place, (percentile, color) in enumerate((("p50", "#93c5fd"), ("p95", "#3b82f6"), ("p99", "#1e3a8a"))):
+        heights = [getattr(result.summary.metrics.get("first"), percentile, 0.0) for result in report.results]
+        bars = axes.bar(places + (place - 1) * width, heights, width, color=color, label=percentile)
+        axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, color=_INK)
+    _published(axes, report, "first", places - 1.5 * width)
+    _dress(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
+    axes.set_xticks(places, _names(report))
+    _legend_above_bars(axes)
+
+
+def _throughput(axes: Axes, report: Report) -> None:
+    attribute, unit = _RATE[report.api]
+    places = np.arange(len(report.results))
+    heights = [getattr(result.summary, attribute) or 0.0 for result in report.results]
+    bars = axes.bar(places, heights, 0.5, color="#0f766e", label="measured")
+    axes.bar_label(bars, [number(height) for height in heights], fontsize=8, color=_INK)
+    _published(axes, report, "chars", places - 0.25)
+    _dress(axes, "Throughput", "", unit)
+    axes.set_xticks(places, _names(report))
+    _legend_above_bars(axes)
+
+
+def _legend_above_bars(axes: Axes) -> None:
+    axes.set_ylim(0, 1.18 * axes.get_ylim()[1])
+    axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
+
+
+def _published(axes: Axes, report: Report, key: str, places: Sequence[float] | np.ndarray[Any, Any]) -> None:
+    known = [
+        (place, result.published[key])
+        for place, result in zip(places, report.results, strict=True)
+        if key in result.published
+    ]
+    if known:
+        axes.plot(*zip(*known, strict=True), "D", color=_PUBLISHED, markersize=7, label="published")
+
+
+def _timeline(axes: Axes, report: Report) -> None:
+    """Plot the waiting time over the scheduled start of requests: a stall appears as a slope."""
+    begin = min(trace.intended_s for result in report.results for trace in result.run.traces)
+    for result, color in zip(report.results, _colors(report), strict=True):
+        good = [(trace.intended_s - begin, ms) for trace in result.run.traces if (ms := _first_ms(trace)) is not None]
+        if good:
+            axes.plot(*zip(*good, strict=True), ".", color=color, markersize=6, alpha=0.7)
+        bad = [
+            (trace.intended_s - begin, 1000 * trace.total_s) for trace in result.run.traces if trace.error is not None
+        ]
+        if bad:
+            axes.plot(*zip(*bad, strict=True), "x", color="#dc2626", markersize=7)
+    _dress(axes, "Every request (failed: red ×)", "intended start, s", "ms to the first piece, or to the failure")
+    axes.set_ylim(bottom=0)
+
+
+def _comparisons(report: Report) -> Figure:
+    count = len(report.comparisons)
+    rows = max(len(comparison.differences) for comparison in report.comparisons)
+    figure = Figure(figsize=(10, count * (1.2 + 0.38 * rows)), layout="constrained")
+    _title(figure, report)
+    for axes, comparison in zip(figure.subplots(count, 1, squeeze=False)[:, 0], report.comparisons, strict=True):
+        _forest(axes, comparison, report)
+    return figure
+
+
+def _forest(axes: Axes, comparison: Comparison, report: Report) -> None:
+    measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
+    shown = [difference for difference in comparison.differences if difference.baseline]
+    for place, outcome in enumerate(reversed(shown)):
+        low, middle, high = (
+            100 * value / outcome.baseline for value in (outcome.low, outcome.difference, outcome.high)
+        )
+        color = "#1d4ed8" if outcome.shown else "#9ca3af"
+        axes.plot([low, high], [place, place], color=color, linewidth=3, solid_capstyle="butt")
+        axes.plot(middle, place, "o", color=color, markersize=7)
+        axes.annotate(f"{middle:+.1f} %", (middle, place), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+    texts = [
+        f"{label(outcome.metric, report.api) if outcome.metric in METRICS else outcome.metric}, {outcome.statistic}"
+        for outcome in reversed(shown)
+    ]
+    title = f"{measured} against {baseline}, {comparison.load} (grey: not significant)"
+    _dress(axes, title, f"difference, % of {baseline}, with its {CONFIDENCE:.0%} interval", "")
+    axes.set_yticks(range(len(shown)), texts)
+    axes.set_ylim(-0.6, len(shown) - 0.2)
+    axes.axvline(0, color=_INK, linewidth=1)
+    axes.margins(x=0.12)

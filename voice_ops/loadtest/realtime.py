@@ -1,0 +1,111 @@
+"""Driver of vLLM's realtime transcription: audio over a WebSocket in real time.
+
+``/v1/realtime`` accepts PCM16 mono at 16 kHz (vLLM 0.33.0, speech_to_text/realtime/protocol.py), as sessions of this
+platform do.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import TypeVar
+
+import aiohttp
+
+from voice_ops.call.recording import RATE
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.events import parse
+from voice_ops.loadtest.failures import CUT_SHORT, AnswerError
+from voice_ops.loadtest.inputs import Recording
+from voice_ops.loadtest.trace import Trace
+
+FRAME_S = 0.08
+"""Duration of a frame, which is sent when a microphone would have recorded all of it."""
+
+Frame = TypeVar("Frame")
+
+_START = {"type": "input_audio_buffer.commit"}
+_END = {"type": "input_audio_buffer.commit", "final": True}
+
+
+@dataclass(frozen=True)
+class Realtime:
+    """``WS /v1/realtime``: ``session.update``, ``commit``, frames in real time, ``commit`` with ``final``."""
+
+    endpoint: Endpoint
+    recordings: tuple[Recording, ...]
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Stream a recording; a piece of the response is a ``transcription.delta`` with text."""
+        which = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[which].seconds
+        async with self.endpoint.session.ws_connect(
+            self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
+        ) as socket:
+            created = parse(await _text(socket))
+            if created.type != "session.created":
+                raise AnswerError(f"{created.type or 'an unknown event'} received instead of session.created")
+            await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
+            await socket.send_json(_START)
+            feeder = asyncio.create_task(_speak(socket, self._frames[which], trace))
+            try:
+                await _read(socket, trace)
+            finally:
+                feeder.cancel()
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await feeder
+
+    @cached_property
+    def _frames(self) -> list[list[str]]:
+        """All recordings as messages, encoded in advance.
+
+        A client under load must not spend its time on base64.
+        """
+        return [
+            [
+                json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})
+                for frame in cut(recording)
+            ]
+            for recording in self.recordings
+        ]
+
+
+async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
+    """Send frames in real time, and record when the last one was sent and the maximum delay."""
+    start = perf_counter()
+    for number, frame in enumerate(frames, start=1):
+        due = start + number * FRAME_S
+        await asyncio.sleep(max(0.0, due - perf_counter()))
+        trace.pacing_lag_s = max(trace.pacing_lag_s, perf_counter() - due)
+        await send(frame)
+    trace.input_ended_s = perf_counter()
+
+
+def cut(recording: Recording) -> list[bytes]:
+    """Return the frames of a recording."""
+    size = 2 * round(FRAME_S * RATE)
+    return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
+
+
+async def _speak(socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
+    await feed(frames, socket.send_str, trace)
+    await socket.send_json(_END)
+
+
+async def _read(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+    while (event := parse(await _text(socket))).type != "transcription.done":
+        if event.has_text:
+            trace.text_arrived()
+    trace.ended()
+    trace.output_tokens = event.tokens
+
+
+async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
+    message = await socket.receive()
+    if message.type is not aiohttp.WSMsgType.TEXT:
+        raise AnswerError(CUT_SHORT)
+    return str(message.data)

@@ -1,0 +1,102 @@
+"""Report: options, results and caveats."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from voice_ops.loadtest.compare import Difference
+from voice_ops.loadtest.drivers import Api
+from voice_ops.loadtest.load import Load, Run
+from voice_ops.loadtest.realtime import FRAME_S
+from voice_ops.loadtest.scenarios import Published
+from voice_ops.loadtest.summary import Summary
+
+_BUSY_CLIENT = 0.9
+_LAG_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Result:
+    """Results of an endpoint with one load."""
+
+    endpoint: str
+    run: Run
+    summary: Summary
+    published: Published
+
+    @property
+    def doubts(self) -> list[str]:
+        """Caveats of these results."""
+        who = f"{self.endpoint}, {self.summary.load}"
+        matches = [
+            f"{who}: {count} of {self.summary.requests} failed: {reason}"
+            for reason, count in self.summary.failures.items()
+        ]
+        harness, first = self.summary.harness, self.summary.metrics.get("first")
+        if harness.cpu_share > _BUSY_CLIENT:
+            matches.append(
+                f"{who}: the client used {harness.cpu_share:.0%} of a core and may be the limit itself; "
+                "spread the load over several machines"
+            )
+        if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _LAG_SHARE * first.p50:
+            matches.append(
+                f"{who}: the client's own lag (p99 {harness.loop_lag_ms.p99:.1f} ms) is more than "
+                f"{_LAG_SHARE:.0%} of the median first piece; use an idle machine"
+            )
+        if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_S:
+            matches.append(
+                f"{who}: live feeds fell behind speech by up to {harness.pacing_lag_ms.max:.0f} ms, more than a frame; "
+                "use fewer streams or an idle machine"
+            )
+        return matches
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of two endpoints with one load."""
+
+    load: Load
+    differences: Sequence[Difference]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All results of a load test."""
+
+    title: str
+    api: Api
+    setup: Mapping[str, str]
+    """Settings in readable form: endpoint, model, input, seed, versions."""
+    results: Sequence[Result]
+    comparisons: Sequence[Comparison]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Caveats of all results."""
+        return [doubt for result in self.results for doubt in result.doubts]
+
+    @property
+    def failed(self) -> bool:
+        """Whether all requests of a load failed."""
+        return any(not result.run.answered for result in self.results)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "title": self.title,
+            "api": self.api.value,
+            "setup": dict(self.setup),
+            "results": [
+                {"endpoint": result.endpoint, **asdict(result.summary), "published": dict(result.published)}
+                for result in self.results
+            ],
+            "comparisons": [
+                {
+                    "load": str(comparison.load),
+                    "differences": [
+                        asdict(difference) | {"difference": difference.difference, "shown": difference.shown}
+                        for difference in comparison.differences
+                    ],
+                }
+                for comparison in self.comparisons
+            ],
+            "doubts": self.doubts,
+        }

@@ -1,0 +1,137 @@
+"""A load test, from the discovery of models to the report."""
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import perf_counter
+
+from voice_ops.loadtest.compare import differences, interleave
+from voice_ops.loadtest.drivers import Api, Driver
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.failures import FAILURES, describe
+from voice_ops.loadtest.load import Generator, Load, pooled
+from voice_ops.loadtest.report import Comparison, Report, Result
+from voice_ops.loadtest.scenarios import Scenario
+from voice_ops.loadtest.summary import Slo, summarize
+from voice_ops.loadtest.trace import Trace
+from voice_ops.progress import Progress
+
+_REMEDIES = {
+    "HTTP 401": "name the variable that holds the key: --api-key-env NAME",
+    "HTTP 403": "this key may not do that; name another one: --api-key-env NAME",
+    "HTTP 404": "give the model and the address as the endpoint knows them: --model NAME",
+    "cannot connect": "is it running there, and may this machine reach it?",
+    "timeout": "give it longer: --timeout SECONDS",
+}
+
+
+class LoadTestError(Exception):
+    """The endpoint cannot be tested. The message contains its response and a remedy."""
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """All options of a load test."""
+
+    api: Api
+    endpoints: Sequence[Endpoint]
+    """The measured endpoint, and its baseline if there is one. Without a model, the only served one is used."""
+    driver: Callable[[Endpoint], Driver]
+    loads: Mapping[Load, int]
+    """Number of requests by load."""
+    slo: Slo
+    gpus: int
+    usd_per_hour: float | None
+    scenario: Scenario | None
+    rounds: int
+    warmup: int
+    timeout_s: float
+    seed: int
+    setup: Mapping[str, str]
+
+    async def run(self, progress: Progress) -> Report:
+        """Query the models of the endpoints, warm them up, and run every load level.
+
+        Raises:
+            LoadTestError: An endpoint answers none of the requests before the load.
+        """
+        started = datetime.now(UTC)
+        results: list[Result] = []
+        comparisons: list[Comparison] = []
+        async with AsyncExitStack() as stack:
+            endpoints = [await self._with_model(endpoint) for endpoint in self.endpoints]
+            drivers = [self.driver(await stack.enter_async_context(endpoint)) for endpoint in endpoints]
+            for driver in drivers:
+                with progress.phase(f"warm up {driver.endpoint.name}"):
+                    await self._warm_up(driver)
+            for load, requests in self.loads.items():
+                done = _Count(requests * len(drivers), progress)
+                with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
+                    generator = Generator(self.timeout_s, self.seed, done)
+                    rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
+                for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
+                    run = pooled(list(runs))
+                    summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
+                    name = driver.endpoint.name
+                    published = self.scenario.figures(name, load) if self.scenario else {}
+                    results.append(Result(name, run, summary, published))
+                if len(drivers) > 1:
+                    comparisons.append(Comparison(load, differences(rounds, self.seed)))
+        setup = {
+            **{one.name: f"{one.url}" + (f", model {one.model}" if one.model else "") for one in endpoints},
+            **self.setup,
+            "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
+        }
+        title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
+        return Report(title, self.api, setup, results, comparisons)
+
+    async def _with_model(self, endpoint: Endpoint) -> Endpoint:
+        if not self.api.has_models:
+            return endpoint
+        try:
+            async with endpoint, asyncio.timeout(self.timeout_s):
+                served = await endpoint.served_models()
+        except FAILURES as error:
+            raise _failure(endpoint, describe(error, self.timeout_s)) from None
+        names = ", ".join(served or ()) or "none"
+        if endpoint.model and served is not None and endpoint.model not in served:
+            raise LoadTestError(f"{endpoint.url} serves no model {endpoint.model}; it serves: {names}")
+        if not endpoint.model and (served is None or len(served) != 1):
+            raise LoadTestError(f"{endpoint.url} does not list just one model ({names}); choose: --model NAME")
+        return replace(endpoint, model=endpoint.model or (served or [""])[0])
+
+    async def _warm_up(self, driver: Driver) -> None:
+        """Send some uncounted requests, one at a time; one has to succeed."""
+        for index in range(self.warmup):
+            trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await driver.send(index, trace)
+            except FAILURES as error:
+                if index == self.warmup - 1:
+                    raise _failure(driver.endpoint, describe(error, self.timeout_s)) from None
+
+
+def _failure(endpoint: Endpoint, reason: str) -> LoadTestError:
+    remedy = next((text for start, text in _REMEDIES.items() if reason.startswith(start)), "")
+    return LoadTestError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
+
+
+class _Count:
+    """Shows the progress of a load."""
+
+    def __init__(self, requests: int, progress: Progress) -> None:
+        self._requests = requests
+        self._progress = progress
+        self._done = 0
+        self._failed = 0
+
+    def __call__(self, trace: Trace) -> None:
+        self._done += 1
+        self._failed += trace.error is not None
+        self._progress.detail(
+            f"{self._done} of {self._requests}" + (f", {self._failed} failed" if self._failed else "")
+        )

@@ -1,0 +1,170 @@
+"""A report as tables, for a terminal and for Markdown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from voice_ops.loadtest.compare import CONFIDENCE, Difference
+from voice_ops.loadtest.drivers import Api
+from voice_ops.loadtest.metrics import METRICS, Metric, label
+from voice_ops.loadtest.report import Comparison, Report, Result
+from voice_ops.loadtest.scenarios import SOURCE
+from voice_ops.loadtest.summary import Distribution, Summary
+from voice_ops.output import WholeTable
+
+_INTEGRAL_FROM = 100
+_ONE_PLACE_FROM = 10
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text; the first column is left-aligned."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def rich(self) -> Table:
+        table = WholeTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        for number, heading in enumerate(self.headings):
+            table.add_column(heading, justify="right" if number else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        rule = ["---", *("---:" for _ in self.headings[1:])]
+        lines = (f"| {' | '.join(cells)} |" for cells in (self.headings, rule, *self.rows))
+        return "\n".join([f"## {self.title}", "", *lines])
+
+
+def number(value: float) -> str:
+    """Return a figure with three significant digits, or all digits before the decimal point."""
+    if abs(value) >= _INTEGRAL_FROM:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= _ONE_PLACE_FROM else f"{value:.3g}"
+
+
+def _percentiles(found: Distribution | None) -> str | None:
+    return " / ".join(map(number, (found.p50, found.p95, found.p99))) if found else None
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else number(value)
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
+
+
+def _goodput(summary: Summary) -> str | None:
+    if summary.goodput_per_s is None:
+        return None
+    return f"{number(summary.goodput_per_s)}/s, {_share(summary.goodput_share)}"
+
+
+_Cell = Callable[[Summary], str | None]
+
+
+def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
+    """Return all rows: key, label, and cell for one summary."""
+    metrics: list[tuple[str, str, _Cell]] = [
+        (
+            metric.name,
+            _labelled(metric, api),
+            lambda summary, name=metric.name: _percentiles(summary.metrics.get(name)),  # type: ignore[misc]
+        )
+        for metric in METRICS.values()
+    ]
+    return [
+        ("requests", "requests, failed", lambda s: f"{s.requests}, {sum(s.failures.values())}"),
+        *metrics,
+        ("wait", "wait rate: starved streams", lambda s: _share(s.wait_rate)),
+        ("chars", "char/s per GPU", lambda s: _number(s.chars_per_s_per_gpu)),
+        ("tokens", "tokens/s", lambda s: _number(s.tokens_per_s)),
+        ("audio", "audio s/s", lambda s: _number(s.audio_s_per_s)),
+        ("rate", "requests/s", lambda s: _number(s.requests_per_s)),
+        ("goodput", "goodput under the SLO", _goodput),
+        ("cost", "USD per audio hour", lambda s: _number(s.usd_per_audio_hour)),
+        ("start", "client: start lag, ms", lambda s: _percentiles(s.harness.start_lag_ms)),
+        ("loop", "client: loop lag, ms", lambda s: _percentiles(s.harness.loop_lag_ms)),
+        ("pacing", "client: pacing lag, ms", lambda s: _percentiles(s.harness.pacing_lag_ms)),
+        ("cpu", "client: CPU, of one core", lambda s: _share(s.harness.cpu_share)),
+    ]
+
+
+def results_grid(report: Report) -> Grid:
+    """Return the figures with a column for each endpoint and load, published ones below measured ones."""
+    several = len({result.endpoint for result in report.results}) > 1
+    rows = []
+    for key, text, cell in _rows(report.api):
+        cells = [cell(result.summary) for result in report.results]
+        if any(cells):
+            rows.append([text, *(outcome or "-" for outcome in cells)])
+        if any(key in result.published for result in report.results):
+            rows.append(["  published", *(_published(result, key) for result in report.results)])
+    headings = [
+        f"{result.endpoint}, {result.summary.load}" if several else result.summary.load for result in report.results
+    ]
+    source = f" (published: {SOURCE})" if any(result.published for result in report.results) else ""
+    return Grid(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
+
+
+def _published(result: Result, key: str) -> str:
+    if key not in result.published:
+        return "-"
+    value = result.published[key]
+    return f"{value:.1%}" if key == "wait" else number(value)
+
+
+def comparison_grid(report: Report, comparison: Comparison) -> Grid:
+    """Return the differences between two endpoints with one load."""
+    measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
+    rows = [
+        [
+            f"{difference.statistic} {_named(difference, report.api)}",
+            number(difference.measured),
+            number(difference.baseline),
+            f"{difference.difference:+.3g}{_percent(difference)}",
+            f"{difference.low:+.3g} to {difference.high:+.3g}",
+            "yes" if difference.shown else "no",
+        ]
+        for difference in comparison.differences
+    ]
+    interval = f"{CONFIDENCE:.0%} interval"
+    headings = ["", measured, baseline, "difference", interval, "beyond chance"]
+    return Grid(f"{measured} against {baseline}, {comparison.load}", headings, rows)
+
+
+def _named(difference: Difference, api: Api) -> str:
+    if difference.metric not in METRICS:
+        return difference.metric
+    return _labelled(METRICS[difference.metric], api)
+
+
+def _labelled(metric: Metric, api: Api) -> str:
+    return label(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
+
+
+def _percent(difference: Difference) -> str:
+    return f" ({difference.difference / difference.baseline:+.1%})" if difference.baseline else ""
+
+
+def markdown(report: Report, plots: Sequence[str]) -> str:
+    grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
+    meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _measured(report, m.name)]
+    parts = [
+        f"# {report.title}",
+        "\n".join(f"- {key}: {value}" for key, value in report.setup.items()),
+        *(grid.markdown() for grid in grids),
+        *(["## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in report.doubts)] if report.doubts else []),
+        *(f"![{name.removesuffix('.png')}]({name})" for name in plots),
+        "## What is measured\n\n" + "\n".join(meanings),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _measured(report: Report, name: str) -> bool:
+    return any(name in result.summary.metrics for result in report.results)

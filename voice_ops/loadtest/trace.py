@@ -1,0 +1,75 @@
+"""Timestamps of a request, seconds of ``time.perf_counter``."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import perf_counter
+
+
+@dataclass
+class Trace:
+    """A request: its scheduled start, the arrivals of its pieces, and its input and output."""
+
+    request_id: str
+    """Sent as ``X-Request-Id``, which vLLM uses as well, so that a slow request can be found in the engine's log."""
+    intended_s: float
+    """Scheduled start, from which latency is measured, so that a late client or a stalled server is visible."""
+    started_s: float
+    ended_s: float = 0.0
+    arrivals_s: list[float] = field(default_factory=list)
+    """Arrival of each piece of the response: text for text APIs, audio for speech."""
+    output_audio_s: list[float] = field(default_factory=list)
+    """Seconds of audio in each piece; empty for text APIs."""
+    output_tokens: int | None = None
+    """Number of tokens as reported by the endpoint; None if it does not report them."""
+    input_chars: int = 0
+    input_audio_s: float = 0.0
+    input_ended_s: float | None = None
+    """Time at which the last audio was sent, for input that is streamed in real time."""
+    pacing_lag_s: float = 0.0
+    """Maximum delay of a frame in a real-time stream."""
+    error: str | None = None
+
+    def text_arrived(self) -> None:
+        """Record the arrival of text."""
+        self.arrivals_s.append(perf_counter())
+
+    def audio_arrived(self, seconds: float) -> None:
+        """Record the arrival of audio of this duration."""
+        self.arrivals_s.append(perf_counter())
+        self.output_audio_s.append(seconds)
+
+    def ended(self) -> None:
+        """Record the end of the response, if the connection stays open after it."""
+        self.ended_s = self.ended_s or perf_counter()
+
+    @property
+    def first_s(self) -> float | None:
+        """Time from the scheduled start to the first piece; None if there was none."""
+        return self.arrivals_s[0] - self.intended_s if self.arrivals_s else None
+
+    @property
+    def total_s(self) -> float:
+        """Time from the scheduled start to the end of the response."""
+        return self.ended_s - self.intended_s
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """Times between successive pieces."""
+        return [later - earlier for earlier, later in pairwise(self.arrivals_s)]
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of audio that this request synthesized or transcribed."""
+        return sum(self.output_audio_s) or self.input_audio_s
+
+    @property
+    def starved_s(self) -> float | None:
+        """Total pauses of a player that starts with the first piece; None without audio."""
+        if not self.output_audio_s:
+            return None
+        starved = 0.0
+        played_until = self.arrivals_s[0]
+        for arrived, seconds in zip(self.arrivals_s, self.output_audio_s, strict=True):
+            starved += max(0.0, arrived - played_until)
+            played_until = max(played_until, arrived) + seconds
+        return starved

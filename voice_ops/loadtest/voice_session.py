@@ -1,0 +1,88 @@
+"""Driver of this platform's session API: audio over a WebSocket in real time, transcripts as events."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import cached_property
+
+import aiohttp
+from pydantic import ValidationError
+from yarl import URL
+
+from voice_blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
+from voice_ops.call.session import SUBPROTOCOL, Opened
+from voice_ops.loadtest.endpoint import Endpoint
+from voice_ops.loadtest.events import server_sent_events
+from voice_ops.loadtest.failures import CUT_SHORT, AnswerError, answer_text
+from voice_ops.loadtest.inputs import Recording
+from voice_ops.loadtest.realtime import cut, feed
+from voice_ops.loadtest.trace import Trace
+
+_END = {"type": "end"}
+
+
+@dataclass(frozen=True)
+class VoiceSession:
+    """``POST /v1/sessions``, its WebSocket and its event stream; an interrupted stream is a failure."""
+
+    endpoint: Endpoint
+    recordings: tuple[Recording, ...]
+
+    async def send(self, index: int, trace: Trace) -> None:
+        """Stream a recording; a piece of the response is a partial or final transcript with text."""
+        which = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[which].seconds
+        opened = await self._open(trace)
+        both = [
+            asyncio.create_task(self._speak(opened, self._frames[which], trace)),
+            asyncio.create_task(self._listen(opened, trace)),
+        ]
+        try:
+            await asyncio.gather(*both)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    @cached_property
+    def _frames(self) -> list[list[bytes]]:
+        return [cut(recording) for recording in self.recordings]
+
+    async def _open(self, trace: Trace) -> Opened:
+        asked = {"transport": "websocket"} | dict(self.endpoint.body)
+        async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=asked) as response:
+            try:
+                return Opened.model_validate_json(await response.read())
+            except ValidationError as error:
+                raise AnswerError(f"no answer of the session API: {error.errors()[0]['msg']}") from None
+
+    async def _speak(self, opened: Opened, frames: list[bytes], trace: Trace) -> None:
+        if opened.media.websocket is None:
+            raise AnswerError("a session without a WebSocket")
+        async with self.endpoint.session.ws_connect(
+            opened.media.websocket, protocols=(SUBPROTOCOL, opened.token)
+        ) as socket:
+            # Receiving is required to respond to pings.
+            closing = asyncio.create_task(socket.receive())
+            try:
+                await feed(frames, socket.send_bytes, trace)
+                await socket.send_json(_END)
+                await closing
+            finally:
+                closing.cancel()
+            if socket.close_code != aiohttp.WSCloseCode.OK:
+                raise AnswerError(f"the WebSocket was closed with {socket.close_code}")
+
+    async def _listen(self, opened: Opened, trace: Trace) -> None:
+        url = self.endpoint.at(SESSIONS_PATH).join(URL(opened.events))
+        async with self.endpoint.session.get(url, headers={TOKEN_HEADER: opened.token}) as response:
+            if not response.ok:
+                raise AnswerError(answer_text(response.status, await response.read()))
+            async for event in server_sent_events(response):
+                if event.kind and event.text:
+                    trace.text_arrived()
+                if event.complete is not None:
+                    trace.ended()
+                    if not event.complete:
+                        raise AnswerError("the session ended before all was transcribed")
+                    return
+        raise AnswerError(CUT_SHORT)

@@ -1,0 +1,26 @@
+"""Entry point of the `voice` command. It imports little, so that Ctrl-C works from the start."""
+
+import os
+import signal
+from types import FrameType
+
+from voice_ops.exits import INTERRUPTED
+from voice_sandbox.loopback import bypass_loopback
+
+
+def main() -> None:
+    """Run the command line."""
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        from voice_ops.cli import app  # noqa: PLC0415  the largest part of a start
+
+        bypass_loopback(os.environ)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        app()
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)  # for Ctrl-C between two lines of this function
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    """Exit during imports, when nothing has been started that would have to be stopped."""
+    os._exit(INTERRUPTED)

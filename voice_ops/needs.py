@@ -1,0 +1,34 @@
+"""vCPUs that a deployment needs of an AWS account's quotas."""
+
+import math
+from collections import defaultdict
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.edge import AGENT_VCPU
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.file.model.aws import CapacityBlock, Spot
+from voice_blueprint.file.model.deployment import Deployment
+
+
+def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
+    """Return vCPUs at the minimum and at the maximum, by family and whether they are spot.
+
+    A Capacity Block counts against no quota.
+    """
+    needs: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for fleet in fleets(deployment):
+        if not isinstance(fleet.purchase, CapacityBlock):
+            family = catalog.quotas()[fleet.instance_type.quota_code].family
+            key = (family, isinstance(fleet.purchase, Spot))
+            low, high = fleet.vcpus
+            needs[key] = (needs[key][0] + low, needs[key][1] + high)
+    return dict(needs)
+
+
+def fargate_needs(deployment: Deployment) -> tuple[int, int]:
+    """Return the vCPUs of gateway tasks and agents, at the minimum and at the maximum."""
+    aws = deployment.aws
+    services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]
+    services += [(aws.agents.tasks, AGENT_VCPU)] if aws.agents else []
+    least, most = (sum(getattr(tasks, bound) * vcpu for tasks, vcpu in services) for bound in ("min", "max"))
+    return math.ceil(least), math.ceil(most)

@@ -1,0 +1,55 @@
+"""`voice new`: a platform team's own repository, with this package as its dependency."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voice_ops.exits import REFUSED
+from voice_ops.init.answers import AgentsOption, BudgetOption, CallsOption, CloudOption, RegionOption, answers
+from voice_ops.init.command import first_file
+from voice_ops.new.repository import EXECUTABLE, files
+from voice_ops.output import out, stop
+
+NAME = "staging"
+"""Name of the first deployment and of its file."""
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Path of the repository.")],
+    *,
+    cloud: CloudOption = None,
+    region: RegionOption = None,
+    calls: CallsOption = None,
+    budget: BudgetOption = None,
+    agents: AgentsOption = None,
+) -> None:
+    """Create a repository with a deployment file, entry points and CI pipelines.
+
+    Creates the same deployment file as `voice init` with the same options. The CDK app and the Pulumi projects call the
+    installed package, which is pinned in requirements.txt. Existing files are not overwritten.
+
+    Example: voice new platform --cloud aws --region us-east-1 --calls 500 --budget 20000
+    """
+    deployment = f"deployments/{NAME}.yaml"
+    texts = files(NAME)
+    if folder.exists() and not folder.is_dir():
+        raise stop(f"{folder} is a file; name a folder", REFUSED)
+    if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
+        raise stop(f"{folder} has {', '.join(existing)}, and nothing is overwritten; name another folder", REFUSED)
+    desired = answers(cloud, region, calls, agents=agents)
+    chosen, usd = first_file(folder / deployment, desired, budget)
+    texts[deployment] = chosen.draft.text(usd, "schema.json")
+    try:
+        for path, text in texts.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+        for path in EXECUTABLE:
+            (folder / path).chmod(0o755)
+    except OSError as error:
+        raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
+    out.print(
+        f"{len(texts)} files are written: {chosen.name}, {chosen.words} a month; "
+        f"README.md in {folder!s} is the next step",
+        soft_wrap=True,
+    )

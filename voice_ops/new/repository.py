@@ -1,0 +1,86 @@
+"""The files of a platform team's repository, by path: templates, and files that this release ships."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+
+import voice_stacks
+from voice_blueprint.shipped import ROOT
+
+HOME = "https://github.com/voice-serve/voice-serve"
+EXECUTABLE = (".ci/setup", ".ci/deploy-aws", ".ci/deploy-azure", ".ci/drift", ".ci/images")
+
+_TEMPLATE = Path(__file__).with_name("template")
+_STACKS = Path(voice_stacks.__file__).parent / "azure"
+_PROJECTS = ("cluster", "workloads", "policy")
+_RENAMED = {
+    "gitignore": ".gitignore",
+    "setup": ".ci/setup",
+    "activate": ".ci/activate",
+}
+_SHIPPED = (
+    ".gitlab-ci.yml",
+    ".ci/deploy-aws",
+    ".ci/deploy-azure",
+    ".ci/drift",
+    ".ci/images",
+    ".ci/report.sh",
+    ".github/workflows/deploy-aws.yml",
+    ".github/workflows/deploy-azure.yml",
+    ".github/workflows/drift.yml",
+    ".github/workflows/images.yml",
+    "cdk.json",
+    "images/vulnerabilities.yaml",
+    "package.json",
+    "package-lock.json",
+)
+_MOVED = {
+    "make -C build/previous setup": "build/previous/.ci/setup",
+    'make -C "build/$1" setup': '"build/$1/.ci/setup"',
+    "run: make setup": "run: .ci/setup",
+    "- make setup": "- .ci/setup",
+    "ca-certificates git make python3-venv": "ca-certificates git python3-venv",
+    "changes: [deployments/**/*]": "changes: [deployments/**/*, requirements.txt]",
+    "stacks/voice_stacks/azure/$project": "projects/$project",
+    '"../../../../$file"': '"../../$file"',
+    "virtualenv: ../../../../.venv": "virtualenv: ../../.venv",
+    "`make setup`": "`.ci/setup`",
+    "paths: [deployments/**]": "paths: [deployments/**, requirements.txt]",
+}
+"""Replacements for the differences between a checkout, for which shipped files are written, and a team's repository."""
+_OWN_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
+"""Jobs of GitLab that test this product; on GitHub, they are separate files."""
+
+
+def files(name: str) -> dict[str, str]:
+    """Return the text of every file except the deployment file, by path.
+
+    Args:
+        name: Name of the deployment, and of its Pulumi stack.
+    """
+    values = {"name": name, "version": version("voice-serve"), "home": HOME}
+    results: dict[str, str] = {}
+    for file in sorted(_TEMPLATE.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            path = file.relative_to(_TEMPLATE).as_posix()
+            path = f"projects/{path}" if path.startswith(_PROJECTS) else _RENAMED.get(path, path)
+            text = file.read_text(encoding="utf-8")
+            results[path] = Template(text).substitute(values) if file.suffix in {".md", ".txt", ".yml"} else text
+    for path in _SHIPPED:
+        results[path] = _moved((ROOT / path).read_text(encoding="utf-8"))
+    for project in _PROJECTS:
+        settings = "PulumiPolicy.yaml" if project == "policy" else "Pulumi.yaml"
+        results[f"projects/{project}/{settings}"] = _moved((_STACKS / project / settings).read_text(encoding="utf-8"))
+        if project != "policy":
+            results[f"projects/{project}/Pulumi.{name}.yaml"] = (
+                f"config:\n  voice-{project}:deployment: ../../deployments/{name}.yaml\n"
+            )
+    results["deployments/schema.json"] = (ROOT / "deployments/schema.json").read_text(encoding="utf-8")
+    return results
+
+
+def _moved(text: str) -> str:
+    for here, there in _MOVED.items():
+        text = text.replace(here, there)
+    return _OWN_JOBS.sub("", text)

@@ -1,0 +1,248 @@
+"""Output of the `voice` command: tables, JSON, and messages on stderr."""
+
+import codecs
+import io
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import typer
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Span, Text
+from typer._click.globals import get_current_context  # typer contains a vendored click
+
+from voice_ops.exits import REFUSED
+
+PLAIN = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x", "\N{EN DASH}": "-", "·": "-"}
+"""Replacements for characters that the output's encoding lacks; any other becomes a question mark."""
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("voice-plain", _plain)
+for _stream in (sys.stdout, sys.stderr):
+    if isinstance(_stream, io.TextIOWrapper):
+        _stream.reconfigure(errors="voice-plain")
+
+
+MARKS = {"✗ ", "✓ ", "! ", "→ ", "? "}
+"""Prefixes of messages: further lines are indented by their width."""
+
+
+class WholeConsole(Console):
+    """A console that prints text unchanged.
+
+    No line is truncated, ``[red]`` is not a colour and ``:100:`` is not an emoji.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, emoji=False, markup=False)
+
+    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401  those of rich
+        if how.get("soft_wrap") and self.is_terminal and len(objects) == 1 and isinstance(objects[0], str | Text):
+            self._print_wrapped(objects[0])
+        else:
+            super().print(*objects, **{"crop": False} | how)
+
+    def _print_wrapped(self, text: str | Text) -> None:
+        """Print text that a pipe receives as one line, wrapped at words; further lines are indented like the first."""
+        for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
+            indent = len(line) - len(line.plain.lstrip(" "))
+            mark = 2 if line.plain[indent : indent + 2] in MARKS else 0
+            words = wrapped(line[indent + mark :], max(20, self.width - indent - mark))
+            first = line[: indent + mark]
+            for number, each in enumerate(words or [Text()]):
+                super().print((first if not number else Text(" " * len(first))) + each, crop=False, soft_wrap=True)
+
+
+def styled(template: str, *data: object) -> Text:
+    """Return the text of a template with markup, such as ``[red]✗[/] {}``; markup in the data is not interpreted."""
+    whole = Text.from_markup(template, emoji=False)
+    cuts = [at for match in re.finditer(r"\{\}", whole.plain) for at in match.span()]
+    values = iter(data)
+    pieces = []
+    for piece in whole.divide(cuts):
+        if piece.plain == "{}":
+            value = str(next(values))
+            pieces.append(Text(value, spans=[Span(0, len(value), each.style) for each in piece.spans]))
+        else:
+            pieces.append(piece)
+    return Text().join(pieces)
+
+
+def wrapped(text: Text, width: int) -> list[Text]:
+    """Return a text wrapped to a width; a longer word, such as a URL, is not broken, so that it can be copied."""
+    breaks, used = [], 0
+    for word in re.finditer(r"\S+\s*", text.plain):
+        if used and used + cell_len(word.group().rstrip()) > width:
+            breaks.append(word.start())
+            used = 0
+        used += cell_len(word.group())
+    lines = list(text.divide(breaks))
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+out = WholeConsole()
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = 120  # rich uses 80 for a pipe or a CI log
+err = WholeConsole(stderr=True)
+
+
+_REPORTED = "voice.reported"
+"""Key in the context of a command that records whether it has printed its JSON object."""
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr, with further lines indented below the first."""
+    first, _, more = text.partition("\n")
+    err.print(styled("[red]✗[/] {}", first), soft_wrap=True)
+    for line in more.splitlines():
+        err.print(f"  {line}", soft_wrap=True)
+
+
+def stop(text: str, code: int) -> typer.Exit:
+    """Print the reason why a command ends, also as JSON with ``--json``, and return the exception to raise."""
+    complain(text)
+    report_refusal([text], code)
+    return typer.Exit(code)
+
+
+def report_refusal(problems: list[str], code: int) -> None:
+    """Print the reason why a command ends as JSON, if ``--json`` was given and no report has been printed."""
+    context = get_current_context(silent=True)
+    if context and context.params.get("as_json") and not context.meta.get(_REPORTED):
+        print_json({"refused": code == REFUSED, "problems": problems})
+
+
+def as_json(value: object) -> str:
+    """Return JSON of plain values, dataclasses and models; other objects are written as their attributes."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  `voice --help` does without
+
+    return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
+
+
+def print_json(report: Mapping[str, object], deployment: str = "") -> None:
+    """Print the object of ``--json``, which starts with the deployment's name if there is one."""
+    if context := get_current_context(silent=True):
+        context.meta[_REPORTED] = True
+    typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
+
+
+class WholeTable(Table):
+    """A table that truncates nothing, does not break numbers, and is never wider than the terminal.
+
+    If a row is too wide, its widest cells are printed below it, after the headings of their columns.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = list(zip(*(list(column.cells) for column in self.columns), strict=True))
+        widths = [self._width(console, column, index, rows) for index, column in enumerate(self.columns)]
+        moved: list[int] = []
+        # Three for the space between two columns, and one for the edge. The first column identifies the row and stays.
+        while len(moved) < len(widths) - 1 and sum(widths) + 3 * len(widths) + 1 > options.max_width:
+            widest = max(range(1, len(widths)), key=widths.__getitem__)
+            moved.append(widest)
+            widths[widest] = -3
+        if moved:
+            yield from self._stacked(console, options, rows, sorted(moved))
+        else:
+            yield from super().__rich_console__(console, options)
+        if self.caption:
+            yield Segment.line()  # as after a table without this line
+
+    def _width(self, console: Console, column: Column, index: int, rows: list[tuple[RenderableType, ...]]) -> int:
+        cells = [column.header, *(row[index] for row in rows)]
+        return max(
+            (Measurement.get(console, console.options, _text(console, cell)).maximum for cell in cells), default=0
+        )
+
+    def _stacked(
+        self, console: Console, options: ConsoleOptions, rows: list[tuple[RenderableType, ...]], moved: list[int]
+    ) -> RenderResult:
+        kept = [index for index in range(len(self.columns)) if index not in moved]
+        slim = Table(title=self.title, title_justify="left", box=self.box, caption=self.caption, caption_justify="left")
+        for index in kept:
+            column = self.columns[index]
+            slim.add_column(column.header, justify=column.justify, no_wrap=True)
+        for row, style in zip(rows, self.rows, strict=True):
+            slim.add_row(*(row[index] for index in kept), end_section=style.end_section)
+        lines = console.render_lines(slim, options, pad=False)
+        notes = iter([_note(console, options, self.columns, row, moved) for row in rows])
+        # A row of the slim table is one line, since nothing in it wraps. The head ends with its rule.
+        ruled = next(
+            (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
+        )
+        for at, line in enumerate(lines):
+            yield from line
+            yield Segment.line()
+            text = "".join(each.text for each in line).strip()
+            if at > ruled and text and set(text) != {"─"}:
+                yield from next(notes, [])
+
+
+def _text(console: Console, cell: RenderableType) -> RenderableType:
+    return console.render_str(cell) if isinstance(cell, str) else cell
+
+
+def _note(
+    console: Console, options: ConsoleOptions, columns: list[Column], row: tuple[RenderableType, ...], moved: list[int]
+) -> list[Segment]:
+    """Return the cells that did not fit a row, each after its heading, wrapped and indented."""
+    parts: list[Text] = []
+    for index in moved:
+        cell, header = _text(console, row[index]), _text(console, columns[index].header)
+        if isinstance(cell, Text) and isinstance(header, Text) and cell.plain:
+            parts.append(Text.assemble(f"{header.plain}: " if header.plain else "", cell))
+    results: list[Segment] = []
+    for line in wrapped(Text("; ").join(parts), options.max_width - 6) if parts else ():
+        results += [Segment("      "), *line.render(console), Segment.line()]
+    return results
+
+
+def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
+    """Return a table without rows: columns of text, of numbers, and a last one of text that may wrap."""
+    table = WholeTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
+    table.caption_justify = "left"
+    for heading in words:
+        table.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    if last:
+        table.add_column(last)
+    return table
+
+
+def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
+    """Return a table of resource counts by stack and type."""
+    table = empty_table(title, ["stack"], ["resources"], "types")
+    for name, types in stacks.items():
+        table.add_row(name, str(types.total()), describe_types(types))
+    table.add_section()
+    table.add_row("", str(sum(types.total() for types in stacks.values())), "")
+    return table
+
+
+def describe_types(types: Counter[str]) -> str:
+    """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first, and else by name."""
+    ordered = sorted(types.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in ordered)
+
+
+def span(low: int, high: int) -> str:
+    """Return a range such as "3-30"."""
+    return f"{low}-{high}"

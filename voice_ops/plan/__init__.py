@@ -1,0 +1,1 @@
+"""`voice plan`: check a deployment file and size it."""

@@ -1,0 +1,110 @@
+"""Calls per tier for `voice plan`: limiting factor, source, and sizes for a load."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from voice_blueprint.capacity.conversations import Link, conversation_chains, conversations_in
+from voice_blueprint.capacity.load import peak_calls, sized, sized_callers
+from voice_blueprint.capacity.tiers import by_tier, of_callers
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.output import empty_table, span
+
+
+def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
+    """Return the number of units that the load requires in each tier."""
+    load = deployment.load
+    if load is None:
+        return {}
+    if aws := deployment.aws_section:
+        return {each.name: text for each, text in sized(aws, load)}
+    callers, agents = deployment.azure.callers, deployment.azure.agents
+    return {each.name: text for each, text in sized_callers(callers, agents, load)} if callers else {}
+
+
+def capacity_table(deployment: Deployment) -> Table | None:
+    """Return the tiers with their calls, and with a load the recommended settings. None without callers."""
+    load, result, asked = deployment.load, of_callers(deployment), _recommended_sizes(deployment)
+    if not result:
+        return None
+    # The store has its own limit by memory; the other tiers limit concurrent calls.
+    room = by_tier(result)
+    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    caption = f"{tier} binds: at most {most:,} calls at a time"
+    if load:
+        caption += f"; the load is {load.calls:,}, at its peak {peak_calls(load):,}"
+    table = empty_table(
+        "calls at a time",
+        ["tier"],
+        ["a unit", "units", "calls"],
+        "what binds a unit",
+        caption,
+    )
+    if asked:
+        table.add_column("for the load", no_wrap=True)
+    for each in result:
+        bound = each.binding
+        table.add_row(
+            each.name,
+            f"{each.calls:,}",
+            span(each.units.min, each.units.max),
+            f"{each.low:,}-{each.most:,}",
+            f"{bound.name} ({bound.kind}): {bound.source}",
+            *([asked.get(each.name, "-")] if asked else []),
+        )
+    return table
+
+
+def conversation_tables(deployment: Deployment) -> Iterator[Table]:
+    """Yield the capacity of each tier for conversations and the units for a load, for each section with agents."""
+    for chain in _chains(deployment):
+        asked = _asked(deployment, chain)
+        binds = min(chain, key=lambda each: each.most)
+        caption = f"{binds.name} binds: at most {binds.most:,} conversations at a time"
+        if asked and deployment.load:
+            mean, peak = conversations_in(deployment.load)
+            caption += f"; the load has {mean:,.0f}, at its peak {peak:,}"
+        if chain[0].location[0] == "aws":
+            caption += "; language model and speech are endpoints elsewhere"
+        title = f"conversations at a time, {chain[0].location[0]}"
+        table = empty_table(title, ["part"], ["a unit", "units", "conversations"], "what binds a unit", caption)
+        if asked:
+            table.add_column("units for the load", no_wrap=True)
+        for each in chain:
+            cells = [f"{each.calls:,}", span(each.units.min, each.units.max), f"{each.low:,}-{each.most:,}"]
+            table.add_row(each.name, *cells, each.source, *([span(*asked[each.name])] if asked else []))
+        yield table
+
+
+def conversations_as_dict(deployment: Deployment) -> list[dict[str, object]]:
+    """Return the conversations for ``--json``; the first part with the minimum is the limiting factor."""
+    return [
+        vars(each) | {"for_load": _asked(deployment, chain).get(each.name)}
+        for chain in _chains(deployment)
+        for each in chain
+    ]
+
+
+def _chains(deployment: Deployment) -> list[tuple[Link, ...]]:
+    try:
+        return list(conversation_chains(deployment))
+    except LookupError:
+        return []  # a check reports the missing pool
+
+
+def _asked(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:
+    """Return the units of each part for the mean and the peak of the load, in the AWS section if there is one."""
+    load = deployment.load
+    if load is None or (deployment.aws_section and chain[0].location[0] == "azure"):
+        return {}
+    mean, peak = conversations_in(load)
+    return {each.name: (each.units_for(mean), each.units_for(peak)) for each in chain if each.most}
+
+
+def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
+    """Return the capacity for ``--json``, with every bound."""
+    asked = _recommended_sizes(deployment)
+    return [
+        vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)}
+        for each in of_callers(deployment)
+    ]

@@ -1,0 +1,138 @@
+"""Cells for `voice plan`, if one deployment is too small for the load: cells, accounts, quotas and hosts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from rich.table import Table
+
+from voice_blueprint import catalog
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.limits import limit_needs
+from voice_ops.cost.prices import HOURS_PER_MONTH
+from voice_ops.needs import fargate_needs, vcpu_needs
+from voice_ops.output import empty_table
+from voice_ops.simulate.capacity import fleet_plans
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Quota usage of the cells in one account and region at their maximum.
+
+    Attributes:
+        default: Default of a new account; ``None`` if it differs between accounts.
+    """
+
+    name: str
+    code: str
+    needed: int
+    default: int | None
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """The cells of a load.
+
+    Attributes:
+        peak: Concurrent calls of the whole load at the peak.
+        cells: Number of cells; one fewer is sufficient for the peak.
+        cell_peak: Concurrent calls of a cell while another one is unavailable.
+        regions: Regions, which have the same number of cells; one without a name on Azure.
+        accounts: Number of AWS accounts or Azure subscriptions.
+        account_cells: Maximum number of cells of one account in one region.
+        usd_per_month: Hosts, tasks and replicas of all cells at list price, at the minimum and maximum.
+        not_priced: Fleets without a list price in the region, which ``usd_per_month`` excludes.
+    """
+
+    peak: int
+    cells: int
+    cell_peak: int
+    regions: tuple[str, ...]
+    accounts: int
+    account_cells: int
+    usd_per_month: tuple[float, float]
+    not_priced: tuple[str, ...]
+    quotas: tuple[Quota, ...]
+
+
+def cell_plan(deployment: Deployment) -> CellPlan | None:
+    """Return the cells of a deployment; ``None`` if it has none or one is sufficient for the load.
+
+    Raises:
+        ValueError: The file has no section for calls.
+    """
+    if not deployment.cells or not deployment.load or deployment.cell_count == 1:
+        return None
+    cell, count = deployment.cell, deployment.cell_count
+    assert cell.load is not None  # noqa: S101  it has a part of the load
+    regions = deployment.file_regions if deployment.aws_section else (deployment.azure.location,)
+    account_cells = math.ceil(min(deployment.cells.per_account, count) / len(regions))
+    plans = fleet_plans(cell.in_regions()[0], {})
+    hourly = [
+        sum((plan.usd_per_hour or 0.0) * sum(getattr(group, bound) for group in plan.groups) for plan in plans)
+        for bound in ("min_hosts", "max_hosts")
+    ]
+    low, most = (each * HOURS_PER_MONTH * count for each in hourly)
+    return CellPlan(
+        peak=peak_calls(deployment.load),
+        cells=count,
+        cell_peak=peak_calls(cell.load),
+        regions=regions,
+        accounts=math.ceil(count / deployment.cells.per_account),
+        account_cells=account_cells,
+        usd_per_month=(low, most),
+        not_priced=tuple(plan.name for plan in plans if plan.usd_per_hour is None),
+        quotas=tuple(_quotas(cell, account_cells)),
+    )
+
+
+def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
+    if cell.aws_section:
+        codes = {quota.family: quota for quota in catalog.quotas().values()}
+        for (family, spot), (_, most) in vcpu_needs(cell).items():
+            quota = codes[family]
+            yield Quota(f"{quota.name}{', as spot' * spot}", quota.code, most * cells, None)
+        yield Quota("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
+    most_of = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
+    for need in most_of.values():
+        limit = need.limit
+        times = cells if limit.of_account else 1
+        yield Quota(limit.name, limit.quota or "fixed", need.units.max * times, limit.default)
+
+
+def cell_tables(plan: CellPlan) -> Iterator[Table]:
+    """Yield the tables of the cells, and of the quotas of an account."""
+    table = empty_table(f"{plan.peak:,} calls at a time in cells", [""], ["all"], "how")
+    low, most = plan.usd_per_month
+    priced = f", without {', '.join(plan.not_priced)}" if plan.not_priced else ""
+    rows = (
+        ("cells", f"{plan.cells:,}", f"{plan.cells - 1:,} carry the peak, and one may be lost"),
+        (
+            "calls of a cell",
+            f"{plan.cell_peak:,}",
+            "at the peak, while another cell is lost; the tables below are of a cell",
+        ),
+        ("regions", f"{len(plan.regions)}", ", ".join(plan.regions)),
+        ("accounts", f"{plan.accounts:,}", f"at most {plan.account_cells} cells of an account in a region"),
+        ("USD a month", f"{low:,.0f}-{most:,.0f}", f"list price of hosts, tasks and replicas alone{priced}"),
+    )
+    for row in rows:
+        table.add_row(*row)
+    yield table
+    quotas = empty_table(
+        f"quotas of an account in a region, for {plan.account_cells} cells",
+        ["quota", "code"],
+        ["at the maximum", "default"],
+        caption="what limits one deployment counts once; `voice preflight` compares a cell with the account's own",
+    )
+    for quota in plan.quotas:
+        quotas.add_row(
+            quota.name, quota.code, f"{quota.needed:,}", "-" if quota.default is None else f"{quota.default:,}"
+        )
+    yield quotas
+
+
+def cells_as_dict(plan: CellPlan | None) -> dict[str, object] | None:
+    """Return the cells for ``--json``."""
+    return asdict(plan) if plan else None

@@ -1,0 +1,100 @@
+"""Parts of a recorded release that were removed from the file. A deploy keeps them, and an operator deletes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.launches import changed_launches, launches
+from voice_sandbox.changes import Outage
+
+Templates = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A removed part, and the required action.
+
+    Attributes:
+        name: A stack, or a region with all of its stacks; an operator accepts the step by this name.
+        todo: Actions of the operator, in order.
+    """
+
+    name: str
+    kind: str
+    todo: str
+
+    def outage(self) -> Outage:
+        """Return the removal as an entry of the deletions."""
+        return Outage(self.name, f"{self.kind} {self.name}", (), self.todo, leaves=True)
+
+
+def leaving(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
+    """Yield the stacks and regions of a recorded release that the file does not define."""
+    regions: dict[str, list[str]] = {}
+    for stack in old:
+        prefix, region = _prefix(deployment, stack)
+        if stack in new:
+            continue
+        if region and region not in deployment.file_regions:
+            regions.setdefault(region, []).append(stack)
+        elif stack not in accepted:
+            added = [each for each in new if each not in old and each.startswith(f"{prefix}asr-")]
+            yield _stack(deployment, stack, stack.removeprefix(prefix), added)
+    for region, stacks in regions.items():
+        if region not in accepted:
+            yield _of_region(deployment, region, len(stacks))
+
+
+def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
+    """Yield a line for each group whose hosts a deploy replaces, with the differences of its launch template."""
+    for stack in new:
+        before, after = launches(old.get(stack, {})), launches(new[stack])
+        for group, changed in changed_launches(old.get(stack, {}), new[stack]):
+            types = [json.loads(each[group].get("InstanceType", '""')) for each in (before, after)]
+            how = f"{types[0]} to {types[1]}" if types[0] != types[1] else ", ".join(changed)
+            yield f"hosts of {group} are replaced, {how}: `voice rollout` shows the order and deploys"
+
+
+def _stack(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> Step:
+    file = deployment.source.file
+    prune = f"`voice prune {file}`"
+    if tier == "agents":
+        todo = (
+            "its tasks and their callers stay. Before the deploy: have clients open sessions in place of "
+            f"conversations, then {prune}, which gives conversations {deployment.aws.edge.session_max_s} s to end, "
+            "deploys the alarms, and deletes the stack"
+        )
+    elif tier.startswith("asr-"):
+        first = "".join(f"`cdk deploy {each} --exclusively -c deployment={file}`, then " for each in added)
+        todo = (
+            f"its hosts would serve on without alarms. Before the deploy: {first}{prune}, which drains its hosts, "
+            "deletes the stack, and deploys the alarms last"
+        )
+    else:
+        todo = f"a deploy keeps it: {prune} deletes it"
+    return Step(stack, "stack", todo)
+
+
+def _of_region(deployment: Deployment, region: str, stacks: int) -> Step:
+    section, file = deployment.aws, deployment.source.file
+    shared = ""
+    if section.edge.domain and len(deployment.file_regions) == 1:
+        shared = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
+    todo = (
+        f"its {stacks} stacks stay, with their hosts. Before the deploy: move callers that use its own names{shared}; "
+        f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
+        "its stacks"
+    )
+    return Step(region, "region", todo)
+
+
+def _prefix(deployment: Deployment, stack: str) -> tuple[str, str]:
+    """Return the prefix of a stack's name and its additional region, if any."""
+    match = re.match(rf"{re.escape(deployment.file_name)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
+    return (match[0], match[1]) if match else (names.stack(deployment, ""), "")

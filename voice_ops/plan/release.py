@@ -1,0 +1,112 @@
+"""A recorded release: the resources of its deployment, and the changes that a file would cause."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile, rmtree
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.exits import REFUSED
+from voice_ops.output import stop
+from voice_ops.plan.leaving import leaving, replaced_hosts
+from voice_ops.synthesis import synthesize, templates
+from voice_sandbox.aws import diff
+from voice_sandbox.changes import Op, Outage, describe
+from voice_sandbox.rehearsals.aws_outages import outages
+
+MANIFEST, TEMPLATE = "manifest.json", ".template.json"
+UNUSED = (".metadata.json", "tree.json")
+"""Metadata that contains source locations on the machine of the synth; a deploy does not need it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of a file with a recorded release.
+
+    Attributes:
+        summary: Number of resources that are created, updated, replaced and deleted.
+        away: Unaccepted replacements and deletions of resources that serve calls or store state, and removed stacks.
+        hosts: Lines of the groups whose hosts a deploy replaces.
+    """
+
+    summary: str
+    away: list[Outage]
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The summary, followed by a line for each group whose hosts are replaced."""
+        return "\n  ".join([self.summary, *self.hosts])
+
+    def as_dict(self) -> dict[str, object]:
+        return {"outages": [vars(each) for each in self.away], "replaced_hosts": self.hosts}
+
+    @classmethod
+    def of(cls, deployment: Deployment, recorded: Path, accepted: Sequence[str]) -> Self:
+        """Synthesize the templates and run the Pulumi programs, as a deploy would."""
+        ops: list[Op] = []
+        away: list[Outage] = []
+        hosts: tuple[str, ...] = ()
+        if deployment.aws_section:
+            old, new = _recorded_templates(deployment, recorded), templates(deployment)
+            # A deploy ignores stacks that were removed from the file, so it does not delete their resources.
+            steps = diff.compare({stack: old[stack] for stack in old if stack in new}, new)
+            ops, away = [step.op for step in steps], outages(steps, accepted)
+            away += [step.outage() for step in leaving(deployment, old, new, accepted)]
+            hosts = tuple(replaced_hosts(old, new))
+        if deployment.azure_section:
+            from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted  # noqa: PLC0415  extra `azure`
+
+            done, _ = rehearse(deployment)
+            files = recordings(recorded, deployment, done)
+            if not all(file.is_file() for file in files):
+                raise _nothing_recorded(deployment, recorded)
+            changes = steps_since(files, done)
+            ops += [step.op for steps in changes for step in steps]
+            away += unaccepted(changes, accepted)
+        return cls(describe(ops), away, hosts)
+
+
+def record(deployment: Deployment, folder: Path) -> None:
+    """Record the current resources of a deployment for later comparisons: the cloud assembly, and Pulumi's graphs."""
+    if deployment.aws_section:
+        kept = _assembly(deployment, folder)
+        with TemporaryDirectory(prefix="voice-record-") as made:
+            synthesize(deployment, Path(made))
+            if kept.exists():
+                rmtree(kept)
+            kept.mkdir(parents=True)
+            for file in Path(made).iterdir():
+                if file.name == MANIFEST:
+                    manifest = json.loads(file.read_text(encoding="utf-8"))
+                    for artifact in manifest["artifacts"].values():
+                        artifact.pop("additionalMetadataFile", None)
+                    (kept / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+                elif not file.name.endswith(UNUSED):
+                    copyfile(file, kept / file.name)
+    if deployment.azure_section:
+        from voice_ops.preview.changes import recordings, rehearse  # noqa: PLC0415  extra `azure`
+        from voice_sandbox.azure import state  # noqa: PLC0415
+
+        done, _ = rehearse(deployment)
+        for file, each in zip(recordings(folder, deployment, done), done, strict=True):
+            state.save(file, each.preview.graph)
+
+
+def _assembly(deployment: Deployment, folder: Path) -> Path:
+    return folder / ".voice" / "aws" / deployment.name
+
+
+def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
+    files = sorted(_assembly(deployment, folder).glob(f"*{TEMPLATE}"))
+    if not files:
+        raise _nothing_recorded(deployment, folder)
+    return {file.name.removesuffix(TEMPLATE): json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _nothing_recorded(deployment: Deployment, folder: Path) -> Exception:
+    how = f"`voice plan {deployment.source.file} --record {folder}` records one"
+    return stop(f"{folder}: no release of {deployment.name} is recorded there; {how}", REFUSED)

@@ -1,0 +1,153 @@
+"""The sizing of a deployment's engines for `voice plan`: fit, limiting factors, and both layouts."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from voice_blueprint.engines.sizing.kv_store import KvLevel, kv_levels
+from voice_blueprint.engines.sizing.layouts import Layout, RefusedLayout
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
+from voice_blueprint.engines.sizing.service import PoolSizing, ServiceSizing, size_fleet, size_services
+from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.output import empty_table
+
+Sized = ServiceSizing | DoesNotFitError
+
+
+def sizing_tables(deployment: Deployment) -> list[Table]:
+    """Return the non-empty tables of engines, layouts, refusals and vLLM fleets."""
+    services = _services(deployment)
+    tables = [
+        _service_table(services),
+        _layout_table(services),
+        _kv_table(deployment),
+        _fleet_table(deployment),
+        _refusals(deployment, services),
+    ]
+    return [table for table in tables if table.row_count]
+
+
+def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
+    """Return the sizing for ``--json``: every sizing in full, and the verdict on each service."""
+    services = {
+        name: vars(sized)
+        | ({"enough": sized.enough, "verdict": sized.verdict} if isinstance(sized, ServiceSizing) else {})
+        for name, sized in _services(deployment).items()
+    }
+    return {"services": services, "fleets": _fleets(deployment), "kv_levels": dict(_kv_levels(deployment))}
+
+
+def _services(deployment: Deployment) -> dict[str, Sized]:
+    return size_services(deployment.azure_section) if deployment.azure_section else {}
+
+
+def _fleets(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]:
+    sizings: dict[str, EngineSizing | DoesNotFitError] = {}
+    for fleet in deployment.aws_section.asr if deployment.aws_section else ():
+        try:
+            sized = size_fleet(fleet)
+        except DoesNotFitError as refusal:
+            sizings[fleet.name] = refusal
+        else:
+            if sized:
+                sizings[fleet.name] = sized
+    return sizings
+
+
+def _service_table(services: dict[str, Sized]) -> Table:
+    table = empty_table(
+        "engines by service and pool",
+        ("service", "pool", "GPUs"),
+        ("sessions", "full", "kept", "replicas", "nodes", "most"),
+        "bound by",
+        "sessions: that one engine carries at the asked length; full: at full context; kept: replicas that KEDA holds "
+        "without any load. Replicas and nodes: what the asked load needs, or what is kept; most: sessions at the "
+        "maximum of both. Ceilings of memory or of published figures, not measured latency",
+    )
+    for name, sized in services.items():
+        for pool in sized.pools if isinstance(sized, ServiceSizing) else ():
+            table.add_row(name, pool.pool, _gpus(pool), *_numbers(pool), pool.engine.limit.value)
+    return table
+
+
+def _gpus(pool: PoolSizing) -> str:
+    gpu, count = pool.engine.gpu, pool.gpus_per_replica
+    if pool.prefill and isinstance(pool.engine, EngineSizing):
+        return f"{pool.prefill.tensor_parallel} + {pool.engine.tensor_parallel} x {gpu}"
+    return f"{count} x {gpu}"
+
+
+def _numbers(pool: PoolSizing) -> tuple[str, ...]:
+    full = f"{pool.engine.sessions_at_full_context:.1f}" if isinstance(pool.engine, EngineSizing) else "-"
+    counts = pool.bounds.min, pool.replicas, pool.nodes, pool.sessions
+    return str(pool.engine.sessions), full, *map(str, counts)
+
+
+def _layout_table(services: dict[str, Sized]) -> Table:
+    table = empty_table(
+        "layouts side by side",
+        ("service", "layout"),
+        ("sessions", "full", "nodes", "USD/h"),
+        "bound by",
+        "sessions: that one node carries; nodes and USD/h (pay-as-you-go list price): for the asked sessions",
+    )
+    for name, sized in services.items():
+        for layout in sized.alternatives if isinstance(sized, ServiceSizing) else ():
+            table.add_row(name, layout.name, *_layout_cells(layout))
+    return table
+
+
+def _layout_cells(layout: Layout | RefusedLayout) -> tuple[str, ...]:
+    if isinstance(layout, RefusedLayout):
+        return "-", "-", "-", "-", f"refused: {layout.refusal.arithmetic}"
+    return (
+        str(layout.sessions_per_node),
+        f"{layout.sessions_per_node_at_full_context:.1f}",
+        str(layout.nodes),
+        f"{layout.usd_per_hour:,.2f}" if layout.usd_per_hour else "not listed",
+        layout.limit.value,
+    )
+
+
+def _kv_table(deployment: Deployment) -> Table:
+    table = empty_table(
+        "KV cache outside the GPUs",
+        ("service", "level"),
+        ("GiB", "sessions", "GB each", "GB/s", "ms"),
+        caption="of one replica. GB/s: the peak of PCIe, or of the disks, on the way to the GPUs. ms: the least time "
+        "in which a session comes back at that peak; what an engine takes is not measured",
+    )
+    for name, levels in _kv_levels(deployment):
+        for level in levels:
+            numbers = f"{level.gib:,}", f"{level.sessions:,}", f"{level.session_gb:.2f}"
+            table.add_row(name, level.name, *numbers, f"{level.gb_per_s:.0f}", f"{level.read_ms:.0f}")
+    return table
+
+
+def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
+    sized = _services(deployment)
+    for service in deployment.azure_section.services if deployment.azure_section else ():
+        found = sized[service.name]
+        if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(found, ServiceSizing):
+            yield service.name, tuple(kv_levels(service, found.pools[0]))
+
+
+def _fleet_table(deployment: Deployment) -> Table:
+    table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "bound by")
+    for name, sized in _fleets(deployment).items():
+        if isinstance(sized, EngineSizing):
+            gpus = f"{sized.tensor_parallel} x {sized.gpu}"
+            full = f"{sized.sessions_at_full_context:.1f}"
+            table.add_row(name, sized.model, gpus, str(sized.sessions), full, sized.limit.value)
+    return table
+
+
+def _refusals(deployment: Deployment, services: dict[str, Sized]) -> Table:
+    table = empty_table("does not fit", ("service or fleet",), (), "why, and what would")
+    for name, sized in {**services, **_fleets(deployment)}.items():
+        if isinstance(sized, DoesNotFitError):
+            table.add_row(name, f"{sized.arithmetic}\n→ {sized.remedy}")
+        elif isinstance(sized, ServiceSizing) and not sized.enough:
+            table.add_row(name, f"{sized.verdict}\n→ raise replicas.max or the pool's nodes.max")
+    return table

@@ -1,0 +1,48 @@
+"""Preflight checks of AWS, through boto3 with the operator's credentials."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.account import AREA, Account, sign_in
+from voice_ops.aws.refusals import ERRORS, explain
+from voice_ops.preflight.aws import fleets, identity, machines, quotas, registry, setup
+from voice_ops.preflight.questions import run_questions, unanswered_rows
+from voice_ops.preflight.quota import QUOTAS
+from voice_ops.preflight.report import Row
+
+TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
+    "identity": identity.identity_rows,
+    "CDK bootstrap": setup.bootstrap_rows,
+    "permissions of the deploy": identity.permission_rows,
+    f"service {QUOTAS}": quotas.quota_rows,
+    "instance types in each zone": fleets.offering_rows,
+    "instance types against the catalogue": fleets.drift_rows,
+    "container images": registry.registry_rows,
+    "machine images": machines.image_rows,
+    "capacity reservations": machines.reservation_rows,
+    "artifacts": fleets.artifact_rows,
+    "RunInstances dry run": fleets.dry_run_rows,
+    "domain and certificate": setup.domain_rows,
+    "version of the state store": machines.store_rows,
+    "secrets that must exist": setup.secret_rows,
+}
+"""All checks, in this order."""
+
+
+def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    """Run all preflight checks of AWS, and list those that were skipped.
+
+    Args:
+        deployment: A deployment that has passed its checks.
+        templates: Its CloudFormation templates by stack name.
+    """
+    try:
+        account = Account(deployment, templates, sign_in(deployment))
+    except ERRORS as error:
+        refusal = explain(error)
+        yield from unanswered_rows(AREA, TOPICS, refusal.found, refusal.remedy)
+        return
+    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
+    yield from run_questions(AREA, questions, ERRORS, explain)

@@ -1,0 +1,150 @@
+"""Checks of fleets: availability of types in zones, comparison with the catalogue, permission to launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.artifacts import prepared, remedy
+from voice_ops.aws.refusals import error_code, is_denied
+from voice_ops.preflight.aws.machines import chosen_image, image_id
+from voice_ops.preflight.questions import first_line
+from voice_ops.preflight.report import Row, Status, answer
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
+
+
+def offering_rows(account: Account) -> Iterator[Row]:
+    """Report the zones in which each fleet's type is available."""
+    filters = [{"Name": "instance-type", "Values": sorted(_types(account))}]
+    asked = {"LocationType": "availability-zone", "Filters": filters}
+    offers = account.listed("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **asked)
+    sold = {(offer["InstanceType"], offer["Location"]) for offer in offers}
+    for fleet in fleets(account.deployment):
+        yield _offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in sold])
+
+
+def _offering(fleet: Fleet, zones: list[str]) -> Row:
+    missing = [zone for zone in fleet.zones if zone not in zones]
+    kind = fleet.instance_type.name
+    # With a group per zone, a zone without the type cannot be replaced by another zone.
+    blocks = f"take zones that sell {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
+    return answer(
+        AREA,
+        f"zones of {kind} for {fleet.name}",
+        ", ".join(zones) or "none of them sells it",
+        ", ".join(fleet.zones),
+        blocks=blocks if zones else "take another region",
+        warns=f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if missing else "",
+    )
+
+
+def drift_rows(account: Account) -> Iterator[Row]:
+    """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
+    types = _types(account)
+    for live in account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
+        yield _drift(account, types[live["InstanceType"]], live)
+
+
+def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
+    network = live.get("NetworkInfo", {})
+    facts = {
+        "ENA Express": (row.ena_express, bool(network.get("EnaSrdSupported", False))),
+        "EFA": (row.efa, bool(network.get("EfaSupported", False))),
+        "vCPU": (row.vcpus, live["VCpuInfo"]["DefaultVCpus"]),
+    }
+    wrong = [f"{name} {_word(now)}" for name, (ours, now) in facts.items() if ours != now]
+    vad = account.deployment.aws.vad
+    needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
+    blocks = needs_ena and not facts["ENA Express"][1]
+    return answer(
+        AREA,
+        f"{row.name} as the catalogue has it",
+        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
+        blocks="set vad.ena_express.enabled to false, or take a type that has it" if blocks else "",
+        warns=f"correct {row.name} in voice_blueprint/catalog/instance_types.yaml" if wrong else "",
+    )
+
+
+def _word(value: bool | int) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def artifact_rows(account: Account) -> Iterator[Row]:
+    """Report whether the bucket contains the artifacts of each ASR fleet, without which its hosts do not start."""
+    for fleet, place, complete in prepared(account):
+        result, needed = f"{place} is {'' if complete else 'not '}complete", "left by the job of the fleet"
+        yield answer(
+            AREA, f"artifacts of {fleet.name}", result, needed, blocks="" if complete else remedy(account, fleet)
+        )
+
+
+def dry_run_rows(account: Account) -> Iterator[Row]:
+    """Send a dry run of a launch to EC2 for one host of each fleet.
+
+    It requires a subnet; before the first deploy to an account without subnets, it is skipped.
+    """
+    subnets = account.session.client("ec2").describe_subnets()["Subnets"]
+    by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
+    for fleet in fleets(account.deployment):
+        subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
+        image = image_id(account, chosen_image(fleet))
+        if subnet is None or image is None:
+            lacks = "subnet in its zones" if image else "machine image"
+            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"there is no {lacks} yet")
+        else:
+            yield _dry_run(account, fleet, subnet, image)
+
+
+def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
+    asked, needed = f"launch of a {fleet.name} host", f"{fleet.instance_type.name} with {image}"
+    request: dict[str, Any] = {
+        "DryRun": True,
+        "ImageId": image,
+        "InstanceType": fleet.instance_type.name,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "SubnetId": subnet,
+        **_market(fleet),
+    }
+    try:
+        account.session.client("ec2").run_instances(**request)
+    except ClientError as error:
+        if error_code(error) == "DryRunOperation":
+            return answer(AREA, asked, "it would succeed, capacity aside", needed)
+        if is_denied(error):
+            return answer(AREA, asked, "denied", needed, blocks="allow ec2:RunInstances and iam:PassRole")
+        if error_code(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):
+            message = first_line(str(error.response["Error"].get("Message", "")))
+            return answer(AREA, asked, f"{error_code(error)}: {message}", needed, blocks="see the message")
+        raise
+    raise AssertionError("a dry run always ends in an error")
+
+
+def _market(fleet: Fleet) -> dict[str, Any]:
+    match fleet.purchase:
+        case Spot():
+            return {"InstanceMarketOptions": {"MarketType": "spot"}}
+        case CapacityReservation(reservation_id=reservation):
+            return _target(reservation)
+        case CapacityBlock(reservation_id=reservation):
+            return {"InstanceMarketOptions": {"MarketType": "capacity-block"}, **_target(reservation)}
+        case _:
+            return {}
+
+
+def _target(reservation: str) -> dict[str, Any]:
+    target = {"CapacityReservationId": reservation}
+    return {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
+
+
+def _types(account: Account) -> dict[str, InstanceType]:
+    return {fleet.instance_type.name: fleet.instance_type for fleet in fleets(account.deployment)}

@@ -1,0 +1,106 @@
+"""Identity of the caller and its permissions for a deploy."""
+
+from collections.abc import Iterator
+
+from botocore.exceptions import ClientError
+
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.refusals import error_code
+from voice_ops.preflight.aws.commands import ACTIONS
+from voice_ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_for, role_arn, simulable
+from voice_ops.preflight.report import Row, Status, answer
+
+BATCH = 100
+"""Number of actions per simulation; IAM returns all results at once."""
+SHOWN = 5
+
+
+def identity_rows(account: Account) -> Iterator[Row]:
+    """Report the caller's identity, and compare the account with the file's."""
+    result = account.caller["Account"]
+    meant = account.deployment.aws.account
+    yield answer(
+        AREA,
+        "identity",
+        account.caller["Arn"],
+        f"account {meant}" if meant else "any account; the file names none",
+        blocks=f"take credentials of {meant}, or correct aws.account" if meant not in {None, result} else "",
+    )
+
+
+def permission_rows(account: Account) -> Iterator[Row]:
+    """Simulate the actions of the caller and of CloudFormation's role in a deploy, and those of `voice` commands."""
+    caller = _principal(account)
+    number, region, partition = account.caller["Account"], account.region, account.caller["Arn"].split(":")[1]
+    roles = [role_arn(name, number, region, partition) for name in BOOTSTRAP_ROLES]
+    asked, needed = "may the caller take on the CDK's roles", "sts:AssumeRole on deploy, file-publishing and lookup"
+    if caller is None:
+        result = f"{account.caller['Arn'].rpartition(':')[2]} cannot be simulated"
+        yield Row(AREA, asked, Status.NOT_ASKED, result, needed, "preflight with an IAM user or role")
+    else:
+        denied = [arn for role in roles for arn in _denied(account, caller, ["sts:AssumeRole"], role)]
+        result = f"denied for {len(denied)} of {len(roles)}" if denied else "allowed"
+        remedy = "`voice preflight FILE --permissions` prints the policy" if denied else ""
+        yield answer(AREA, asked, result, needed, blocks=remedy)
+        yield _commands_row(account, caller)
+    yield _execution_row(account, role_arn("cfn-exec", number, region, partition))
+
+
+def _commands_row(account: Account, caller: str) -> Row:
+    """Compare the caller's permissions with the calls of the commands; they are not needed for deploys only."""
+    needs = sorted(frozenset().union(*ACTIONS.values()))
+    denied = set(_denied_on_all(account, caller, needs))
+    commands = [command for command, actions in ACTIONS.items() if actions & denied]
+    result = f"denied on *: {_shown(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
+    remedy = "`voice preflight FILE --permissions` prints a policy for each command" if denied else ""
+    return answer(AREA, "may the operator run voice's commands", result, f"{len(needs)} actions", warns=remedy)
+
+
+def _execution_row(account: Account, role: str) -> Row:
+    needs = simulable(actions_for(resource["Type"] for resource in account.resources()))
+    asked, needed = "may CloudFormation's role make the resources", f"{len(needs)} actions"
+    try:
+        denied = _denied_on_all(account, role, needs)
+    except ClientError as error:
+        if error_code(error) != "NoSuchEntity":
+            raise
+        return Row(AREA, asked, Status.NOT_ASKED, "the role does not exist before `cdk bootstrap`", needed)
+    if not denied:
+        return answer(AREA, asked, "allowed", needed)
+    return answer(
+        AREA,
+        asked,
+        f"denied on *: {_shown(denied)}",
+        needed,
+        blocks="`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to "
+        "be read, since the simulation asks for every resource",
+    )
+
+
+def _shown(denied: list[str]) -> str:
+    more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
+    return ", ".join(denied[:SHOWN]) + more
+
+
+def _denied_on_all(account: Account, principal: str, actions: list[str]) -> list[str]:
+    """Return the actions that IAM's simulator does not allow a principal on every resource."""
+    batches = [actions[start : start + BATCH] for start in range(0, len(actions), BATCH)]
+    return [action for batch in batches for action in _denied(account, principal, batch, "*")]
+
+
+def _denied(account: Account, principal: str, actions: list[str], resource: str) -> list[str]:
+    """Return the actions that IAM's simulator does not allow a principal on a resource."""
+    path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
+    asked = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
+    return list(account.listed("iam", "simulate_principal_policy", path, None, **asked))
+
+
+def _principal(account: Account) -> str | None:
+    """Return the ARN whose policies apply: for a session its role; `None` for root and federated users."""
+    kind, _, name = account.caller["Arn"].rpartition(":")[2].partition("/")
+    if kind == "user":
+        return account.caller["Arn"]
+    if kind == "assumed-role":
+        # The session's ARN does not contain the role's path.
+        return account.session.client("iam").get_role(RoleName=name.partition("/")[0])["Role"]["Arn"]
+    return None

@@ -1,0 +1,157 @@
+"""Machine images, reservations, and the existing state store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint.aws import machine_images, names
+from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.refusals import error_code
+from voice_ops.preflight.report import Row, answer
+from voice_sandbox.aws.diff import is_older
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import CapacityReservationTypeDef, ImageTypeDef
+
+
+def image_rows(account: Account) -> Iterator[Row]:
+    """Report whether the machine images of the fleets exist, with the right architecture and root volume."""
+    chosen: dict[str, list[Fleet]] = {}
+    for fleet in fleets(account.deployment):
+        chosen.setdefault(chosen_image(fleet), []).append(fleet)
+    for name, users in sorted(chosen.items()):
+        public = name in machine_images.PUBLIC_PARAMETERS.values()
+        asked = f"machine image {'/'.join(name.split('/')[-4:-2]) if public else name}"
+        if (id_ := image_id(account, name)) is None:
+            remedy = "take another region" if public else "`voice images ami` proposes one that exists"
+            yield answer(AREA, asked, f"there is no {name}", "an image id", blocks=remedy)
+        elif public:
+            # For AWS's own image, the parameter follows from the hosts' compute.
+            yield answer(AREA, asked, id_, "an image id")
+        else:
+            yield _image_row(account, asked, id_, users)
+
+
+def _image_row(account: Account, asked: str, id_: str, users: list[Fleet]) -> Row:
+    needs = {fleet.name: (fleet.instance_type.architecture, _root_gib(account, fleet)) for fleet in users}
+    needed = "; ".join(f"{arch}, at most {gib} GiB for {name}" for name, (arch, gib) in needs.items())
+    image = _described(account, id_)
+    if image is None:
+        remedy = "`voice images ami` proposes one that exists in this region"
+        return answer(AREA, asked, f"there is no {id_} in {account.region}", needed, blocks=remedy)
+    has, state, gib = image.get("Architecture", "unknown"), image.get("State", "available"), _size_gib(image)
+    problems = [
+        f"the hosts of {name} are {arch}: name an image for {arch}"
+        for name, (arch, _) in needs.items()
+        if has not in {arch, "unknown"}
+    ]
+    problems += [f"set root_volume_gib of {name} to {gib} or more" for name, (_, root) in needs.items() if gib > root]
+    if state != "available":
+        problems.append("wait until it is available, or name another one")
+    size = f", {gib} GiB" if gib else ""
+    return answer(AREA, asked, f"{id_}, {has}, {state}{size}", needed, blocks="; ".join(problems))
+
+
+def _root_gib(account: Account, fleet: Fleet) -> int:
+    aws = account.deployment.aws
+    own = {names.VAD_FLEET: aws.vad.root_volume_gib} | {each.name: each.root_volume_gib for each in aws.asr}
+    return own[fleet.name]
+
+
+def _size_gib(image: ImageTypeDef) -> int:
+    """Return the size of the snapshot of a root volume, which is the minimum size of the volume."""
+    root = image.get("RootDeviceName")
+    disks = [each for each in image.get("BlockDeviceMappings", []) if each.get("DeviceName") == root]
+    return max((each.get("Ebs", {}).get("VolumeSize", 0) for each in disks), default=0)
+
+
+def chosen_image(fleet: Fleet) -> str:
+    """Return the reference to the machine image of a fleet."""
+    return fleet.machine_image or machine_images.public_parameter(fleet.instance_type)
+
+
+def image_id(account: Account, chosen: str) -> str | None:
+    """Look up an AMI or the value of a parameter; ``None`` if EC2 or SSM does not have it."""
+    if machine_images.is_ami(chosen):
+        return chosen if _described(account, chosen) else None
+    try:
+        return account.session.client("ssm").get_parameter(Name=chosen)["Parameter"]["Value"]
+    except ClientError as error:
+        if error_code(error) in {"ParameterNotFound", "ParameterVersionNotFound"}:
+            return None
+        raise
+
+
+def _described(account: Account, id_: str) -> ImageTypeDef | None:
+    try:
+        return next(iter(account.session.client("ec2").describe_images(ImageIds=[id_])["Images"]), None)
+    except ClientError as error:
+        if error_code(error) in {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidAMIID.Malformed"}:
+            return None
+        raise
+
+
+def reservation_rows(account: Account) -> Iterator[Row]:
+    """Compare the fleets' reservations with those in EC2."""
+    for fleet in fleets(account.deployment):
+        if isinstance(fleet.purchase, CapacityReservation | CapacityBlock):
+            yield _reservation_row(account, fleet, fleet.purchase)
+
+
+def _reservation_row(account: Account, fleet: Fleet, purchase: CapacityReservation | CapacityBlock) -> Row:
+    id_ = purchase.reservation_id
+    asked = f"reservation {id_} of {fleet.name}"
+    needed = f"active, {fleet.instance_type.name} in {', '.join(fleet.zones)}, {fleet.min_hosts} to {fleet.max_hosts}"
+    try:
+        result = account.session.client("ec2").describe_capacity_reservations(CapacityReservationIds=[id_])
+        held = next(iter(result["CapacityReservations"]), None)
+    except ClientError as error:
+        if not error_code(error).startswith("InvalidCapacityReservationId"):
+            raise
+        held = None
+    if held is None:
+        remedy = f"name one that exists in {account.region}, or set purchase to on-demand"
+        return answer(AREA, asked, f"there is none in {account.region}", needed, blocks=remedy)
+    total = held.get("TotalInstanceCount", 0)
+    said = f"{held.get('State')}, {held.get('InstanceType')} in {held.get('AvailabilityZone')}, {total} hosts"
+    blocks = "; ".join(_mismatches(fleet, purchase, held))
+    warns = ""
+    if total < fleet.max_hosts:
+        warns = f"set hosts.max to {total}: launches beyond the reservation fail"
+    return answer(AREA, asked, said, needed, blocks=blocks, warns=warns)
+
+
+def _mismatches(
+    fleet: Fleet, purchase: CapacityReservation | CapacityBlock, held: CapacityReservationTypeDef
+) -> Iterator[str]:
+    kind, zone = held.get("InstanceType"), held.get("AvailabilityZone", "")
+    if held.get("State") != "active":
+        yield f"it is {held.get('State')}: name an active one, or wait until it is"
+    if kind != fleet.instance_type.name:
+        yield f"it is of {kind}: name one of {fleet.instance_type.name}"
+    if fleet.zones != (zone,):
+        yield f"set availability_zones of {fleet.name} to [{zone}]"
+    if (total := held.get("TotalInstanceCount", 0)) < fleet.min_hosts:
+        yield f"it has {total} of the {fleet.min_hosts} hosts at the minimum: set hosts.min to {total} or enlarge it"
+    is_block = held.get("ReservationType", "default") == "capacity-block"
+    if is_block != isinstance(purchase, CapacityBlock):
+        yield f"set purchase.option to {'capacity-block' if is_block else 'capacity-reservation'}"
+
+
+def store_rows(account: Account) -> Iterator[Row]:
+    """Compare the version of the deployed store with the file's, since a store cannot be downgraded."""
+    stack = names.stack(account.deployment, "state")
+    ids = set(account.physical_ids(stack).values()) if stack in account.stacks() else set()
+    clusters = account.listed("elasticache", "describe_cache_clusters", "CacheClusters[]")
+    running = {each["EngineVersion"] for each in clusters if each.get("ReplicationGroupId") in ids}
+    desired = account.deployment.aws.state.engine_version
+    for version in sorted(running):
+        short = ".".join(version.split(".")[:2])
+        remedy = f"set aws.state.engine_version to {short}; an older store is made from a snapshot of its version only"
+        blocks = remedy if is_older(desired, version) else ""
+        yield answer(AREA, "version of the state store", f"Valkey {version}", f"Valkey {desired}", blocks=blocks)

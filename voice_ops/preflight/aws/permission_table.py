@@ -1,0 +1,45 @@
+"""API calls of CloudFormation for each resource type, from the handlers in CloudFormation's schemas.
+
+`python -m voice_ops.preflight.aws.permission_table` regenerates the table from the installed cfn-lint, which contains
+those schemas.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from voice_sandbox.aws.adapters.schemas import schema
+
+TABLE = Path(__file__).with_name("permissions.json")
+HANDLERS = ("create", "read", "update", "delete")
+"""A deploy calls the first three, a rollback the last."""
+ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
+"""Pattern of IAM actions; a few schemas contain other names."""
+
+
+def derive(types: Iterable[str]) -> dict[str, list[str]]:
+    """Return the actions of each type, sorted, as cfn-lint's schemas have them.
+
+    Raises:
+        ValueError: A type's schema defines no handlers.
+    """
+    table: dict[str, list[str]] = {}
+    for kind in sorted(types):
+        handlers = schema(kind).get("handlers")
+        if not handlers:
+            raise ValueError(f"the schema of {kind} lists no handlers")
+        actions = {action for name in HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
+        table[kind] = sorted(action for action in actions if ACTION.fullmatch(action))
+    return table
+
+
+def main() -> None:
+    """Write the table for every resource type with an adapter of the local AWS, which are all deployed types."""
+    from voice_sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
+
+    TABLE.write_text(json.dumps(derive(KINDS), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The minimal permissions of a deploy, from the resource types of its templates."""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from importlib import resources
+
+POLICY_CHARACTERS = 6144
+"""Maximum size of a managed policy without white space.
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
+
+TEMPLATE_ACTIONS = ("ssm:GetParameters",)
+"""CloudFormation resolves the templates' SSM parameters: machine images, the bootstrap's version."""
+
+PREFIXES = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
+PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
+"""IAM prefixes of services that have another name in CloudFormation."""
+
+BOOTSTRAP_ROLES = ("deploy", "file-publishing", "lookup")
+"""Roles of the CDK's bootstrap that `cdk deploy` assumes."""
+
+QUALIFIER = "hnb659fds"
+"""The CDK's default qualifier, which is also used by the templates' bootstrap parameter."""
+
+
+class UnknownResourceTypeError(Exception):
+    """A template contains a resource type that is not in the table."""
+
+
+@functools.cache
+def _table() -> dict[str, list[str]]:
+    table: dict[str, list[str]] = json.loads(resources.files(__package__).joinpath("permissions.json").read_bytes())
+    return table
+
+
+def actions_for(types: Iterable[str]) -> list[str]:
+    """Return the permissions that CloudFormation's role requires for these resource types.
+
+    The schemas contain all possible calls of a type. Calls to services of which the deployment has no resource belong
+    to unused features, and are omitted.
+
+    Raises:
+        UnknownResourceTypeError: The table has no row for a type.
+    """
+    kinds = set(types)
+    unknown = sorted(kinds - _table().keys())
+    if unknown:
+        raise UnknownResourceTypeError(
+            f"no permissions are known for {', '.join(unknown)}; run python -m voice_ops.preflight.aws.permission_table"
+        )
+    services = {_prefix(kind) for kind in kinds}
+    used = {action for kind in kinds for action in _table()[kind] if action.partition(":")[0] in services}
+    return sorted(used | set(TEMPLATE_ACTIONS))
+
+
+def simulable(actions: Iterable[str]) -> list[str]:
+    """Return the actions without wildcards, which IAM's simulator does not accept."""
+    return [action for action in actions if not action.endswith("*")]
+
+
+def policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
+    """Yield policy documents that together allow the actions, each within the size limit of a managed policy."""
+    batch: list[str] = []
+    for action in actions:
+        if len(json.dumps(_policy([*batch, action]), separators=(",", ":"))) > POLICY_CHARACTERS:
+            yield _policy(batch)
+            batch = []
+        batch.append(action)
+    yield _policy(batch)
+
+
+def deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
+    """Return the permissions for running `cdk deploy`: assuming the bootstrap's roles."""
+    return _policy(["sts:AssumeRole"], [role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES])
+
+
+def role_arn(name: str, account: str, region: str, partition: str = "aws") -> str:
+    """Return the ARN of a role of the CDK's bootstrap, such as ``deploy`` or ``cfn-exec``."""
+    return f"arn:{partition}:iam::{account}:role/cdk-{QUALIFIER}-{name}-role-{account}-{region}"
+
+
+def _policy(actions: list[str], where: list[str] | str = "*") -> dict[str, object]:
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": where}]}
+
+
+def _prefix(kind: str) -> str:
+    service = kind.split("::")[1].lower()
+    return PREFIXES.get(service, service)

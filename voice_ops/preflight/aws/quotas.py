@@ -1,0 +1,239 @@
+"""Service quotas: limits of the account, current use, the deployment's need, and pending requests."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint import catalog
+from voice_blueprint.limits import limit_needs
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.refusals import ERRORS, error_code, explain
+from voice_ops.needs import fargate_needs, vcpu_needs
+from voice_ops.preflight.quota import Pending, QuotaState, quota_row
+from voice_ops.preflight.report import IncreaseError, Row, Status
+
+if TYPE_CHECKING:
+    from types_boto3_service_quotas import ServiceQuotasClient
+    from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
+
+OPEN = ("PENDING", "CASE_OPENED")
+
+SPOT_CODES = {
+    "standard": ("L-34B43A08",),
+    "inf": ("L-B5D1601B",),
+    "trn": ("L-6B0D517C",),
+    "p": ("L-C4BD4855", "L-7212CCBC"),
+    "g-vt": ("L-3819A6DF",),
+}
+"""Quotas of spot vCPUs by family. Listings of 2024 contain a quota for P5 only, those of 2026 count every P type
+against "All P Spot Instance Requests": for p5 types, the first one that exists in the account is used. Source: Service
+Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
+
+FARGATE = "L-3032A538"
+"""Fargate On-Demand vCPU resource count; its default in a new account is low.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html"""
+
+STANDARD = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
+"""Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Usage of one quota by the deployment.
+
+    Attributes:
+        codes: Service Quotas codes; the first that exists in the account applies.
+        used_by_others: Function that returns the account's usage without this deployment.
+    """
+
+    service: str
+    codes: tuple[str, ...]
+    unit: str
+    low: int
+    high: int
+    used_by_others: Callable[[Account], int]
+
+
+def quota_rows(account: Account) -> Iterator[Row]:
+    """Compare every quota that the deployment uses with its need."""
+    client = account.session.client("service-quotas")
+    requested: dict[str, dict[str, Pending]] = {}
+    for need in _needs(account):
+        if need.service not in requested:
+            requested[need.service] = _open_requests(account, need.service)
+        yield _row(account, client, need, requested[need.service])
+
+
+def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
+    """Return the vCPUs of a family that the account can still launch while the deployment runs.
+
+    Returns:
+        It is the quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
+    """
+    codes = {row.family: row.code for row in catalog.quotas().values()}
+    need = Need("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
+    try:
+        quota = _quota(account.session.client("service-quotas"), need)
+        running = _running_vcpus(account, with_ours=True)
+    except ERRORS:
+        return None
+    return int(quota["Value"]) - running[family, spot] if quota else None
+
+
+def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: dict[str, Pending]) -> Row:
+    quota = _quota(client, need)
+    if quota is None:
+        return Row(
+            AREA,
+            f"quota: {need.codes[0]} of {need.service}",
+            Status.UNANSWERED,
+            f"Service Quotas knows none in {account.region}",
+            f"{need.low} at the minimum, {need.high} at the maximum",
+            "look it up in the console of Service Quotas",
+        )
+    code = quota["QuotaCode"]
+    state = QuotaState(
+        name=f"{quota['QuotaName']} ({code})",
+        unit=need.unit,
+        limit=int(quota["Value"]),
+        others=need.used_by_others(account),
+        low=need.low,
+        high=need.high,
+    )
+    return quota_row(AREA, state, requested.get(code), lambda desired: _file(client, need.service, code, desired))
+
+
+def _needs(account: Account) -> Iterator[Need]:
+    codes = {row.family: row.code for row in catalog.quotas().values()}
+    running: dict[tuple[str, bool], int] = {}
+
+    def others(key: tuple[str, bool]) -> Callable[[Account], int]:
+        def count(account: Account) -> int:
+            if not running:
+                running.update(_running_vcpus(account))
+            return running.get(key, 0)
+
+        return count
+
+    for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
+        chosen = SPOT_CODES[family] if spot else (codes[family],)
+        yield Need("ec2", chosen, "vCPU", low, high, others((family, spot)))
+    low, high = fargate_needs(account.deployment)
+    yield Need("fargate", (FARGATE,), "vCPU", low, high, _fargate_vcpus)
+    addresses, networks = (sum(1 for _ in account.resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
+    balancers = sum(
+        resource["Properties"].get("Type") == "network"
+        for resource in account.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
+    )
+    yield Need("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _addresses)
+    yield Need("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _networks)
+    yield Need("elasticloadbalancing", ("L-69A177A2",), "load balancers", balancers, balancers, _balancers)
+    # These limits apply to a load balancer, a service or this deployment's hosts, so other usage in the account does
+    # not count.
+    needed = {each.limit.id: each for each in sorted(limit_needs(account.deployment), key=lambda each: each.units.max)}
+    for each in needed.values():
+        if each.limit.service and each.limit.quota:
+            low, high = each.units.min, each.units.max
+            yield Need(each.limit.service, (each.limit.quota,), each.limit.name, low, high, lambda _: 0)
+
+
+def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | None:
+    for code in need.codes:
+        for ask in (client.get_service_quota, client.get_aws_default_service_quota):
+            try:
+                return ask(ServiceCode=need.service, QuotaCode=code)["Quota"]
+            except ClientError as error:
+                if error_code(error) != "NoSuchResourceException":
+                    raise
+    return None
+
+
+def _open_requests(account: Account, service: str) -> dict[str, Pending]:
+    result = account.listed(
+        "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
+    )
+    return {
+        request["QuotaCode"]: Pending(int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}")
+        for request in result
+        if request["Status"] in OPEN
+    }
+
+
+def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
+    try:
+        answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
+    except ERRORS as error:
+        if isinstance(error, ClientError) and error_code(error) == "ResourceAlreadyExistsException":
+            return "another request is open; none was filed"
+        refusal = explain(error)
+        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+    return f"request {answer['RequestedQuota']['Id']} is filed"
+
+
+def quota_family(instance_type: str) -> str | None:
+    """Return the quota family of a running instance's type; `None` if no fleet uses it."""
+    letters = re.match(r"[a-z]+", instance_type)
+    prefix = letters[0] if letters else ""
+    if prefix in STANDARD:
+        return "standard"
+    return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
+
+
+def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tuple[str, bool]]:
+    """Count the vCPUs of running instances, by default without those of the deployment.
+
+    Quotas count a type's default vCPUs, regardless of an instance's CPU options.
+    """
+    running: Counter[tuple[str, bool]] = Counter()
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    for instance in account.listed("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
+        tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+        if with_ours or tags.get("aws:autoscaling:groupName") not in account.groups:
+            running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
+    types = sorted({kind for kind, _ in running})
+    rows = account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
+    vcpus = {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in rows}
+    total: Counter[tuple[str, bool]] = Counter()
+    for (kind, spot), count in running.items():
+        if family := quota_family(kind):
+            total[family, spot] += count * vcpus[kind]
+    return total
+
+
+def _addresses(account: Account) -> int:
+    addresses = account.session.client("ec2").describe_addresses()["Addresses"]
+    return sum(not account.is_ours(address.get("Tags", [])) for address in addresses)
+
+
+def _networks(account: Account) -> int:
+    return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.listed("ec2", "describe_vpcs", "Vpcs[]"))
+
+
+def _balancers(account: Account) -> int:
+    path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
+    arns = list(account.listed("elbv2", "describe_load_balancers", path))
+    client = account.session.client("elbv2")
+    batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
+    tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
+    return sum(not account.is_ours(row["Tags"]) for row in tags)
+
+
+def _fargate_vcpus(account: Account) -> int:
+    """Count the vCPUs of running Fargate tasks without those of the deployment."""
+    client, units = account.session.client("ecs"), 0
+    for cluster in account.listed("ecs", "list_clusters", "clusterArns[]"):
+        tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
+        if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
+            continue
+        tasks = list(account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
+        for start in range(0, len(tasks), 100):  # DescribeTasks takes 100
+            result = client.describe_tasks(cluster=cluster, tasks=tasks[start : start + 100])["tasks"]
+            units += sum(int(task.get("cpu", 0)) for task in result)
+    return math.ceil(units / 1024)

@@ -1,0 +1,91 @@
+"""Container images: whether the registry contains the pinned images, for the hosts' architecture, with a signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint import catalog
+from voice_blueprint.contract.images import Image
+from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.refusals import error_code
+from voice_ops.preflight.report import Row, answer
+
+INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+FARGATE = "linux/arm64"
+"""Platform of gateway and agent tasks (constructs/voice_constructs/aws)."""
+
+
+def registry_rows(account: Account) -> Iterator[Row]:
+    """Look up each digest of the file in the region's registry; without its image, no host or task starts."""
+    for image, platforms in _platforms(account).items():
+        if digest := account.deployment.images.get(image):
+            yield _row(account, image, digest, platforms)
+
+
+def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Row:
+    signing = account.deployment.image_signing
+    asked = f"image {image} {digest[:19]}"
+    needed = ", ".join([*sorted(platforms), *(["signed"] if signing else [])])
+    repository = f"{account.deployment.name}/{image}"
+    publish = f"push it: `voice images publish {account.deployment.source.file}` prints how"
+    try:
+        manifest = _manifest(account, repository, {"imageDigest": digest})
+    except ClientError as error:
+        if error_code(error) != "RepositoryNotFoundException":
+            raise
+        remedy = f"deploy the stack registry, then {publish}"
+        return answer(AREA, asked, f"no repository {repository} in {account.region}", needed, blocks=remedy)
+    if manifest is None:
+        return answer(AREA, asked, f"{repository} in {account.region} has no such digest", needed, blocks=publish)
+    result, problem, unclear = _found(manifest, platforms)
+    if signing:
+        signature = _manifest(account, repository, {"imageTag": f"{digest.replace(':', '-')}.sig"})
+        result += ", signed" if signature else ", without a signature"
+        problem = problem or ("" if signature else "sign it with the key of image_signing: hosts refuse it otherwise")
+    return answer(AREA, asked, f"pushed, {result}", needed, blocks=problem, warns=unclear)
+
+
+def _found(manifest: str, platforms: set[str]) -> tuple[str, str, str]:
+    """Return the platforms of an image as text, a blocking problem, and a warning."""
+    listed = json.loads(manifest).get("manifests")
+    if listed is None:
+        unclear = (
+            "the digest is of one platform and does not tell which: pin the index that `voice images publish` pushes"
+        )
+        return "of one platform", "", unclear
+    has = {f"{each['platform']['os']}/{each['platform']['architecture']}" for each in listed if "platform" in each}
+    has -= {"unknown/unknown"}  # attestations
+    missing = ", ".join(sorted(platforms - has))
+    problem = f"push an image for {missing}, and pin its digest" if missing else ""
+    return ", ".join(sorted(has)) or "no platform", problem, ""
+
+
+def _manifest(account: Account, repository: str, image_id: dict[str, str]) -> str | None:
+    answered = account.session.client("ecr").batch_get_image(
+        repositoryName=repository,
+        imageIds=[image_id],  # type: ignore[list-item]
+        acceptedMediaTypes=[*INDEXES, *MANIFESTS],
+    )
+    return next((each["imageManifest"] for each in answered["images"]), None)
+
+
+def _platforms(account: Account) -> dict[Image, set[str]]:
+    """Return the platforms of each image that hosts and tasks require."""
+    aws, types = account.deployment.aws, catalog.instance_types()
+    users = [(FARGATE, GATEWAY_IMAGES), (_platform(types[aws.vad.instance_type].architecture), VAD_IMAGES)]
+    users += [(FARGATE, AGENT_IMAGES)] if aws.agents else []
+    users += [(_platform(types[fleet.instance_type].architecture), asr_images(fleet)) for fleet in aws.asr]
+    needs: dict[Image, set[str]] = {}
+    for platform, images in users:
+        for image in images:
+            needs.setdefault(image, set()).add(platform)
+    return needs
+
+
+def _platform(architecture: str) -> str:
+    return {"arm64": "linux/arm64", "x86_64": "linux/amd64"}[architecture]

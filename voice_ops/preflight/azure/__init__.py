@@ -1,0 +1,71 @@
+"""Preflight checks of Azure, through its management SDKs with the operator's credentials."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from uuid import UUID
+
+from azure.core.exceptions import AzureError
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.preflight.azure import quotas, registrations, roles, sizes, vaults
+from voice_ops.preflight.azure.account import AREA, Account, connect
+from voice_ops.preflight.azure.refusals import explain
+from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
+from voice_ops.preflight.quota import QUOTAS
+from voice_ops.preflight.report import Row
+
+SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
+"""Environment variables with the subscription; Pulumi's provider also uses the first."""
+
+
+TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
+    "identity": roles.identity_rows,
+    "permissions of the deploy": roles.permission_rows,
+    "right to assign roles": roles.assignment_rows,
+    "resource providers": registrations.provider_rows,
+    "encryption at host": registrations.encryption_rows,
+    "administrators of the cluster": roles.administrator_rows,
+    f"compute {QUOTAS}": quotas.compute_rows,
+    f"network {QUOTAS}": quotas.network_rows,
+    "VM sizes in the location and its zones": sizes.size_rows,
+    "vaults, certificate and secrets": vaults.vault_rows,
+}
+"""All checks, in this order."""
+
+
+def examine(
+    deployment: Deployment, resources: Counter[str], environment: Mapping[str, str] = os.environ
+) -> Iterator[Row]:
+    """Run all preflight checks of Azure, and list those that were skipped.
+
+    Args:
+        deployment: A deployment that has passed its checks.
+        resources: What its cluster program creates, by type such as ``network:NatGateway``.
+        environment: Environment with the subscription.
+    """
+    subscription = subscription_in(environment)
+    if isinstance(subscription, Refusal):
+        yield from unanswered_rows(AREA, TOPICS, subscription.found, subscription.remedy)
+        return
+    account = connect(deployment, resources, subscription)
+    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
+    yield from run_questions(AREA, questions, (AzureError,), explain)
+
+
+def subscription_in(environment: Mapping[str, str]) -> str | Refusal:
+    """Return the subscription of an environment, or the reason why none can be queried."""
+    subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
+    if subscription and _is_uuid(subscription):
+        return subscription
+    because = f"{subscription!r} is no subscription id" if subscription else "no subscription is named"
+    return Refusal(because, f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}", no_credentials=True)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""The subscription and its SDK clients."""
+
+import base64
+import binascii
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from azure.core import PipelineClient
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import ClientAuthenticationError, DecodeError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
+from azure.core.rest import HttpRequest, HttpResponse
+from azure.identity import DefaultAzureCredential
+from azure.mgmt.authorization import AuthorizationManagementClient
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.quota import QuotaMgmtClient
+from azure.mgmt.resource.features import FeatureClient
+from azure.mgmt.resource.resources import ResourceManagementClient
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
+
+AREA = "Azure"
+SCOPE = "https://management.azure.com/.default"
+GRAPH = "https://graph.microsoft.com"
+"""Microsoft Graph, which contains the tenant's groups."""
+
+LIMITS = {"retry_total": ATTEMPTS - 1, "connection_timeout": CONNECT_S, "read_timeout": READ_S}
+"""Timeouts and retries of every SDK client; between attempts, the SDKs wait according to ``Retry-After``."""
+
+
+def json_body(answer: HttpResponse) -> dict[str, Any]:
+    """Return the JSON object of a response.
+
+    Raises:
+        DecodeError: The body is not JSON, for example a proxy's page.
+    """
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise DecodeError("the answer is none of Azure's", response=answer)
+    return body
+
+
+@dataclass(frozen=True)
+class Account:
+    """A deployment and its Azure subscription.
+
+    Attributes:
+        resources: Resources that the cluster program creates, by type such as ``network:NatGateway``.
+        options: Options of every SDK client; tests set a transport.
+    """
+
+    deployment: Deployment
+    resources: Counter[str]
+    subscription: str
+    credential: TokenCredential
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def location(self) -> str:
+        """The deployment's location."""
+        return self.deployment.azure.location
+
+    @cached_property
+    def claims(self) -> dict[str, str]:
+        """Claims of the token: ``oid``, ``tid`` and, for users, ``upn``.
+
+        Raises:
+            ClientAuthenticationError: There is no token, or it cannot be parsed.
+        """
+        token = self.credential.get_token(SCOPE).token
+        try:
+            payload = token.split(".")[1]
+            claims: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        except (IndexError, binascii.Error, ValueError):
+            raise ClientAuthenticationError("the access token is none of Microsoft Entra's") from None
+        return claims
+
+    @cached_property
+    def compute(self) -> ComputeManagementClient:
+        """Client for usage, SKUs and scale sets."""
+        return ComputeManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def quota(self) -> QuotaMgmtClient:
+        """Client for limits, increase requests, and the usage of providers other than compute."""
+        return QuotaMgmtClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def authorization(self) -> AuthorizationManagementClient:
+        """Client for role assignments and definitions."""
+        return AuthorizationManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def providers(self) -> ResourceManagementClient:
+        """Client for registrations of a subscription with Azure Resource Manager."""
+        return ResourceManagementClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def features(self) -> FeatureClient:
+        """Client for features that must be registered for a subscription."""
+        return FeatureClient(self.credential, self.subscription, **self._options)
+
+    @cached_property
+    def graph(self) -> PipelineClient[HttpRequest, HttpResponse]:
+        """Client for Microsoft Graph."""
+        sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH}/.default")
+        options = dict(self._options)
+        limits = {key: options.pop(key) for key in ("connection_timeout", "read_timeout")}
+        transport = {"transport": options.pop("transport")} if "transport" in options else {}
+        return PipelineClient(GRAPH, policies=[RetryPolicy(**options), sign_in], **(transport or limits))
+
+    def quota_scope(self, provider: str) -> str:
+        """Return the scope of a provider's quotas in the location."""
+        return f"subscriptions/{self.subscription}/providers/{provider}/locations/{self.location}"
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {**LIMITS, **self.options}
+
+
+def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
+    """Return the account of the operator's sign-in: environment, workload identity or the Azure CLI."""
+    # It logs all attempted sign-in methods, which the result summarizes in one line.
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
+    return Account(deployment, resources, subscription, DefaultAzureCredential())

@@ -1,0 +1,46 @@
+"""The minimal permissions of `pulumi up`, from the resource types of the cluster program."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from voice_sandbox.azure.arm import arm_type
+
+OPERATIONS = ("read", "write", "delete")
+LINKS = {
+    "managedidentity:UserAssignedIdentity": "assign/action",
+    "network:NatGateway": "join/action",
+    "network:NetworkInterface": "join/action",
+    "network:NetworkSecurityGroup": "join/action",
+    "network:PublicIPAddress": "join/action",
+    "network:Subnet": "join/action",
+    "network:VirtualNetwork": "join/action",
+    "network:WebApplicationFirewallPolicy": "join/action",
+}
+"""Actions that ARM requires when another resource refers to one of these.
+https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
+GROUP = "Microsoft.Resources/subscriptions/resourceGroups"
+PEER = "Microsoft.Network/virtualNetworks/peer/action"
+ALWAYS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
+"""The stack exports a kubeconfig."""
+
+
+def actions_for(kinds: Iterable[str]) -> list[str]:
+    """Return the permissions for running `pulumi up`.
+
+    Args:
+        kinds: Types such as ``network:NatGateway``.
+    """
+    kinds = set(kinds)
+    links = {f"{arm_type(kind)}/{LINKS[kind]}" for kind in kinds & LINKS.keys()}
+    types = {GROUP if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
+    peer = {PEER} if "network:VirtualNetworkPeering" in kinds else set()
+    return sorted({f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | peer | set(ALWAYS))
+
+
+def allows(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
+    """Return True if one role's permission allows an action; Azure ignores case."""
+
+    def matches(patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
+
+    return matches(actions) and not matches(not_actions)

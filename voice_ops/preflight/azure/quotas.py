@@ -1,0 +1,135 @@
+"""Quotas of compute and network: limits, use by others, need, pending requests."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
+from azure.mgmt.quota import models
+
+from voice_blueprint import catalog
+from voice_blueprint.azure import names as azure_names
+from voice_blueprint.checks.azure.capacity import SPOT_QUOTA, counted_vcpus
+from voice_blueprint.file.model.azure import Azure
+from voice_ops.preflight.azure.account import AREA, Account
+from voice_ops.preflight.azure.refusals import explain
+from voice_ops.preflight.quota import Pending, QuotaState, quota_row
+from voice_ops.preflight.report import IncreaseError, Row, Status
+
+COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
+REGIONAL = "cores"
+"""Quota of all vCPUs of a location except those of spot nodes."""
+OPEN = {"Accepted", "InProgress"}
+NETWORK_QUOTAS = {
+    "VirtualNetworks": "network:VirtualNetwork",
+    "StandardSkuPublicIpAddresses": "network:PublicIPAddress",
+}
+"""Names of Microsoft.Network's quotas by the resources that count against them."""
+
+
+def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
+    """Return vCPUs at the minimum and at the maximum by quota: each family, the location, and spot nodes.
+
+    The maximum includes the surge nodes of an upgrade.
+    """
+    needs: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for part in counted_vcpus(azure):
+        for quota in (SPOT_QUOTA,) if part.quota == SPOT_QUOTA else (part.quota, REGIONAL):
+            low, high = needs[quota]
+            needs[quota] = (low + part.low, high + part.high)
+    return dict(needs)
+
+
+def compute_rows(account: Account) -> Iterator[Row]:
+    """Compare the vCPU quotas with the need, ignoring the case of families."""
+    usage = {(row.name.value or "").lower(): row for row in account.compute.usage.list(account.location)}
+    ours = _own_vcpus(account) or Counter()
+    pending, refusal = _open_requests(account, COMPUTE)
+    yield from refusal
+    for name, (low, high) in vcpu_needs(account.deployment.azure).items():
+        row = usage.get(name.lower())
+        if row is None:
+            yield Row(
+                AREA,
+                f"quota: {name}",
+                Status.BLOCKS,
+                f"{account.location} has no such quota for this subscription",
+                f"{low} at the minimum, {high} at the maximum",
+                "the size is not sold to the subscription there: ask Azure support, or take another location",
+            )
+            continue
+        others = max(0, row.current_value - ours[name.lower()])
+        state = QuotaState(name, "vCPU", row.limit, others, low, high)
+        yield _row(account, COMPUTE, state, row.name.value or name, pending)
+
+
+def network_rows(account: Account) -> Iterator[Row]:
+    """Compare the quotas of virtual networks and public addresses with the resources of the cluster program."""
+    scope = account.quota_scope(NETWORK)
+    pending, refusal = _open_requests(account, NETWORK)
+    yield from refusal
+    deployed = _own_vcpus(account) is not None
+    for name, kind in NETWORK_QUOTAS.items():
+        need = account.resources[kind]
+        limit = account.quota.quota.get(name, scope).properties
+        used = account.quota.usages.get(name, scope).properties
+        if limit is None or used is None or not isinstance(limit.limit, models.LimitObject) or used.usages is None:
+            yield Row(AREA, f"quota: {name}", Status.UNANSWERED, "Azure names no limit", f"{need}", "see the portal")
+            continue
+        others = max(0, used.usages.value - (need if deployed else 0))
+        state = QuotaState(name, "in the location", limit.limit.value, others, need, need)
+        yield _row(account, NETWORK, state, name, pending)
+
+
+def _row(account: Account, provider: str, state: QuotaState, name: str, pending: dict[str, Pending]) -> Row:
+    return quota_row(AREA, state, pending.get(name.lower()), lambda desired: _file(account, provider, name, desired))
+
+
+def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending], list[Row]]:
+    """Return pending requests by quota in lower case, or a row with the reason why they are unknown."""
+    pending: dict[str, Pending] = {}
+    try:
+        for request in account.quota.quota_request_status.list(account.quota_scope(provider)):
+            properties = request.properties
+            if properties and properties.provisioning_state in OPEN:
+                for part in properties.value or ():
+                    limit = part.limit.value if isinstance(part.limit, models.LimitObject) else None
+                    name = (part.name.value if part.name else None) or ""
+                    pending[name.lower()] = Pending(limit, request.name or "no id")
+    except HttpResponseError as error:
+        if error.status_code == 401:  # noqa: PLR2004  the whole account is lost, not this answer
+            raise
+        refused = explain(error)
+        about = f"open requests of {provider}"
+        return {}, [Row(AREA, about, Status.UNANSWERED, refused.found, remedy=refused.remedy)]
+    return pending, []
+
+
+def _file(account: Account, provider: str, name: str, desired: int) -> str:
+    request = models.CurrentQuotaLimitBase(
+        properties=models.QuotaProperties(limit=models.LimitObject(value=desired), name=models.ResourceName(value=name))
+    )
+    try:
+        account.quota.quota.begin_create_or_update(name, account.quota_scope(provider), request, polling=False)
+    except AzureError as error:
+        refusal = explain(error)
+        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+    return "the request is filed"
+
+
+def _own_vcpus(account: Account) -> Counter[str] | None:
+    """Count the vCPUs of the deployment's own nodes by quota in lower case; `None` before the first deploy."""
+    group = azure_names.node_resource_group(account.deployment)
+    total: Counter[str] = Counter()
+    try:
+        for scale_set in account.compute.virtual_machine_scale_sets.list(group):
+            size = catalog.vm_sizes().get((scale_set.sku.name if scale_set.sku else None) or "")
+            if size is None or scale_set.sku is None:
+                continue
+            profile = scale_set.properties.virtual_machine_profile if scale_set.properties else None
+            vcpus = (scale_set.sku.capacity or 0) * size.vcpus
+            spot = profile is not None and profile.priority == "Spot"
+            for quota in (SPOT_QUOTA,) if spot else (size.quota_family, REGIONAL):
+                total[quota.lower()] += vcpus
+    except ResourceNotFoundError:
+        return None
+    return total

@@ -1,0 +1,38 @@
+"""Required registrations of a subscription: resource providers, and encryption of disks at the host."""
+
+from collections.abc import Iterator
+
+from voice_ops.preflight.azure.account import AREA, Account
+from voice_ops.preflight.report import Row, answer
+from voice_sandbox.azure.arm import arm_type
+
+REGISTERED = "Registered"
+COMPUTE, ENCRYPTION = "Microsoft.Compute", "EncryptionAtHost"
+OF_THE_CLUSTER = {COMPUTE, "Microsoft.Quota", "Microsoft.Storage"}
+"""Providers in addition to those of the program's resources: nodes, this preflight's quotas, and the cluster's
+share."""
+
+
+def provider_rows(account: Account) -> Iterator[Row]:
+    """Check the registration of every resource provider that the deploy or the cluster calls."""
+    needed = OF_THE_CLUSTER | {arm_type(kind).partition("/")[0] for kind in account.resources}
+    states = {(each.namespace or "").lower(): each.registration_state for each in account.providers.providers.list()}
+    missing = sorted(name for name in needed if states.get(name.lower()) != REGISTERED)
+    yield answer(
+        AREA,
+        "resource providers",
+        f"not registered: {', '.join(missing)}" if missing else "registered",
+        f"{len(needed)} providers",
+        blocks="; ".join(f"az provider register --namespace {name} --wait" for name in missing),
+    )
+
+
+def encryption_rows(account: Account) -> Iterator[Row]:
+    """Check the feature for encryption at the host, which all node pools and the jump host require."""
+    feature = account.features.features.get(COMPUTE, ENCRYPTION)
+    state = (feature.properties.state if feature.properties else None) or "unknown"
+    remedy = (
+        f"az feature register --namespace {COMPUTE} --name {ENCRYPTION}; when `az feature show` reports {REGISTERED}: "
+        f"az provider register --namespace {COMPUTE}"
+    )
+    yield answer(AREA, "encryption at host", state, REGISTERED, blocks="" if state == REGISTERED else remedy)

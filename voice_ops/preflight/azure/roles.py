@@ -1,0 +1,115 @@
+"""Identity of the caller and its roles for `pulumi up`."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from azure.core.rest import HttpRequest
+
+from voice_blueprint.azure.names import Role
+from voice_blueprint.checks.azure.pools import PLACEHOLDER
+from voice_blueprint.file.model.deployment import Environment
+from voice_ops.preflight.azure.account import AREA, GRAPH, Account, json_body
+from voice_ops.preflight.azure.permissions import actions_for, allows
+from voice_ops.preflight.report import Row, answer
+
+SHOWN = 5
+ASSIGN = "Microsoft.Authorization/roleAssignments/write"
+
+
+def identity_rows(account: Account) -> Iterator[Row]:
+    """Report the caller's identity, tenant and subscription."""
+    claims = account.claims
+    who = claims.get("upn") or claims.get("appid") or "somebody"
+    result = f"{who} of tenant {claims.get('tid', 'unknown')}"
+    yield answer(AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
+
+
+def permission_rows(account: Account) -> Iterator[Row]:
+    """Compare the roles on the subscription with the actions of the cluster program's resources.
+
+    Roles on parts of the subscription and deny assignments are ignored.
+    """
+    needs = actions_for(account.resources)
+    granted = [*_permissions(account)]
+    denied = [action for action in needs if not any(allows(action, *each) for each, _ in granted)]
+    more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
+    remedy = "assign Owner on the subscription, or a role with what `voice preflight FILE --permissions` prints"
+    yield answer(
+        AREA,
+        "permissions of the deploy",
+        f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
+        f"{len(needs)} actions",
+        blocks=remedy if denied else "",
+    )
+
+
+def assignment_rows(account: Account) -> Iterator[Row]:
+    """Report whether the permission to assign roles has a condition, such as a list of roles.
+
+    The condition is not evaluated: https://learn.microsoft.com/azure/role-based-access-control/
+    delegate-role-assignments-overview
+    """
+    conditions = [condition for each, condition in _permissions(account) if allows(ASSIGN, *each)]
+    bound = bool(conditions) and all(conditions)
+    yield answer(
+        AREA,
+        "right to assign roles",
+        "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
+        ASSIGN,
+        blocks="" if conditions else "be Owner, User Access Administrator or Role Based Access Control Administrator",
+        warns=f"compare the condition with the roles that are assigned: {', '.join(sorted(map(_title, Role)))}"
+        if bound
+        else "",
+    )
+
+
+def _title(role: Role) -> str:
+    return role.name.replace("_", " ").title()
+
+
+def administrator_rows(account: Account) -> Iterator[Row]:
+    """Check that every group exists. Placeholders are refused in production, and a warning elsewhere."""
+    deployment = account.deployment
+    for group in deployment.azure.admin_groups:
+        placeholder = group == PLACEHOLDER
+        known = None if placeholder else _is_group(account, group)
+        missing = known is False or (placeholder and deployment.environment is Environment.PRODUCTION)
+        yield answer(
+            AREA,
+            "administrators of the cluster",
+            f"{group}, which does not exist" if missing else group,
+            "groups of your Microsoft Entra tenant",
+            blocks="set admin_groups: `az ad group show --group NAME --query id` says yours" if missing else "",
+            warns=""
+            if known or placeholder
+            else f"unknown: the sign-in has no permission to read groups; `az ad group show "
+            f"--group {group}` by somebody who may",
+        )
+
+
+def _is_group(account: Account, group: str) -> bool | None:
+    """Query Microsoft Graph for a group, or return ``None`` without permission.
+
+    Raises:
+        HttpResponseError: The request failed.
+    """
+    response = account.graph.send_request(HttpRequest("GET", f"{GRAPH}/v1.0/groups/{group}?$select=id"))
+    if response.status_code == HTTPStatus.FORBIDDEN:
+        return None
+    if response.status_code == HTTPStatus.NOT_FOUND:
+        return False
+    response.raise_for_status()
+    return "id" in json_body(response)
+
+
+def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
+    """Yield actions, exclusions and condition of every role of the caller on the subscription.
+
+    It includes roles through groups.
+    """
+    who = account.claims["oid"]
+    authorization = account.authorization
+    assigned = authorization.role_assignments.list_for_subscription(filter=f"atScope() and assignedTo('{who}')")
+    for role, condition in sorted({(each.role_definition_id, each.condition or "") for each in assigned}):
+        for permission in authorization.role_definitions.get_by_id(role).permissions or ():
+            yield (permission.actions or [], permission.not_actions or []), condition or None

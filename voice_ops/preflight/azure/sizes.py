@@ -1,0 +1,84 @@
+"""VM sizes: availability in the location and the zones, comparison with the catalogue."""
+
+from collections.abc import Iterator
+
+from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReasonCode
+
+from voice_blueprint import catalog
+from voice_blueprint.catalog import VmSize
+from voice_blueprint.file.model.azure import CPU_POOL, JumpHost, SpotNodes
+from voice_ops.preflight.azure.account import AREA, Account
+from voice_ops.preflight.report import Row, answer
+
+
+def size_rows(account: Account) -> Iterator[Row]:
+    """Report for each pool where its size is available, and for each size whether the catalogue is correct."""
+    desired = {size.name for _, size, _, _ in _pools(account)}
+    skus = {
+        sku.name: sku
+        for sku in account.compute.resource_skus.list(filter=f"location eq '{account.location}'")
+        if sku.resource_type == "virtualMachines" and sku.name in desired
+    }
+    for pool, size, zones, spot in _pools(account):
+        yield _offer(account, pool, size, zones, skus.get(size.name), spot=spot)
+    for name, sku in sorted((name, sku) for name, sku in skus.items() if name):
+        yield _drift(catalog.vm_sizes()[name], sku)
+
+
+def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], bool]]:
+    azure, sizes = account.deployment.azure, catalog.vm_sizes()
+    yield "system", sizes[azure.system_pool.vm_size], azure.availability_zones, False
+    if azure.cpu_pool:
+        yield CPU_POOL, sizes[azure.cpu_pool.vm_size], azure.availability_zones, False
+    for pool in azure.pools:
+        zones = pool.availability_zones or azure.availability_zones
+        yield pool.name, sizes[pool.vm_size], zones, isinstance(pool.purchase, SpotNodes)
+    if isinstance(azure.access, JumpHost):
+        yield "the jump host", sizes[azure.access.vm_size], (), False
+
+
+def _offer(
+    account: Account, pool: str, size: VmSize, zones: tuple[str, ...], sku: ResourceSku | None, *, spot: bool
+) -> Row:
+    asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones) or "any"
+    if sku is None:
+        remedy = f"take another size or location; {', '.join(size.regions)} are known to have it"
+        return answer(AREA, asked, f"not sold in {account.location}", needed, blocks=remedy)
+    sold = {zone for info in sku.location_info or () for zone in info.zones or ()}
+    for restriction in sku.restrictions or ():
+        if restriction.type == "Location":
+            remedy = "ask for access to the size in the portal (Usage + quotas), or take another location"
+            reason = ResourceSkuRestrictionsReasonCode(restriction.reason_code).value
+            return answer(AREA, asked, f"restricted: {reason}", needed, blocks=remedy)
+        if restriction.restriction_info:
+            sold -= set(restriction.restriction_info.zones or ())
+    if spot and _capabilities(sku).get("LowPriorityCapable") == "False":
+        return answer(AREA, asked, "not sold as spot", needed, blocks=f"set option of {pool} to on-demand")
+    missing = [zone for zone in zones if zone not in sold]
+    result = ", ".join(sorted(sold)) or "no zone"
+    if _capabilities(sku).get("EncryptionAtHostSupported") == "False":
+        return answer(AREA, asked, "disks are not encrypted on its hosts", needed, blocks="take another size")
+    remedy = f"set availability_zones of {pool} to some of {result}" if sold else "take another location or size"
+    return answer(AREA, asked, result, needed, blocks=remedy if missing else "")
+
+
+def _drift(size: VmSize, sku: ResourceSku) -> Row:
+    capabilities = _capabilities(sku)
+    facts = {
+        "vCPU": (str(size.vcpus), capabilities.get("vCPUs")),
+        "GPUs": (str(size.gpu_count), capabilities.get("GPUs", "0")),
+        "RDMA": (str(size.rdma), capabilities.get("RdmaEnabled", "False")),
+        "quota family": (size.quota_family.lower(), (sku.family or "").lower()),
+    }
+    wrong = [f"{name} {now}" for name, (ours, now) in facts.items() if ours != now]
+    return answer(
+        AREA,
+        f"{size.name} as the catalogue has it",
+        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        ", ".join(f"{name} {ours}" for name, (ours, _) in facts.items()),
+        warns=f"correct {size.name} in voice_blueprint/catalog/vm_sizes.yaml" if wrong else "",
+    )
+
+
+def _capabilities(sku: ResourceSku) -> dict[str | None, str | None]:
+    return {capability.name: capability.value for capability in sku.capabilities or ()}

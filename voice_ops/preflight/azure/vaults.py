@@ -1,0 +1,64 @@
+"""Contents of key vaults: the certificate of the edge, and the secrets of gateways and agents."""
+
+from collections.abc import Iterator
+
+from azure.core.exceptions import ResourceNotFoundError
+
+from voice_blueprint.azure import names
+from voice_blueprint.file.model.agents import AgentPods, Endpoint
+from voice_ops.preflight.azure.account import AREA, Account
+from voice_ops.preflight.report import Row, Status, answer
+
+API = "2023-07-01"
+"""API version of vaults and of their secrets' names in Azure Resource Manager, which never returns a secret's value.
+https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
+
+
+def vault_rows(account: Account) -> Iterator[Row]:
+    """Look up the certificate's vault, and each secret once the deployment's vault exists."""
+    azure = account.deployment.azure
+    if azure.callers is None:
+        return
+    given, own = azure.callers.edge.certificate.vault_id, _own(account)
+    result = _exists(account, given)
+    remedy = "" if result else "correct azure.callers.edge.certificate.vault_id, or grant yourself Reader on the vault"
+    asked = f"vault of the certificate {azure.callers.edge.certificate.name}"
+    yield answer(AREA, asked, "it exists" if result else f"no {given}", "a vault that exists", blocks=remedy)
+    made = _exists(account, own)
+    for name, holds in _secrets(azure.agents).items():
+        asked, vault = f"secret {name}", own.rpartition("/")[2]
+        if not made:
+            yield Row(AREA, asked, Status.NOT_ASKED, f"vault {vault} comes with the cluster", holds)
+            continue
+        there = _exists(account, f"{own}/secrets/{name}")
+        remedy = "" if there else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
+        yield answer(AREA, asked, "it exists" if there else "no such secret", holds, blocks=remedy)
+
+
+def _own(account: Account) -> str:
+    group, vault = (
+        names.resource_group(account.deployment),
+        names.vault(account.deployment, account.subscription),
+    )
+    return f"/subscriptions/{account.subscription}/resourceGroups/{group}/providers/Microsoft.KeyVault/vaults/{vault}"
+
+
+def _secrets(agents: AgentPods | None) -> dict[str, str]:
+    """Return the expected contents of each secret, by its name."""
+    results: dict[str | None, str] = {names.TOKEN_KEY_SECRET: "a key that signs tokens of sessions"}
+    if agents:
+        results[agents.prompt_secret] = "the prompt of the agents"
+        results[agents.tools_key_secret] = "what requests to the tools are signed with"
+        results[agents.twilio.token_secret if agents.twilio else None] = "the auth token of the account at Twilio"
+        for engine, what in ((agents.chat, "the language model"), (agents.speech, "the engine that speaks")):
+            if isinstance(engine, Endpoint):
+                results[engine.key_secret] = f"the key of {what}"
+    return {name: holds for name, holds in results.items() if name}
+
+
+def _exists(account: Account, resource: str) -> bool:
+    try:
+        account.providers.resources.get_by_id(resource, api_version=API)
+    except ResourceNotFoundError:
+        return False
+    return True

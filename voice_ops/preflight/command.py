@@ -1,0 +1,178 @@
+"""`voice preflight`: checks of an account before a deploy."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import complain, err, out, print_json, stop, styled
+from voice_ops.preflight.models import FILE, MODELS, access_rows, calls_rows, file_rows, licence_rows
+from voice_ops.preflight.quota import QUOTAS
+from voice_ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
+from voice_ops.progress import Progress
+from voice_ops.synthesis import templates
+from voice_sandbox.azure.errors import EngineError
+
+PERMISSIONS_HELP = "Print least-privilege policies for a deploy and for each command of `voice`; sends no requests."
+INCREASES_HELP = "Request missing quota increases, with a confirmation for each."
+YES_HELP = "Skip confirmations."
+OFFLINE_HELP = "Check the file alone, without requests."
+
+
+def preflight(  # noqa: PLR0917  typer's options
+    file: DeploymentFile,
+    region: Region = None,
+    as_json: Json = False,
+    permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
+    request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    offline: Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)] = False,
+) -> None:
+    """Check an account's permissions, quotas, capacity, domain and model access before a deploy.
+
+    Uses the credentials of boto3 and of the Azure CLI. Without credentials it uses the file alone, and lists the checks
+    that were skipped. Read-only, except with --request-increases. Exits with 1 if a problem blocks the deploy, if a
+    check failed to run, and without credentials, unless --offline is given.
+
+    Example: voice preflight deployments/production-us-east-1.yaml --request-increases
+    """
+    deployment = load_region(file, region)
+    if request_increases and as_json and not yes:
+        raise stop("--json cannot prompt; add --yes to request the increases", REFUSED)
+    if request_increases and offline:
+        raise stop("--offline sends no requests; omit --offline or --request-increases", REFUSED)
+    try:
+        made, kinds = ({}, Counter[str]()) if offline and not permissions else _made(deployment)
+    except EngineError as error:
+        raise stop(str(error), FAILED) from None
+    if permissions:
+        print_json(_permissions(deployment, made, kinds), deployment.name)
+        return
+    rows = list(_of_file(deployment)) if offline else _ask(deployment, made, kinds)
+    if not as_json:
+        print_report(out, rows)
+        out.print(f"\n{summary(rows)}")
+    unknown = _unknown_quotas(rows) if request_increases else []
+    filed = _file(rows, unknown, ask=not yes) if request_increases else []
+    if as_json:
+        print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
+    if not offline and not _has_answers(rows):
+        raise stop("no account was asked; sign in, or say --offline to answer from the file alone", FAILED)
+    if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
+        raise typer.Exit(FAILED)
+
+
+def _of_file(deployment: Deployment) -> Iterator[Row]:
+    yield from file_rows(deployment)
+    yield from calls_rows(deployment)
+    yield from licence_rows(deployment)
+
+
+def _has_answers(rows: list[Row]) -> bool:
+    """Return True if a request to each account succeeded, so that the report is not based on the file only."""
+    asked: dict[str, bool] = {}
+    for row in rows:
+        if row.area not in {FILE, MODELS}:
+            asked[row.area] = asked.get(row.area, False) or row.status is not Status.NOT_ASKED
+    return all(asked.values())
+
+
+def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
+    """Return the templates of the AWS section and the resource types of the Azure section."""
+    progress = Progress(err)
+    made: dict[str, dict[str, Any]] = {}
+    kinds: Counter[str] = Counter()
+    if deployment.aws_section:
+        with progress.phase("synthesize the CloudFormation templates"):
+            made = templates(deployment)
+    if deployment.azure_section:
+        from voice_sandbox.azure.project import Project  # noqa: PLC0415
+        from voice_sandbox.azure.recorder import Existing, Mode  # noqa: PLC0415
+        from voice_sandbox.azure.run import run  # noqa: PLC0415
+        from voice_sandbox.rehearsals.azure import PROJECTS  # noqa: PLC0415
+
+        with progress.phase("run the cluster's Pulumi program"):
+            config = {"deployment": str(Path(deployment.source.file).resolve())}
+            project = Project.load(PROJECTS[0], deployment.name, config)
+            kinds = run(project, Mode.PREVIEW, Existing()).graph.counts()
+    return made, kinds
+
+
+def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
+    # Imported here, since the clouds' SDKs are large, and a deployment often needs only one of them.
+    progress = Progress(err)
+    rows = list(_of_file(deployment))
+    with progress.phase("ask about the models"):
+        rows += access_rows(deployment)
+    if deployment.aws_section:
+        from voice_ops.preflight import aws  # noqa: PLC0415
+
+        with progress.phase("ask AWS"):
+            rows += aws.examine(deployment, made)
+    if deployment.azure_section:
+        from voice_ops.preflight import azure  # noqa: PLC0415
+
+        with progress.phase("ask Azure"):
+            rows += azure.examine(deployment, kinds)
+    return rows
+
+
+def _permissions(
+    deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]
+) -> dict[str, dict[str, object]]:
+    printed: dict[str, dict[str, object]] = {}
+    if deployment.aws_section:
+        from voice_ops.preflight.aws import permissions as aws  # noqa: PLC0415
+        from voice_ops.preflight.aws.commands import ACTIONS  # noqa: PLC0415
+
+        account = deployment.aws.account or "ACCOUNT"
+        types = {resource["Type"] for template in made.values() for resource in template["Resources"].values()}
+        printed["aws"] = {
+            "deployer": aws.deployer_policy(account, deployment.aws.region),
+            "cloudformation_execution": list(aws.policies(aws.actions_for(types))),
+            "commands": {command: list(aws.policies(sorted(actions))) for command, actions in ACTIONS.items()},
+        }
+    if deployment.azure_section:
+        from voice_ops.preflight.azure import permissions as azure  # noqa: PLC0415
+
+        printed["azure"] = {"actions": azure.actions_for(kinds)}
+    return printed
+
+
+def _unknown_quotas(rows: list[Row]) -> list[str]:
+    """Return the quota checks without a result."""
+    silent = {Status.NOT_ASKED, Status.UNANSWERED}
+    return [f"{row.asked} of {row.area}" for row in rows if row.asked.endswith(QUOTAS) and row.status in silent]
+
+
+def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, object]]:
+    """Request the missing increases; return the requests for ``--json``."""
+    increases = [row.increase for row in rows if row.increase]
+    if unknown:
+        complain(f"whether increases are missing is not known: no answer about {', '.join(unknown)}")
+    elif not increases:
+        err.print("no increase to file: every quota suffices or has an open request")
+    if not increases:
+        return []
+    for increase in increases:
+        err.print(f"{increase.quota}: {increase.limit} -> {increase.desired}", soft_wrap=True)
+    if ask and not typer.confirm(f"file {len(increases)} increase(s)?", err=True):
+        return []
+    return [_file_one(increase) for increase in increases]
+
+
+def _file_one(increase: Increase) -> dict[str, object]:
+    request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
+    try:
+        said = increase.file()
+    except IncreaseError as error:
+        complain(f"{increase.quota}: {error}")
+        return request | {"refused": str(error)}
+    err.print(styled("[green]✓[/] {}: {}", increase.quota, said), soft_wrap=True)
+    return request | {"answer": said}

@@ -1,0 +1,109 @@
+"""Checks of models: licences, and access to their weights."""
+
+import os
+from collections.abc import Iterator, Mapping
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from voice_blueprint import catalog
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.tiers import by_tier, of_callers
+from voice_blueprint.catalog import ModelCard
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import images_for
+from voice_ops.preflight.report import Row, Status, answer
+
+FILE = "deployment file"
+MODELS = "models"
+TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable
+_TIMEOUT_S = 10
+_REFUSED = {
+    401: ("the token is not accepted", "check {token} and {page}"),
+    403: (
+        "the repository is gated, and its terms are not agreed to",
+        "agree to the terms at {page} as the token's owner",
+    ),
+    404: ("no such repository, or it is hidden from the token", "check {token} and {page}"),
+}
+"""Meaning of Hugging Face's HTTP statuses, with remedies."""
+
+
+def file_rows(deployment: Deployment) -> Iterator[Row]:
+    """Yield the checks that only need the file."""
+    missing = [image for image in images_for(deployment) if image not in deployment.images]
+    yield answer(
+        FILE,
+        "digests of the images in the file",
+        f"none for {', '.join(missing)}" if missing else "every image has one",
+        "one for each image that runs",
+        warns="what runs them is held at 0 until their digests stand in the file" if missing else "",
+    )
+
+
+def calls_rows(deployment: Deployment) -> Iterator[Row]:
+    """Report the calls that a file's tiers support. Earlier checks refuse an excessive load."""
+    room, load = by_tier(of_callers(deployment)), deployment.load
+    if not room:
+        return
+    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    low = min(fewest for fewest, _ in room.values())
+    needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
+    yield answer(FILE, "calls at a time", f"{low:,} to {most:,}; {tier} binds at most", needed)
+
+
+def licence_rows(deployment: Deployment) -> Iterator[Row]:
+    """Report for every model whether its licence permits the use."""
+    for card in cards(deployment):
+        yield _licence(deployment, card)
+
+
+def access_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
+    """Check with ``HF_TOKEN`` whether Hugging Face permits the download of the weights."""
+    for card in cards(deployment):
+        yield _access(card, environment)
+
+
+def cards(deployment: Deployment) -> list[ModelCard]:
+    """Return the models that the deployment serves from Hugging Face, without duplicates."""
+    names = [fleet.vllm.model for fleet in deployment.aws_section.asr if fleet.vllm] if deployment.aws_section else []
+    names += [service.model for service in deployment.azure_section.services] if deployment.azure_section else []
+    return [catalog.models()[name] for name in dict.fromkeys(names)]
+
+
+def _licence(deployment: Deployment, card: ModelCard) -> Row:
+    azure = deployment.azure_section
+    agreed = {each.model: each.reference for each in azure.model_agreements} if azure else {}
+    result = card.licence + (f"; agreement: {agreed[card.name]}" if card.name in agreed else "")
+    fine = card.commercial_use or card.name in agreed or (azure is not None and not azure.commercial)
+    return answer(
+        MODELS,
+        f"licence of {card.name}",
+        result,
+        "non-commercial use" if azure and not azure.commercial else "commercial use",
+        blocks="" if fine else "name the agreement under azure.model_agreements, or take another model",
+    )
+
+
+def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
+    asked = f"weights of {card.repository}"
+    token = environment.get(TOKEN)
+    if not token:
+        return Row(MODELS, asked, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to ask Hugging Face")
+    hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
+    request = Request(  # noqa: S310  the operator's own endpoint
+        f"{hub}/api/models/{card.repository}/auth-check", headers={"Authorization": f"Bearer {token}"}
+    )
+    try:
+        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
+            return answer(MODELS, asked, "the token may fetch them", "read access")
+    except HTTPError as error:
+        if error.code not in _REFUSED:
+            result, remedy = f"Hugging Face answered {error.code}", "run it again in a minute"
+            return Row(MODELS, asked, Status.UNANSWERED, result, "read access", remedy)
+        result, remedy = _REFUSED[error.code]
+        page = f"{hub}/{card.repository}"
+        return answer(MODELS, asked, result, "read access", blocks=remedy.format(token=TOKEN, page=page))
+    except (URLError, TimeoutError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        remedy = "run it again where Hugging Face can be reached"
+        return Row(MODELS, asked, Status.UNANSWERED, f"{hub} was not reached: {reason}", remedy=remedy)

@@ -1,0 +1,56 @@
+"""Requests to a cloud: errors become results, and requests stop without valid credentials."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from voice_ops.preflight.report import Row, Status
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason why a request failed, with a remedy.
+
+    Attributes:
+        no_credentials: Whether all further requests will fail as well.
+    """
+
+    found: str
+    remedy: str
+    no_credentials: bool = False
+
+
+def run_questions(
+    area: str,
+    questions: Mapping[str, Callable[[], Iterable[Row]]],
+    errors: tuple[type[Exception], ...],
+    explain: Callable[[Exception], Refusal],
+) -> Iterator[Row]:
+    """Run the checks in turn, and stop if the credentials are rejected.
+
+    Args:
+        area: The cloud's name in the report.
+        questions: Checks by topic, which the report contains if there is no result.
+        errors: Exceptions of its SDK.
+        explain: Function that explains an exception.
+    """
+    for index, (about, ask) in enumerate(questions.items()):
+        try:
+            yield from list(ask())
+        except errors as error:
+            refusal = explain(error)
+            yield Row(area, about, Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
+            if refusal.no_credentials:
+                yield from unanswered_rows(area, list(questions)[index + 1 :], "the credentials are refused")
+                return
+
+
+def unanswered_rows(area: str, topics: Iterable[str], because: str, remedy: str = "") -> Iterator[Row]:
+    """Report the skipped checks, with the remedy at the first."""
+    for index, about in enumerate(topics):
+        yield Row(area, about, Status.NOT_ASKED, because, remedy=remedy if index == 0 else "")
+
+
+def first_line(text: str, limit: int = 200) -> str:
+    """Return the first line of a cloud's message, truncated."""
+    line = text.strip().splitlines()[0] if text.strip() else "no reason given"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

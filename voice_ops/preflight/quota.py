@@ -1,0 +1,82 @@
+"""Comparison of a quota with a deployment's need, for both clouds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voice_ops.preflight.report import Increase, Row, Status
+
+QUOTAS = "quotas and open requests"
+"""Suffix of the topics of quota checks."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A pending request for an increase.
+
+    Attributes:
+        desired: The requested limit, if known.
+        reference: Its id, and its creation date if known.
+    """
+
+    desired: int | None
+    reference: str
+
+
+@dataclass(frozen=True)
+class QuotaState:
+    """A quota, its use by others, and the deployment's need.
+
+    Attributes:
+        name: The cloud's name of the quota.
+        unit: Its unit, such as vCPU.
+        limit: The current limit.
+        others: Usage in the account without this deployment.
+        low: Need at the deployment's minimum.
+        high: Need at its maximum.
+    """
+
+    name: str
+    unit: str
+    limit: int
+    others: int
+    low: int
+    high: int
+
+
+def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Callable[[int], str]) -> Row:
+    """Compare a quota with the need.
+
+    A limit below the minimum need blocks; one below the maximum need limits scaling. A quota with a pending request is
+    never requested again.
+
+    Args:
+        area: The cloud's name in the report.
+        state: The quota.
+        pending: A pending request for it.
+        file: Function that requests a limit.
+    """
+    desired = state.others + state.high
+    fits = desired <= state.limit
+    status = Status.FINE if fits else Status.WARNING
+    if state.others + state.low > state.limit:
+        status = Status.BLOCKS
+    result = f"{state.limit} {state.unit}, {state.others} used by others"
+    remedy, increase = "", None
+    if not fits and pending:
+        asked_for = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
+        result += f"; {asked_for} requested ({pending.reference})"
+        remedy = "wait for the open request; nothing is filed beside it"
+        if pending.desired is not None and pending.desired < desired:
+            remedy = f"the open request is too small: ask in its case for {desired}"
+    elif not fits:
+        remedy = f"request {desired} {state.unit}: `voice preflight FILE --request-increases` files it"
+        increase = Increase(state.name, state.limit, desired, lambda: file(desired))
+    return Row(
+        area,
+        f"quota: {state.name}",
+        status,
+        result,
+        f"{state.low} at the minimum, {state.high} at the maximum",
+        remedy,
+        increase,
+    )

@@ -1,0 +1,111 @@
+"""Rows of a preflight report: subject, result, requirement and remedy."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+
+from voice_ops.output import WholeTable, styled
+
+
+class Status(StrEnum):
+    """Effect of a result on the deploy."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    """The deploy works, but a later problem is expected, or the catalogue is out of date."""
+    BLOCKS = "blocks"
+    UNANSWERED = "unanswered"
+    """The request failed: denied, throttled, or unreachable."""
+    NOT_ASKED = "not asked"
+    """There are no credentials, or an earlier result makes the check meaningless."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the preflight exits with 1 because of it."""
+        return self in {Status.BLOCKS, Status.UNANSWERED}
+
+
+MARKS = {
+    Status.FINE: "[green]✓[/]",
+    Status.WARNING: "[yellow]![/]",
+    Status.BLOCKS: "[red]✗[/]",
+    Status.UNANSWERED: "[red]?[/]",
+    Status.NOT_ASKED: "[dim]-[/]",
+}
+
+
+class IncreaseError(Exception):
+    """A cloud rejected a request for an increase. The message contains the reason and a remedy."""
+
+
+@dataclass(frozen=True)
+class Increase:
+    """A quota increase that is needed and not yet requested.
+
+    Attributes:
+        quota: The cloud's name of the quota.
+        limit: The current limit.
+        desired: The limit to request.
+        file: Function that submits the request and returns the cloud's response; raises `IncreaseError`.
+    """
+
+    quota: str
+    limit: int
+    desired: int
+    file: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result."""
+
+    area: str
+    asked: str
+    status: Status
+    found: str
+    needed: str = ""
+    remedy: str = ""
+    increase: Increase | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the result for ``--json``."""
+        return {
+            "area": self.area,
+            "asked": self.asked,
+            "status": self.status.value,
+            "found": self.found,
+            "needed": self.needed,
+            "remedy": self.remedy,
+        }
+
+
+def answer(area: str, asked: str, found: str, needed: str = "", *, blocks: str = "", warns: str = "") -> Row:
+    """Return a result: one that blocks the deploy or warns has a remedy, any other one is fine."""
+    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.FINE
+    return Row(area, asked, status, found, needed, blocks or warns)
+
+
+def print_report(console: Console, rows: Iterable[Row]) -> None:
+    """Print a table per area with remedies."""
+    for area, members in groupby(rows, key=lambda row: row.area):
+        answers = list(members)
+        table = WholeTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
+        for heading in ("", "asked", "found", "needed"):
+            table.add_column(heading)
+        for row in answers:
+            table.add_row(styled(MARKS[row.status]), row.asked, row.found, row.needed)
+        console.print(table)
+        for row in answers:
+            if row.remedy:
+                console.print(styled(f"  {MARKS[row.status]} {{}}", row.asked), soft_wrap=True)
+                console.print(f"    → {row.remedy}", soft_wrap=True)
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """Return a line with the number of results by status."""
+    statuses = [row.status for row in rows]
+    return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)

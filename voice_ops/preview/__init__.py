@@ -1,0 +1,1 @@
+"""`voice preview azure`: the resources that the Pulumi programs would create."""

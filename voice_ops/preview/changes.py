@@ -1,0 +1,43 @@
+"""Changes of a deployment compared with a recorded one, with the affected services and their downtime."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.output import stop
+from voice_sandbox.azure import state
+from voice_sandbox.azure.diff import Step, compare
+from voice_sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
+from voice_sandbox.azure.policy import PolicyViolation
+from voice_sandbox.changes import Outage
+from voice_sandbox.rehearsals.azure import Rehearsal, Rehearsed
+from voice_sandbox.rehearsals.azure_outages import outages
+
+
+def rehearse(deployment: Deployment) -> tuple[list[Rehearsed], list[PolicyViolation]]:
+    """Run the Pulumi programs of a deployment and the policy pack; a failure ends the command."""
+    try:
+        with Rehearsal.of(deployment) as rehearsal:
+            return rehearsal.run(), rehearsal.violations()
+    except (ProgramError, ProjectError, PolicyPackError) as error:
+        raise stop(str(error), FAILED) from None
+    except EngineError as error:
+        raise stop(str(error), REFUSED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
+
+
+def recordings(folder: Path, deployment: Deployment, done: Sequence[Rehearsed]) -> list[Path]:
+    """Return the folders with the recorded previews of each project."""
+    return [state.state_file(folder, deployment.name, each.project.name) for each in done]
+
+
+def steps_since(recorded: Sequence[Path], done: Sequence[Rehearsed]) -> list[list[Step]]:
+    """Return the changes of each project; all resources are new without a record."""
+    return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, done, strict=True)]
+
+
+def unaccepted(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
+    """Return the affected services without those that are accepted by name."""
+    return [outage for changes in steps for outage in outages(changes, accepted)]

@@ -1,0 +1,133 @@
+"""`voice preview`: what a deployment would create, without its cloud."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.shipped import WORKING_FOLDER
+from voice_ops.exits import HELP, REFUSED
+from voice_ops.findings import load_checked, refuse
+from voice_ops.options import AcceptReplace, DeploymentFile, Json
+from voice_ops.output import out, print_json, stop, styled
+from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted
+from voice_ops.preview.tree import describe_counts, print_refused, print_violations, tree
+from voice_sandbox.azure import state
+from voice_sandbox.azure.cli_json import preview_json
+from voice_sandbox.azure.diff import Step
+from voice_sandbox.azure.policy import PolicyViolation
+from voice_sandbox.azure.refusals import Refused, refused
+from voice_sandbox.changes import describe
+from voice_sandbox.rehearsals.azure import Rehearsed
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+DEPENDENCIES_HELP = "Show the dependencies of each resource."
+STATE_HELP = (
+    "Folder whose .voice/ contains the last preview, to compare with. Default: the repository, or the current folder "
+    "if voice is installed as a package."
+)
+
+
+@app.callback(epilog=HELP)
+def _clouds() -> None:
+    """Show the resources that a deployment would create, without access to the cloud."""
+
+
+@app.command("azure", epilog=HELP)
+def azure(
+    file: DeploymentFile,
+    as_json: Json = False,
+    dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
+    accept_replace: AcceptReplace = None,
+    keep_in: Annotated[
+        Path,
+        typer.Option(
+            "--state",
+            metavar="PATH",
+            help=STATE_HELP,
+            show_default=False,
+        ),
+    ] = WORKING_FOLDER,
+) -> None:
+    """Show the resources that the Pulumi programs would create, and the changes since the last preview.
+
+    The programs run against a local engine. Resources are validated against the installed SDK, the policy pack and
+    documented limits of Azure's services; a simulated deployment validates their order. Requires no Pulumi CLI, no
+    credentials and no network. Exits with 2 if a resource is refused, or if a resource that serves calls or stores
+    state would be replaced.
+
+    Example: voice preview azure deployments/production-azure.yaml --dependencies
+    """
+    deployment = load_checked(file)
+    if deployment.azure_section is None:
+        raise stop(f"{file}: has no azure section, so there is nothing to preview there", REFUSED)
+    done, violations = rehearse(deployment)
+    report(
+        deployment,
+        done,
+        violations,
+        keep_in,
+        as_json=as_json,
+        dependencies=dependencies,
+        accepted=accept_replace or (),
+    )
+
+
+def report(
+    deployment: Deployment,
+    done: list[Rehearsed],
+    violations: list[PolicyViolation],
+    keep_in: Path,
+    *,
+    as_json: bool,
+    dependencies: bool,
+    accepted: Sequence[str] = (),
+) -> None:
+    """Print previews with the changes since the last one; store them for the next one unless something is refused."""
+    files = recordings(keep_in, deployment, done)
+    steps = steps_since(files, done)
+    away = unaccepted(steps, accepted)
+    answers = refused([each.up.graph for each in done], [step for changes in steps for step in changes])
+    if as_json:
+        report = _as_json(done, steps, violations, answers) | {"outages": [vars(each) for each in away]}
+        print_json(report, deployment.name)
+    else:
+        for each, changes in zip(done, steps, strict=True):
+            _print_project(each, changes, deployment.source.file, dependencies=dependencies)
+        print_violations(out, violations)
+        print_refused(out, answers)
+    refusing = sum(violation.mandatory for violation in violations)
+    counts = ((refusing, "mandatory policy violation(s)"), (len(answers), "request(s) that Azure would refuse"))
+    if reasons := [f"{count} {what}" for count, what in counts if count]:
+        raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
+    refuse(away)
+    for kept, each in zip(files, done, strict=True):
+        state.save(kept, each.preview.graph)
+
+
+def _print_project(each: Rehearsed, steps: list[Step], file: Path, *, dependencies: bool) -> None:
+    out.print(tree(each.preview.graph, steps, dependencies=dependencies))
+    out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
+    changed = describe(step.op for step in steps)
+    took = f"{each.up.duration_s:.1f} s"
+    out.print(styled("  {}; every resource waits for what it needs [dim]{}[/]", changed, took))
+    for message in each.preview.messages:
+        # The programs run in folders of their own, with an absolute path.
+        shown = message.replace(str(file.resolve()), str(file))
+        out.print(styled("  [yellow]![/] {}", shown), soft_wrap=True)
+
+
+def _as_json(
+    done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation], answers: list[Refused]
+) -> dict[str, Any]:
+    return {
+        "projects": {
+            each.project.name: preview_json(each.project, each.preview, changes)
+            for each, changes in zip(done, steps, strict=True)
+        },
+        "policies": [vars(violation) for violation in violations],
+        "refused": [vars(answer) for answer in answers],
+    }

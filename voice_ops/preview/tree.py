@@ -1,0 +1,106 @@
+"""Terminal output of a preview of Pulumi projects."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from voice_ops.output import describe_types, styled
+from voice_sandbox.azure.diff import Step
+from voice_sandbox.azure.graph import Graph, Resource, label_for, short_type
+from voice_sandbox.azure.policy import PolicyViolation
+from voice_sandbox.azure.refusals import Refused
+from voice_sandbox.azure.values import plain
+from voice_sandbox.changes import Op
+
+_MARKS = {
+    Op.CREATE: "[green]+[/]",
+    Op.UPDATE: "[yellow]~[/]",
+    Op.REPLACE: "[magenta]±[/]",
+    Op.DELETE: "[red]-[/]",
+    Op.SAME: "[dim]=[/]",
+}
+_VALUE_WIDTH = 60
+
+
+def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
+    """Return a stack's resources as a tree of parents and children, with the change of each.
+
+    Args:
+        graph: The planned stack.
+        steps: Change of each resource.
+        dependencies: Whether to show the dependencies of each resource.
+    """
+    by_urn = {step.urn: step for step in steps}
+    root = Tree(styled("[bold]{}[/] ({})", graph.project, graph.stack))
+    branches: dict[str | None, Tree] = {resource.urn: root for resource in graph.resources if resource.parent is None}
+    for resource in _in_order(graph):
+        step = by_urn[resource.urn]
+        branch = branches[resource.parent].add(_line(step))
+        branches[resource.urn] = branch
+        for change in step.changes:
+            why = " [magenta]replaces[/]" if change.replaces else ""
+            branch.add(styled(f"[dim]{{}}: {{}} → {{}}[/]{why}", change.path, _short(change.old), _short(change.new)))
+        if step.because:
+            branch.add(styled("[dim]{}[/]", step.because))
+        if dependencies:
+            for urn in resource.dependencies:
+                branch.add(styled("[dim]after {}[/]", label_for(graph, urn)))
+    for step in steps:
+        if step.op is Op.DELETE:
+            root.add(_line(step))
+    return root
+
+
+def _in_order(graph: Graph) -> list[Resource]:
+    """Return the resources below the stack: parents first, components before others, by type and name.
+
+    Pulumi registers a resource as soon as its inputs are known, so its own order differs between runs.
+    """
+    depths: dict[str, int] = {}
+    for resource in graph.resources:
+        depths[resource.urn] = depths[resource.parent] + 1 if resource.parent else 0
+
+    def key(resource: Resource) -> tuple[int, bool, str, str]:
+        return depths[resource.urn], resource.custom, short_type(resource.type), resource.name
+
+    return sorted((resource for resource in graph.resources if resource.parent), key=key)
+
+
+def _line(step: Step) -> Text:
+    resource = step.resource
+    notes = [note for note, said in (("protected", resource.protect), ("read", resource.external)) if said]
+    template = f"{_MARKS[step.op]} {{}} [bold]{{}}[/]" + (f" [dim]({', '.join(notes)})[/]" if notes else "")
+    return styled(template, short_type(resource.type), resource.name)
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else str(plain(value))
+    return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}…"
+
+
+def describe_counts(graph: Graph) -> str:
+    """Return a line with the number of resources and their types."""
+    counts: Counter[str] = Counter(dict(sorted(graph.counts().items())))
+    return f"{counts.total()} resources: {describe_types(counts)}"
+
+
+def print_violations(console: Console, violations: Sequence[PolicyViolation]) -> None:
+    """Print a policy pack's violations, mandatory ones first."""
+    for violation in sorted(violations, key=lambda violation: not violation.mandatory):
+        mark = "[red]✗ refused[/]" if violation.mandatory else "[yellow]! advice[/]"
+        about = violation.resource or "the stack"
+        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", violation.policy, about), soft_wrap=True)
+        for line in violation.message.splitlines():
+            console.print(f"  {line}", soft_wrap=True)
+
+
+def print_refused(console: Console, answers: Sequence[Refused]) -> None:
+    """Print the responses of Azure's services that reject a request."""
+    for answer in answers:
+        mark = styled("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)
+        console.print(mark, soft_wrap=True)
+        for line in (answer.urn, answer.message, f"{answer.remedy} ({answer.source})"):
+            console.print(f"  {line}", soft_wrap=True)

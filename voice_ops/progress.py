@@ -1,0 +1,65 @@
+"""Progress of long operations: the current phase, its duration, and the last output line of its tool."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from rich.console import Console
+from rich.text import Text
+
+from voice_ops.output import styled
+
+_LINE_WIDTH = 100
+SILENCE_S = 30.0
+"""Maximum time without output if there is no spinner, since a pipeline may treat silence as a hang."""
+
+
+@contextmanager
+def heartbeat(console: Console, label: str) -> Iterator[None]:
+    """Print a line every 30 s while the block runs, if there is no terminal with a spinner."""
+    over, start = Event(), time.monotonic()
+
+    def beat() -> None:
+        while not over.wait(SILENCE_S):
+            console.print(styled("… {} [dim]{} s[/]", label, f"{time.monotonic() - start:.0f}"))
+
+    thread = Thread(target=beat, daemon=True)
+    if not console.is_terminal:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident:
+            thread.join()
+
+
+class Progress:
+    """Prints a line for each finished phase, and on a terminal shows a spinner with details during a phase."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("")
+        self._label = ""
+
+    @contextmanager
+    def phase(self, label: str) -> Iterator[None]:
+        """Run the block as one phase."""
+        self._label = label
+        self._status.update(Text(label))
+        start = time.monotonic()
+        mark = "[red]✗[/]"
+        self._status.start()
+        try:
+            with heartbeat(self._console, label):
+                yield
+            mark = "[green]✓[/]"
+        finally:
+            self._status.stop()
+            self._console.print(styled(f"{mark} {{}} [dim]{{}} s[/]", label, f"{time.monotonic() - start:.1f}"))
+
+    def detail(self, line: str) -> None:
+        """Show a line of output next to the spinner."""
+        if line.strip():
+            self._status.update(styled("{} [dim]{}[/]", self._label, line.strip()[:_LINE_WIDTH]))

@@ -1,0 +1,1 @@
+"""Stacks that were removed from the deployment file: discovery, draining, and deletion."""

@@ -1,0 +1,128 @@
+"""`voice prune`: drain and delete parts that were removed from the deployment file."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.deletion import DeletionError, delete_stacks
+from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load_checked
+from voice_ops.options import DeploymentFile, Json
+from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.progress import heartbeat
+from voice_ops.prune.drain import DrainError, drain
+from voice_ops.prune.leaving import Leaving, hindrances, leaving
+from voice_ops.synthesis import synthesize, templates
+from voice_ops.teardown.command import DRY_RUN_HELP, NAME_HELP, YES_HELP, is_guarded, refuse_guarded
+from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout
+from voice_ops.teardown.removal import OperatorsAws, Resource, empty_log_buckets, existing, lift_protection
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+
+
+def prune(
+    file: DeploymentFile,
+    *,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
+    as_json: Json = False,
+) -> None:
+    """Drain and delete the stacks of fleets, agents and regions that were removed from a file.
+
+    A deploy does not delete these stacks, and their hosts continue to serve calls. The command finds them by their tags
+    in all enabled regions, drains hosts and tasks, deletes the stacks, and then deploys the alarms. Exits with 1 if the
+    remaining stacks have too little capacity, or if a host does not drain in time. An interrupted run continues when
+    the command is run again.
+
+    Example: voice prune deployments/production-us-east-1.yaml --dry-run
+    """
+    first, *_ = regions = load_checked(file).in_regions()
+    if first.aws_section is None:
+        raise stop(f"{file}: has no section `aws`; on Azure `pulumi up` deletes what left the file", REFUSED)
+    if not dry_run:
+        refuse_guarded(first, name)
+    try:
+        result = leaving([Account(each, templates(each), sign_in(each)) for each in regions])
+        _show(result, first.name, as_json=as_json)
+        if wrong := [text for each in result if not each.is_region for text in hindrances(each)]:
+            raise stop("\n".join(wrong), FAILED)
+        if dry_run or not result:
+            return
+        if not yes and not is_guarded(first) and (stacks := sum(len(each.stacks) for each in result)):
+            typer.confirm(f"Drain and delete {stacks} stacks of {first.name}?", abort=True, err=True)
+        for each in result:
+            remove(each, lambda line: err.print(line, soft_wrap=True))
+    except ERRORS as error:
+        raise failed(error) from None
+    except (CdkError, DeletionError, DrainError) as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: what drains goes on draining; run the command again", INTERRUPTED) from None
+
+
+def remove(found: Leaving, tell: Callable[[str], None]) -> None:
+    """Drain a region's removed stacks, delete them, and deploy the alarms of the remaining ones.
+
+    Raises:
+        CdkError: A stack of the file that imports from a removed one could not be deployed.
+        DeletionError: A stack could not be deleted.
+        DrainError: Hosts or tasks did not drain in time.
+    """
+    account = found.account
+    templates = {stack: found.live[stack] for stack in found.stacks}
+    with heartbeat(err, f"prune {account.region}"):
+        if found.is_region:
+            end_rollout(account, tell)
+        drain(found, tell)
+        if found.is_region:
+            end_jobs(account, tell)
+        resources = existing(account, templates)
+        lift_protection(account, found.stacks, resources)
+        empty_log_buckets(account, resources)
+        importers = found.importers()
+        if importers:
+            _deploy(account, importers, tell)
+        delete_stacks(account.session.client("cloudformation"), found.stacks, tell)
+        delete_logs(account, templates)
+        watching = names.stack(account.deployment, "observability")
+        if watching in found.live and watching in account.templates and watching not in importers:
+            _deploy(account, [watching], tell)
+    _print_kept(resources, tell)
+
+
+def _deploy(account: Account, stacks: Sequence[str], tell: Callable[[str], None]) -> None:
+    with TemporaryDirectory(prefix="voice-prune-") as home:
+        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+        for stack in stacks:
+            tell(f"deploy {stack}, without what left")
+            cdk.deploy_only(stack)
+
+
+def _print_kept(resources: Sequence[Resource], tell: Callable[[str], None]) -> None:
+    for each in resources:
+        if each.kept:
+            tell(f"kept by its deletion policy: {each.kind} {each.physical_id}")
+
+
+def _show(found: list[Leaving], name: str, *, as_json: bool) -> None:
+    rows = [
+        {"region": each.account.region, "stack": stack, "hosts": count}
+        for each in found
+        for stack, count in each.hosts().items()
+    ]
+    if as_json:
+        print_json({"leaving": rows}, name)
+    elif not rows:
+        out.print("no stack has left the file" + (", and alarms still watch what left before" if found else ""))
+    else:
+        table = empty_table("stacks that left the file", ["region", "stack"], ["hosts or tasks"])
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        out.print(table)

@@ -1,0 +1,139 @@
+"""Existing stacks that the file no longer defines, in its regions and in removed ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract.metrics import FLEET_DIMENSION
+from voice_ops.aws.account import Account
+from voice_ops.aws.deletion import Templates, delete_order, exporters
+from voice_ops.aws.regions import dropped
+from voice_ops.rollout.resume import begun
+from voice_ops.status.fleets import serving
+
+GROUP, SERVICE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """The removed stacks of a region.
+
+    Attributes:
+        account: The deployment in this region; without templates if the whole region was removed.
+        stacks: Their names, importing stacks first.
+        live: Templates of all existing stacks of the deployment in this region.
+    """
+
+    account: Account
+    stacks: tuple[str, ...]
+    live: Templates
+
+    @property
+    def is_region(self) -> bool:
+        """Whether the whole region was removed."""
+        return not self.account.templates
+
+    @cached_property
+    def physical(self) -> dict[str, dict[str, str]]:
+        """Physical ids by stack and logical id, without stacks whose deletion has begun."""
+        states = self.account.stacks()
+        return {
+            stack: {} if states.get(stack) in {None, "DELETE_IN_PROGRESS"} else self.account.physical_ids(stack)
+            for stack in self.stacks
+        }
+
+    def of_type(self, kind: str) -> Iterator[tuple[str, str]]:
+        """Yield stack and physical id of each resource of a type."""
+        for stack in self.stacks:
+            for logical, physical in self.physical[stack].items():
+                if self.live[stack]["Resources"].get(logical, {}).get("Type") == kind:
+                    yield stack, physical
+
+    def importers(self) -> list[str]:
+        """Return the stacks of the file that, as deployed, import from a removed one."""
+        return [
+            stack
+            for stack, template in self.live.items()
+            if stack not in self.stacks and exporters(template, self.live) & set(self.stacks)
+        ]
+
+    def hosts(self) -> Counter[str]:
+        """Count hosts and running tasks by stack."""
+        count = Counter(dict.fromkeys(self.stacks, 0))
+        scaling: Any = self.account.session.client("autoscaling")
+        for stack, group in self.of_type(GROUP):
+            result = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+            count[stack] += sum(len(each["Instances"]) for each in result)
+        ecs: Any = self.account.session.client("ecs")
+        for stack, arn in self.of_type(SERVICE):
+            services = ecs.describe_services(cluster=arn.split("/")[1], services=[arn])["services"]
+            count[stack] += sum(each["runningCount"] for each in services)
+        return count
+
+
+def leaving(accounts: Sequence[Account]) -> list[Leaving]:
+    """Return the removed parts by region: first the regions of the file, then removed ones.
+
+    The result is empty for a region where an earlier command was interrupted between the deletion of stacks and the
+    deploy of alarms.
+    """
+    results = [_leaving(account) for account in (*accounts, *dropped(accounts[0]))]
+    return [each for each in results if each.stacks or _watches_what_left(each)]
+
+
+def _watches_what_left(found: Leaving) -> bool:
+    """Return True if deployed alarms of a region watch a fleet that is not in the file."""
+    watching = names.stack(found.account.deployment, "observability")
+    if watching not in found.account.templates or watching not in found.live:
+        return False
+    return bool(_watched(found.live[watching]) - _watched(found.account.templates[watching]))
+
+
+def _watched(template: Mapping[str, Any]) -> set[str]:
+    """Return the fleets whose metrics the alarms of a template read."""
+    return {
+        dimension["Value"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+        for dimension in resource["Properties"].get("Dimensions", [])
+        if dimension["Name"] == FLEET_DIMENSION
+    }
+
+
+def hindrances(found: Leaving) -> Iterator[str]:
+    """Report the capacity that calls on the removed hosts require and that does not exist yet."""
+    account = found.account
+    file = account.deployment.source.file
+    live = account.stacks()
+    if (rollout := begun(account)) and not rollout.rolled_back_region:
+        yield (
+            f"the rollout {rollout.label}, begun at {rollout.at}, is under way in {account.region} and replaces hosts "
+            f"that stay: continue it with `voice rollout {file} --resume` until it exits with 0"
+        )
+    for stack in account.templates:
+        if stack not in live:
+            yield (
+                f"{stack} is in the file and does not exist, and calls of the hosts that leave may need it: deploy it "
+                f"first, `cdk deploy {stack} --exclusively -c deployment={file}`"
+            )
+    fleets = {names.stack(account.deployment, names.fleet_tier(fleet.name)) for fleet in account.deployment.aws.asr}
+    hosts = found.hosts()
+    prefix = names.stack(account.deployment, names.fleet_tier(""))
+    gone = [stack for stack in found.stacks if stack.startswith(prefix) and hosts[stack]]
+    in_service = serving(account)
+    if gone and fleets <= live.keys() and not any(in_service[fleet.name] for fleet in account.deployment.aws.asr):
+        yield (
+            f"{', '.join(gone)}: {sum(hosts[stack] for stack in gone)} hosts would leave, and the fleets that stay "
+            "have 0 in service: wait until one is, or raise its `hosts.min` and deploy it"
+        )
+
+
+def _leaving(account: Account) -> Leaving:
+    live = account.live_templates()
+    stacks = [stack for stack in live if stack not in account.templates]
+    return Leaving(account, delete_order(stacks, live), live)

@@ -1,0 +1,176 @@
+"""Generated pages of the documentation, which ``make generate`` writes."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from typer._click import Command, Context  # typer contains a vendored click
+from typer.core import TyperArgument, TyperGroup, TyperOption
+
+import voice_blueprint
+from voice_blueprint.checks import CHECKS
+from voice_blueprint.contract import session_api
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.openapi import ROUTES
+from voice_blueprint.observability.azure.alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, Alert, alerts
+from voice_ops.cli import COMMANDS, load_command
+from voice_ops.schema import markdown
+from voice_ops.schema.document import Schema
+from voice_ops.schema.document import schema as file_schema
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def main() -> None:
+    """Write all pages, or print the specified one."""
+    for name, text in pages().items():
+        if not sys.argv[1:]:
+            (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
+        elif name in sys.argv:
+            sys.stdout.write(text)
+
+
+def pages() -> dict[str, str]:
+    """Return every page by its path below ``docs``, without suffix."""
+    return {f"reference/{name}": render() for name, render in PAGES.items()} | markdown.render(file_schema())
+
+
+def commands() -> str:
+    """Return every command with its arguments and options, as in its help."""
+    lines = [
+        "# Options of the `voice` command",
+        "",
+        "The output of `voice COMMAND --help`. [The voice command](../commands.md) is an overview.",
+    ]
+    for name in COMMANDS:
+        for title, command in _leaves(name, load_command(name)):
+            lines += ["", f"## voice {title}", "", _prose(command.help or ""), ""]
+            rows = [
+                _parameter(each, Context(command))
+                for each in command.params
+                if isinstance(each, TyperArgument | TyperOption) and not each.hidden
+            ]
+            lines += _table(("Argument or option", "Description"), rows) if rows else []
+    return "\n".join(lines) + "\n"
+
+
+def checks() -> str:
+    """Return every check with its level, its rule and its source."""
+    lines = [
+        "# Checks",
+        "",
+        "What must hold before a file is deployed. `voice plan` says where it does not, and what to do. An error",
+        "refuses the file, unless it names the check and a reason under `accepted_checks`, where that is possible.",
+        "",
+    ]
+    rows = [
+        (
+            f"`{check.id}`",
+            f"{check.level}" + ("" if check.acceptable else ", not acceptable"),
+            check.about,
+            check.source,
+        )
+        for check in CHECKS
+    ]
+    return "\n".join([*lines, *_table(("Check", "Level", "What must hold", "Source"), rows)]) + "\n"
+
+
+def api() -> str:
+    """Return the session API's routes with the schemas of their bodies."""
+    lines = [
+        "# Session API",
+        "",
+        f"Callers authorise as `edge.authorizer` says. `{session_api.TOKEN_HEADER}` carries the session's token where",
+        "`Authorization` is taken. An event stream goes on behind the event that",
+        f"`{session_api.LAST_EVENT_ID_HEADER}` names.",
+        "",
+    ]
+    lines += _table(
+        ("Method", "Path", "What it does"), [(each.method, f"`{each.path}`", each.summary) for each in ROUTES]
+    )
+    for title, part in (
+        ("Request of a session", session_api.SESSION_REQUEST),
+        ("Session", session_api.SESSION),
+        ("Error", session_api.ERROR),
+    ):
+        lines += ["", f"## {title}", "", *_table(("Field", "Type", "Required", "Description"), list(_fields(part)))]
+    return "\n".join(lines) + "\n"
+
+
+def azure_alerts() -> str:
+    """Return every alert of an Azure section that has each kind of service, and callers."""
+    images = dict.fromkeys(Image, "sha256:...")
+    results: dict[str, Alert] = {}
+    for name in ("production-azure", "cells"):
+        shipped = voice_blueprint.load(DOCS.parent / f"deployments/{name}.yaml")
+        results |= {alert.name: alert for alert in alerts(shipped.model_copy(update={"images": images}))}
+    lines = [
+        "# Alerts on Azure",
+        "",
+        "Rules of the managed Prometheus, as `deployments/cells.yaml` and `production-azure.yaml` deploy them once",
+        "their images have digests; each service has its own. A value that equals its threshold does not fire. The",
+        "name begins with the runbook's.",
+        f"Where there is a budget, it reports at {SPENT_PERCENT} % of it spent and at {FORECAST_PERCENT} % forecast:",
+        f"[{BUDGET}](../runbooks/azure/{BUDGET}.md).",
+        "",
+    ]
+    rows = [
+        (
+            f"[{alert.name}](../runbooks/azure/{alert.id}.md)",
+            f"{alert.comparison} {alert.threshold:g}{alert.unit}",
+            f"{alert.minutes} min",
+            "yes" if alert.callers_affected else "",
+            f"`{alert.query}`",
+        )
+        for alert in results.values()
+    ]
+    return "\n".join([*lines, *_table(("Alert", "Fires when it is", "For", "Pages", "Watches"), rows)]) + "\n"
+
+
+def _leaves(title: str, command: Command) -> Iterator[tuple[str, Command]]:
+    if isinstance(command, TyperGroup):
+        for name, part in command.commands.items():
+            yield from _leaves(f"{title} {name}", part)
+    else:
+        yield title, command
+
+
+def _prose(text: str) -> str:
+    example = re.compile(r"^Example: (.+)$", re.MULTILINE)
+    return example.sub(r"Example: `\1`", text.replace("\b", "").strip())
+
+
+def _parameter(parameter: TyperArgument | TyperOption, within: Context) -> tuple[str, str]:
+    shown, about = parameter.get_help_record(within) or ("", "")
+    return f"`{shown}`", about.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
+
+
+def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    for name, field in schema["properties"].items():
+        kind = (
+            ", ".join(f"`{value}`" for value in field["enum"])
+            if "enum" in field
+            else field.get("format", field["type"])
+        )
+        required = "yes" if name in schema.get("required", ()) else "no"
+        yield f"`{prefix}{name}`", kind, required, field.get("description", "")
+        if "properties" in field:
+            yield from _fields(field, f"{prefix}{name}.")
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    cells = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in (headings, *rows)]
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(headings), *cells[1:])]
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "azure-alerts": azure_alerts,
+    "checks": checks,
+    "commands": commands,
+    "session-api": api,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`voice restore`: restores the state store from a snapshot."""

@@ -1,0 +1,141 @@
+"""`voice restore`: the effect of a restore of the state store; with --deploy, the restore."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.restore.snapshots import Snapshot, SnapshotError, keep, live_group, snapshots, wanted
+from voice_ops.synthesis import synthesize, templates
+from voice_ops.teardown.removal import OperatorsAws
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+
+
+def restore(
+    file: DeploymentFile,
+    *,
+    deploy: Annotated[bool, typer.Option("--deploy", help="Restore the store from the snapshot in the file.")] = False,
+    take: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Take a snapshot of the store, and wait for it.")
+    ] = None,
+    source_snapshot: Annotated[
+        str | None, typer.Option(metavar="SNAPSHOT", help="With --take: copy this snapshot, such as an automatic one.")
+    ] = None,
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """List the state store's snapshots, take one, or restore the store from one.
+
+    Shows the effect of a restore from the file's `state.restore_from`. With --deploy it creates a new store next to the
+    old one. Programs reconnect to the new store within five minutes. The old store is then deleted; in production a
+    final snapshot is taken first. An interrupted restore continues when the command is run again.
+
+    Example: voice restore deployments/production-us-east-1.yaml --deploy
+    """
+    deployment = load_region(file, region)
+    if deployment.aws_section is None:
+        raise stop(
+            f"{file}: Azure Managed Redis keeps no snapshots here, so there is nothing to restore: its data expires "
+            "with the sessions. `pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy` creates "
+            "a lost store, empty, again; callers then open new sessions",
+            REFUSED,
+        )
+    if source_snapshot and not take:
+        raise stop("--source-snapshot needs --take, the name of the copy", REFUSED)
+    try:
+        account = Account(deployment, templates(deployment), sign_in(deployment))
+        if take:
+            _print_snapshot(deployment, keep(account, take, source_snapshot), as_json=as_json)
+            return
+        _show(account, list(snapshots(account)), as_json=as_json)
+        if deployment.aws.state.restore_from:
+            _follow_the_file(account, deploy=deploy, tells=not as_json)
+        elif deploy:
+            raise stop(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
+    except KeyError as error:
+        raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
+    except ERRORS as error:
+        raise failed(error) from None
+    except (CdkError, SnapshotError) as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: run it again, it goes on where it was", INTERRUPTED) from None
+
+
+def _follow_the_file(account: Account, *, deploy: bool, tells: bool) -> None:
+    snapshot = wanted(account)
+    if tells:
+        _tell(account, snapshot)
+    if deploy:
+        restore_store(account)
+        done = f"restored from {snapshot.name}; hosts find the store within five minutes"
+        (out if tells else err).print(done, soft_wrap=True)
+
+
+def _print_snapshot(deployment: Deployment, made: Snapshot, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"taken": made}, deployment.name)
+    else:
+        out.print(f"{made.name} is {made.status}; `state.restore_from: {made.name}` restores from it")
+
+
+def _show(account: Account, found: list[Snapshot], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"live": live_group(account), "snapshots": found}, account.deployment.name)
+        return
+    table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
+    for each in found:
+        taken = f"{each.taken:%Y-%m-%d %H:%M}" if each.taken else ""
+        table.add_row(each.name, each.group, each.source, each.version, each.status, taken)
+    out.print(table)
+
+
+def _tell(account: Account, snapshot: Snapshot) -> None:
+    deployment, live = account.deployment, live_group(account)
+    new, stack = names.state_group(deployment), names.stack(deployment, "state")
+    if live == new:
+        out.print(f"{new} is restored from {snapshot.name} already", soft_wrap=True)
+        return
+    (group,) = (
+        each for each in account.templates[stack]["Resources"].values()
+        if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
+    )  # fmt: skip
+    last = (
+        "after a last snapshot of it"
+        if group["UpdateReplacePolicy"] == "Snapshot"
+        else "and no snapshot of it is taken"
+    )
+    since = f"{snapshot.taken:%Y-%m-%d %H:%M} UTC" if snapshot.taken else "then"
+    for number, step in enumerate(
+        (
+            f"{stack} makes {new} from {snapshot.name}, beside {live}",
+            f"the parameter {names.state_host(deployment)} names it: hosts read that every five minutes",
+            f"{live} is deleted, {last}; who is connected to it connects to the new one",
+            "the gateway's tasks are replaced",
+            f"{names.stack(deployment, 'observability')} watches the new nodes",
+        ),
+        1,
+    ):
+        out.print(f"  {number}. {step}", soft_wrap=True)
+    out.print(f"  lost is what was written to {live} since {since}", soft_wrap=True)
+
+
+def restore_store(account: Account) -> None:
+    """Deploy the changes for the file's snapshot, and make programs connect to the new store."""
+    deployment = account.deployment
+    with TemporaryDirectory(prefix="voice-restore-") as home:
+        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), deployment, Path(home))
+        cdk.take(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
+        cdk.deploy_only(names.stack(deployment, "state"))
+        account.renew_services()
+        if (watching := names.stack(deployment, "observability")) in account.stacks():
+            cdk.deploy_only(watching)

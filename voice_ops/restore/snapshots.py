@@ -1,0 +1,119 @@
+"""Snapshots of the state store: list, create and copy."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account
+
+POLL_S = 10.0
+MAX_WAIT_S = 3600
+"""Timeout of a snapshot; some GB of memory take minutes."""
+AVAILABLE = "available"
+
+
+class SnapshotError(Exception):
+    """A snapshot cannot be used, or was not created. The message contains the reason."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a replication group.
+
+    Attributes:
+        source: Creator; ``automated`` snapshots are deleted with their group.
+        taken: Time; ``None`` while it is being created.
+        version: Version of its engine, and therefore the oldest version that can restore it.
+    """
+
+    name: str
+    group: str
+    source: str
+    status: str
+    version: str
+    taken: datetime | None
+
+
+def snapshots(account: Account) -> Iterator[Snapshot]:
+    """Yield the snapshots of all current and former stores of the deployment, the newest last."""
+    results = (_snapshot(each) for each in account.listed("elasticache", "describe_snapshots", "Snapshots"))
+    prefix = names.state_prefix(account.deployment)
+    ours = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
+    yield from sorted(ours, key=lambda each: (each.taken is not None, each.taken and each.taken.timestamp()))
+
+
+def wanted(account: Account) -> Snapshot:
+    """Return the snapshot that the file specifies.
+
+    Raises:
+        SnapshotError: It cannot be restored.
+    """
+    state = account.deployment.aws.state
+    listed = {each.name: each for each in snapshots(account)}
+    result = listed.get(state.restore_from or "")
+    if result is None:
+        there_are = ", ".join(listed) or "none"
+        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {there_are}")
+    if result.status != AVAILABLE:
+        raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
+    if _number(result.version) > _number(state.engine_version):
+        raise SnapshotError(
+            f"{result.name} is of Valkey {result.version}, and the file has engine_version {state.engine_version}: "
+            "no older one reads it"
+        )
+    return result
+
+
+def keep(account: Account, name: str, of: str | None) -> Snapshot:
+    """Create a snapshot of the store, or copy the snapshot ``of``, and return it once it is available.
+
+    Raises:
+        SnapshotError: It was not created.
+    """
+    client = account.session.client("elasticache")
+    if name not in {each.name for each in snapshots(account)}:
+        if of:
+            client.copy_snapshot(SourceSnapshotName=of, TargetSnapshotName=name)
+        else:
+            client.create_snapshot(ReplicationGroupId=live_group(account), SnapshotName=name)
+    end = time.monotonic() + MAX_WAIT_S
+    while True:
+        (result,) = (_snapshot(each) for each in client.describe_snapshots(SnapshotName=name)["Snapshots"])
+        if result.status == AVAILABLE:
+            return result
+        if result.status not in {"creating", "copying"} or time.monotonic() > end:
+            raise SnapshotError(
+                f"{name} is {result.status} after {MAX_WAIT_S} s at most; see the events of ElastiCache"
+            )
+        time.sleep(POLL_S)
+
+
+def live_group(account: Account) -> str:
+    """Return the id of the deployed replication group.
+
+    Raises:
+        KeyError: There is none; the message contains the stack.
+    """
+    stack = names.stack(account.deployment, "state")
+    resources, known = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
+    (group,) = (known[name] for name, each in resources.items() if each["Type"] == "AWS::ElastiCache::ReplicationGroup")
+    return group
+
+
+def _snapshot(found: Any) -> Snapshot:  # noqa: ANN401  two of boto3's types
+    nodes = [each["SnapshotCreateTime"] for each in found.get("NodeSnapshots", []) if "SnapshotCreateTime" in each]
+    return Snapshot(
+        name=found["SnapshotName"],
+        group=found.get("ReplicationGroupId", ""),
+        source=found.get("SnapshotSource", ""),
+        status=found["SnapshotStatus"],
+        version=found.get("EngineVersion", ""),
+        taken=min(nodes, default=None),
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -1,0 +1,170 @@
+"""A rollout on AWS: the hosts that a deploy would replace, and a deploy with monitoring."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.progress import heartbeat
+from voice_ops.rollout.follow import follow, newest_ids
+from voice_ops.rollout.plan import Roll, rolls, shortages, unprepared
+from voice_ops.synthesis import synthesize, templates
+from voice_ops.teardown.removal import OperatorsAws
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A call that is made before a deploy and after each replacement of hosts.
+
+    Attributes:
+        url: URL of the session API.
+        auth: Authorizer of that API, as in `voice call`.
+        api_key_env: Environment variable with the API's key or token.
+        recording: Recording that is streamed.
+        transcript: Its text.
+    """
+
+    url: str | None = None
+    auth: str | None = None
+    api_key_env: str | None = None
+    recording: Path | None = None
+    transcript: Path | None = None
+
+
+def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool, as_json: bool) -> None:
+    """Show the replacements of a deploy in each region, and optionally deploy; exit if it fails."""
+    done: list[str] = []
+    try:
+        accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
+        planned = [(account, rolls(account)) for account in accounts]
+        _tell(planned, regions[0].name, as_json=as_json)
+        for account, result in planned if deploy else ():
+            wrong = result and roll_out(account, result, prober(*vars(probe).values()))
+            if wrong:
+                raise stop(f"{''.join(done)}the rollout was taken back: {wrong}", FAILED)
+            done.append(f"{account.region} is rolled out; ")
+    except ERRORS as error:
+        raise failed(error) from None
+    except CdkError as error:
+        raise stop("".join(done) + str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop(
+            "interrupted: the update goes on; `aws cloudformation cancel-update-stack` ends it", INTERRUPTED
+        ) from None
+
+
+def _tell(planned: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
+    """Print the replacements of each region's deploy, and exit if a quota is too small for one of them."""
+    left = {account.region: sorted(account.left()) for account, _ in planned}
+    if as_json:
+        rows = [roll for _, result in planned for roll in result]
+        print_json({"rolls": rows, "left": [stack for stacks in left.values() for stack in stacks]}, name)
+    for account, result in planned:
+        if not as_json:
+            _show(result)
+            if stacks := left[account.region]:
+                out.print(f"left the file and serve on until `voice prune`: {', '.join(stacks)}", soft_wrap=True)
+        if short := "\n".join([*shortages(result), *unprepared(account, result)]):
+            raise stop(short, FAILED)
+
+
+def _show(found: list[Roll]) -> None:
+    if not found:
+        out.print("a deploy replaces no host")
+        return
+    table = empty_table(
+        "Hosts that a deploy replaces, in its order", ["group"], ["hosts", "at a time", "at most"], "for"
+    )
+    for roll in found:
+        table.add_row(
+            roll.group, str(roll.hosts), str(roll.at_a_time), f"{roll.longest_s / 3600:.1f} h", ", ".join(roll.changed)
+        )
+    out.print(table)
+    for family in dict.fromkeys(roll.quota for roll in found):
+        # Groups of a stack, and stacks, are rolled one after another.
+        of_family = [roll for roll in found if roll.quota == family]
+        room = min((roll.room_vcpus for roll in of_family if roll.room_vcpus is not None), default=None)
+        left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
+        most = max(roll.more_vcpus for roll in of_family)
+        out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
+    out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
+    out.print(f"taken back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
+
+
+def prober(
+    url: str | None, auth: str | None, api_key_env: str | None, recording: Path | None, transcript: Path | None
+) -> Callable[[], str]:
+    """Measure the current latency and word errors, and return a function that compares a new call with them."""
+    if url is None:
+        return lambda: ""
+    if recording is None or transcript is None:
+        raise stop("--probe needs --recording and --transcript, a recording and its words", REFUSED)
+    # Imported here, since a rollout without probe makes no calls.
+    from voice_ops.call.access import Auth, access, secret_from  # noqa: PLC0415
+    from voice_ops.call.session import CallError  # noqa: PLC0415
+    from voice_ops.rollout.probe import measure  # noqa: PLC0415
+
+    try:
+        text = transcript.read_text(encoding="utf-8")
+        headers_for = access(Auth(auth) if auth else None, secret_from(api_key_env), url)
+        before = measure(url, headers_for, recording, text)
+    except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
+        raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
+    err.print(f"before: {before.words_wrong:.0%} of the words wrong, finals after {before.final_s:.2f} s")
+
+    def compare() -> str:
+        try:
+            return measure(url, headers_for, recording, text).is_worse_than(before)
+        except CallError as error:
+            return str(error)
+
+    return compare
+
+
+def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> str:
+    """Deploy the stacks of these groups, and monitor them.
+
+    Returns:
+        The reason why the probe rolled it back, or an empty text.
+
+    Raises:
+        CdkError: A deploy failed; the message contains the alarm if one has rolled it back.
+    """
+    known, deploying = newest_ids(account, found), Future[None]()
+    with TemporaryDirectory(prefix="voice-rollout-") as home:
+        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+
+        def run() -> None:
+            try:
+                for stack in dict.fromkeys(roll.stack for roll in found):
+                    cdk.deploy_only(stack)
+                deploying.set_result(None)
+            except BaseException as error:  # noqa: BLE001  told to whoever waits
+                deploying.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        with heartbeat(err, "deploy"):
+            wrong = follow(
+                account,
+                found,
+                deploying,
+                known=known,
+                tell=lambda line: err.print(line, soft_wrap=True),
+                probe=probe,
+            )
+        try:
+            deploying.result()
+        except CdkError:
+            # A deploy that we rolled back fails as well; otherwise, it contains the alarm.
+            if not wrong:
+                raise
+    return wrong

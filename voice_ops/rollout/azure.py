@@ -1,0 +1,165 @@
+"""A rollout on Azure: the pods that a deploy of the file would replace, and a Kubernetes rollout with monitoring."""
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from azure.core.exceptions import AzureError
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster
+from voice_ops.azure.workloads import Live, Wanted, differences, live, wanted
+from voice_ops.exits import FAILED, INTERRUPTED
+from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.preflight.azure import account, subscription_in
+from voice_ops.preflight.questions import Refusal
+from voice_sandbox.azure.errors import EngineError
+
+POLL_S = 10.0
+START_S = 300.0
+"""Start-up time of a pod without a startup probe, including the node that it may wait for. ASSUMED."""
+GRACE_S = 30
+"""Kubernetes' default of terminationGracePeriodSeconds."""
+SHOWN = 3
+DEPLOY = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
+
+
+@dataclass(frozen=True)
+class Roll:
+    """The rollout of one Deployment.
+
+    Attributes:
+        pods: Desired number of pods.
+        at_a_time: Number of pods that are replaced at the same time.
+        longest_s: Maximum duration: every pod takes its full start-up and drain time.
+        changed: Settings that differ.
+    """
+
+    namespace: str
+    deployment: str
+    pods: int
+    at_a_time: int
+    longest_s: float
+    changed: tuple[str, ...]
+
+
+def rolls(new: Wanted, now: Mapping[tuple[str, str], Live]) -> list[Roll]:
+    """Return the Deployments whose pods a deploy of the file would replace."""
+    changed = {key: tuple(differences(new, key, now[key].manifest)) for key in new.deployments if key in now}
+    return [_roll(key, now[key], settings) for key, settings in changed.items() if settings]
+
+
+def _roll(key: tuple[str, str], now: Live, changed: tuple[str, ...]) -> Roll:
+    return Roll(*key, now.desired, _at_a_time(now), longest_s(now), changed)
+
+
+def _at_a_time(now: Live) -> int:
+    """Return the number of pods that are replaced at the same time: surge pods, or unavailable ones."""
+    limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
+    return max([1, *(each for each in limits if isinstance(each, int))])
+
+
+def longest_s(now: Live) -> float:
+    """Return the time after which a rollout of a Deployment has timed out, seconds."""
+    spec = now.manifest["spec"]["template"]["spec"]
+    starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
+    waits = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
+    one = START_S + waits + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
+    return float(max(1, math.ceil(now.desired / _at_a_time(now))) * one)
+
+
+def _window_s(probe: Mapping[str, Any] | None) -> float:
+    return probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) if probe else 0.0
+
+
+def rollout_on_azure(
+    deployment: Deployment, *, follow: bool, as_json: bool, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Show the replacements of a deploy, or monitor a rollout in progress; exit if it fails."""
+    subscription = subscription_in(environment)
+    if isinstance(subscription, Refusal):
+        raise stop(f"{subscription.found}: {subscription.remedy}", FAILED)
+    try:
+        kubernetes = Cluster(account.connect(deployment, Counter(), subscription)).kubernetes
+        new = wanted(deployment)
+        result = rolls(new, live(kubernetes, new.namespaces))
+        if as_json:
+            print_json({"rolls": [vars(each) for each in result]}, deployment.name)
+        elif not follow:
+            _show(result)
+        if follow:
+            if result:
+                names = ", ".join(each.deployment for each in result)
+                raise stop(f"not deployed yet, so there is nothing to follow: {names} differ; run `{DEPLOY}`", FAILED)
+            count = watch(kubernetes, new)
+            (err if as_json else out).print(f"{count} Deployments are rolled out")
+    except AzureError as error:
+        refusal = explain_cluster(error)
+        raise stop(f"{refusal.found}: {refusal.remedy}", FAILED) from None
+    except EngineError as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the rollout goes on; run it again to follow it", INTERRUPTED) from None
+
+
+def watch(kubernetes: Kubernetes, new: Wanted) -> int:
+    """Report each change until every Deployment of the file is rolled out; return the number of Deployments.
+
+    Raises:
+        typer.Exit: A Deployment has timed out.
+    """
+    begin, told = time.monotonic(), dict[tuple[str, str], str]()
+    while True:
+        now = {key: each for key, each in live(kubernetes, new.namespaces).items() if key in new.deployments}
+        waiting = {key: each for key, each in now.items() if not each.rolled_out}
+        for key, each in now.items():
+            line = _progress(key[1], each)
+            if told.get(key) != line and (key in told or key in waiting):
+                err.print(line, soft_wrap=True)
+            told[key] = line
+        if not waiting:
+            return len(now)
+        passed = time.monotonic() - begin
+        late = {key: each for key, each in waiting.items() if passed > longest_s(each)}
+        if late:
+            raise stop("\n".join(_late(key, each) for key, each in late.items()), FAILED)
+        time.sleep(POLL_S)
+
+
+def _progress(name: str, now: Live) -> str:
+    text = f"{name}: {now.updated} of {now.desired} pods are new, {now.available} available"
+    return f"{text}; {now.troubles[0]}" if now.troubles else text
+
+
+def _late(key: tuple[str, str], now: Live) -> str:
+    namespace, name = key
+    return (
+        f"{_progress(name, now)} after {longest_s(now) / 60:.0f} min, the longest that its pods may take: `kubectl "
+        f"rollout undo --namespace={namespace} deployment/{name}` goes back at once; then deploy the file of before"
+    )
+
+
+def _show(found: list[Roll]) -> None:
+    if not found:
+        out.print("a deploy replaces no pod")
+        return
+    table = empty_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
+    for roll in found:
+        settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:SHOWN])
+        more = f" and {len(roll.changed) - SHOWN} more" if len(roll.changed) > SHOWN else ""
+        table.add_row(
+            roll.deployment,
+            str(roll.pods),
+            str(roll.at_a_time),
+            f"{roll.longest_s / 3600:.1f} h",
+            settings + more,
+        )
+    out.print(table)
+    out.print(
+        f"Deployments roll at the same time; `{DEPLOY}` begins it, and `voice rollout FILE --follow` reports it",
+        soft_wrap=True,
+    )

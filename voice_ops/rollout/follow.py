@@ -1,0 +1,87 @@
+"""Monitors the instance refreshes of a deploy until it ends."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+from voice_ops.aws.account import Account
+from voice_ops.rollout.plan import Roll
+
+POLL_S = 10.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """Progress of a group's refresh."""
+
+    group: str
+    status: str
+    percent: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.status}, {self.percent} %{f', {self.reason}' if self.reason else ''}"
+
+
+def steps(account: Account, rolls: list[Roll], known: dict[str, str]) -> Iterator[Step]:
+    """Yield the newest refresh of each group that started after the deploy."""
+    for roll in rolls:
+        newest = _newest(account, roll.group)
+        if newest and newest["InstanceRefreshId"] != known.get(roll.group):
+            percent = newest.get("PercentageComplete", 0)
+            yield Step(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
+
+
+def newest_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
+    """Return the id of each group's newest refresh."""
+    results = {roll.group: _newest(account, roll.group) for roll in rolls}
+    return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
+
+
+def follow(
+    account: Account,
+    rolls: list[Roll],
+    deploying: "Future[None]",
+    *,
+    known: dict[str, str],
+    tell: Callable[[str], None],
+    probe: Callable[[], str],
+) -> str:
+    """Report each change until the deploy has ended, and run the probe after each step of a group.
+
+    Args:
+        known: Each group's newest refresh before the deploy.
+        probe: Function that returns a problem, or an empty text.
+
+    Returns:
+        The reason for a rollback, or an empty text.
+    """
+    told: dict[str, Step] = {}
+    while not deploying.done():
+        for step in steps(account, rolls, known):
+            before = told.get(step.group)
+            if step == before:
+                continue
+            told[step.group] = step
+            tell(str(step))
+            if step.percent and (before is None or step.percent > before.percent) and (wrong := probe()):
+                tell(f"the probe says: {wrong}; taking the rollout back")
+                _take_back(account, rolls)
+                return wrong
+        wait([deploying], POLL_S)
+    return ""
+
+
+def _take_back(account: Account, rolls: list[Roll]) -> None:
+    """Cancel the update in progress, so that CloudFormation restores the previous launch templates."""
+    client = account.session.client("cloudformation")
+    for stack in dict.fromkeys(roll.stack for roll in rolls):
+        if account.stacks().get(stack) == "UPDATE_IN_PROGRESS":
+            client.cancel_update_stack(StackName=stack)
+
+
+def _newest(account: Account, group: str) -> dict[str, Any] | None:
+    client = account.session.client("autoscaling")
+    result = client.describe_instance_refreshes(AutoScalingGroupName=group, MaxRecords=1)["InstanceRefreshes"]
+    return dict(result[0]) if result else None

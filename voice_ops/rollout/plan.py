@@ -1,0 +1,102 @@
+"""Hosts that a deploy would replace, in order, with the maximum duration and the number of additional hosts."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from voice_blueprint import catalog
+from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.file.model.aws import OnDemand, Spot
+from voice_blueprint.observability.aws.rollouts import guards, surge, surges
+from voice_ops.aws.account import Account
+from voice_ops.aws.artifacts import prepared, remedy
+from voice_ops.aws.launches import changed_launches
+from voice_ops.preflight.aws.quotas import vcpu_room
+
+
+@dataclass(frozen=True)
+class Roll:
+    """The rollout of a group.
+
+    Attributes:
+        hosts: Desired number of hosts, including its warm pool.
+        at_a_time: Number of hosts that are replaced at the same time.
+        longest_s: Maximum duration: every host takes its full warm-up and drain time.
+        more_vcpus: Additional vCPUs while old and new hosts run.
+        quota: Quota of these vCPUs.
+        room_vcpus: Unused vCPUs of this quota; ``None`` if unknown.
+        changed: Properties of the launch template that differ.
+        guards: Alarms that roll it back.
+    """
+
+    group: str
+    stack: str
+    hosts: int
+    at_a_time: int
+    longest_s: int
+    more_vcpus: int
+    quota: str
+    room_vcpus: int | None
+    changed: tuple[str, ...]
+    guards: tuple[str, ...]
+
+
+def rolls(account: Account) -> list[Roll]:
+    """Return the hosts that a deploy of the file would replace, in its order."""
+    live = account.live_templates()
+    room = cache(partial(vcpu_room, account))
+    return [
+        _roll(account, room, group, stack, changed)
+        for stack, template in account.templates.items()
+        for group, changed in changed_launches(live.get(stack, {}), template)
+    ]
+
+
+def shortages(found: Sequence[Roll]) -> Iterator[str]:
+    """Report the missing quota of each group whose rollout would wait for hosts."""
+    for roll in found:
+        if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
+            yield (
+                f"{roll.group}: {roll.more_vcpus} vCPU more than run now, and the quota {roll.quota} leaves "
+                f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
+                "--request-increases` ask for more"
+            )
+
+
+def unprepared(account: Account, found: Sequence[Roll]) -> Iterator[str]:
+    """Report the missing artifacts of each fleet whose new hosts could not start without them."""
+    rolling = {account.groups[roll.group].fleet for roll in found}
+    for fleet, place, complete in prepared(account):
+        if fleet.name in rolling and not complete:
+            yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
+
+
+def _roll(
+    account: Account, room_of: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
+) -> Roll:
+    aws, known = account.deployment.aws, account.groups[group]
+    (fleet,) = (each for each in fleets(account.deployment) if each.name == known.fleet)
+    settings = next((each for each in aws.asr if each.name == known.fleet), aws.vad)
+    client = account.session.client("autoscaling")
+    (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+    hosts = result["DesiredCapacity"] + result.get("WarmPoolSize", 0)
+    at_a_time = surge(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
+    batches = math.ceil(hosts / at_a_time) if hosts else 0
+    pauses = (len(aws.rollout.checkpoint_percentages) + 1) * aws.rollout.checkpoint_pause_s
+    more = at_a_time * fleet.instance_type.vcpus if surges(fleet.purchase or OnDemand()) else 0
+    family = catalog.quotas()[fleet.instance_type.quota_code].family
+    return Roll(
+        group=group,
+        stack=stack,
+        hosts=hosts,
+        at_a_time=at_a_time,
+        # Time from launch to service, followed by the group's warm-up, and the drain of the old host.
+        longest_s=batches * (2 * settings.warm_up_s + settings.drain_timeout_s)
+        + (pauses + aws.rollout.bake_s) * bool(hosts),
+        more_vcpus=more,
+        quota=family,
+        room_vcpus=room_of(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
+        changed=changed,
+        guards=guards(account.deployment, fleet.tier, fleet.name),
+    )

@@ -1,0 +1,97 @@
+"""A test call with a known transcript: word errors, and the delay of the last words."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from voice_ops.call.access import Access, ClientAuth
+from voice_ops.call.recording import read
+from voice_ops.call.senders import sender_for
+from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+
+LAST_WORDS_S = 120
+"""Maximum time from the end of the audio to the end of the session's events."""
+MORE_WORDS_WRONG = 0.05
+"""Maximum increase of the word error rate compared with the previous release."""
+SLOWER = 1.5
+"""Maximum factor by which a final may be slower, plus 500 ms, which are not noticeable."""
+UNNOTICED_S = 0.5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Transcript of one call.
+
+    Attributes:
+        words_wrong: Share of words that are wrong, missing or additional.
+        final_s: Maximum time from the end of an utterance to its final.
+    """
+
+    words_wrong: float
+    final_s: float
+
+    def is_worse_than(self, before: "Measured") -> str:
+        """Return the reason, or an empty text."""
+        if self.words_wrong > before.words_wrong + MORE_WORDS_WRONG:
+            return f"{self.words_wrong:.0%} of the words are wrong, {before.words_wrong:.0%} before the rollout"
+        if self.final_s > before.final_s * SLOWER + UNNOTICED_S:
+            return f"a final comes after {self.final_s:.2f} s, after {before.final_s:.2f} s before the rollout"
+        return ""
+
+
+def measure(server: str, headers_for: Access, recording: Path, transcript: str) -> Measured:
+    """Stream a recording by WebSocket, as browsers do, and wait for all transcripts.
+
+    Raises:
+        CallError: The session is rejected, interrupted, or does not end.
+    """
+    return asyncio.run(_measure(server, headers_for, recording, transcript))
+
+
+async def _measure(server: str, headers_for: Access, recording: Path, transcript: str) -> Measured:
+    finals: list[tuple[float, Heard]] = []
+    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
+        session = await Session.open(client, server, "websocket")
+        begin = time.monotonic()
+
+        async def listen() -> None:
+            finals.extend(
+                [
+                    (time.monotonic() - begin - event.end_ms / 1000, event)
+                    async for event in session.follow()
+                    if event.kind == "final" and event.text
+                ]
+            )
+
+        listening = asyncio.create_task(listen())
+        try:
+            await sender_for(session).send(read(recording))
+            await session.close()
+            await asyncio.wait_for(listening, LAST_WORDS_S)
+        except TimeoutError:
+            raise CallError(f"the last words did not come within {LAST_WORDS_S} s") from None
+        finally:
+            listening.cancel()
+    if not finals:
+        return Measured(1.0, 0.0)
+    return Measured(
+        words_wrong(transcript, " ".join(final.text for _, final in finals)), max(late for late, _ in finals)
+    )
+
+
+def words_wrong(expected: str, transcript: str) -> float:
+    """Return the word error rate, ignoring case and punctuation."""
+    desired, result = (
+        "".join(each if each.isalnum() or each.isspace() else " " for each in text.lower()).split()
+        for text in (expected, transcript)
+    )
+    distances = list(range(len(result) + 1))
+    for number, word in enumerate(desired, start=1):
+        diagonal, distances[0] = distances[0], number
+        for place, other in enumerate(result, start=1):
+            cheapest = min(distances[place] + 1, distances[place - 1] + 1, diagonal + (word != other))
+            diagonal, distances[place] = distances[place], cheapest
+    return distances[-1] / max(1, len(desired))

@@ -1,0 +1,201 @@
+"""A rollout in parts, which continues in CloudFormation while processes with new credentials monitor it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from botocore.exceptions import ClientError
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account
+from voice_ops.aws.refusals import error_code
+from voice_sandbox.rehearsals.cdk import CdkError
+
+LEFT_S = 120.0
+"""Minimum remaining time for starting a stack: publishing its assets and creating its change set takes about a
+minute."""
+BEGIN_S = 300.0
+"""Maximum time from the start of a stack's deploy to its update, after which this part ends."""
+_ROLLED_BACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
+
+
+class Outcome(StrEnum):
+    """State of a rollout at the end of a part."""
+
+    DONE = "done"
+    """Every stack matches the file."""
+    CONTINUES = "continues"
+    """CloudFormation is still working, or stacks have not been started."""
+    TAKEN_BACK = "taken back"
+    """A stack was rolled back; no further stack is started."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A rollout in progress, as stored in a parameter of the account.
+
+    Attributes:
+        templates: Hash of its templates.
+        label: Label given by the operator or pipeline, such as a revision.
+        at: Start time, ISO 8601.
+        rolled_back_region: Reason for a rollback, or empty.
+    """
+
+    templates: str
+    label: str
+    at: str
+    rolled_back_region: str = ""
+
+
+def digest(templates: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a short hash of templates."""
+    return hashlib.sha256(json.dumps(templates, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def begun(account: Account) -> Begun | None:
+    """Return the rollout in progress that the account stores, or ``None``."""
+    try:
+        result = account.session.client("ssm").get_parameter(Name=names.rollout_parameter(account.deployment))
+    except ClientError as error:
+        if error_code(error) != "ParameterNotFound":
+            raise
+        return None
+    return Begun(**json.loads(result["Parameter"]["Value"]))
+
+
+def remember(account: Account, rollout: Begun) -> None:
+    """Store a rollout in the account, replacing an earlier one."""
+    account.session.client("ssm").put_parameter(
+        Name=names.rollout_parameter(account.deployment),
+        Value=json.dumps(asdict(rollout)),
+        Type="String",
+        Overwrite=True,
+        Description="The rollout that `voice rollout --resume` follows; deleted when it is done",
+    )
+
+
+def forget(account: Account) -> None:
+    """Delete the stored rollout."""
+    account.session.client("ssm").delete_parameter(Name=names.rollout_parameter(account.deployment))
+
+
+def begin(account: Account, label: str, now: datetime) -> Begun:
+    """Store that the rollout of the file's templates has started."""
+    rollout = Begun(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
+    remember(account, rollout)
+    return rollout
+
+
+class Deploying(Protocol):
+    """The deploy of a stack in another process."""
+
+    def ended(self) -> bool:
+        """Return True if the process has ended; raise ``CdkError`` if it failed."""
+
+    def leave(self) -> None:
+        """End the process without stopping CloudFormation."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time limit of a part of a rollout.
+
+    Attributes:
+        now_s: Function that returns the time, seconds.
+        wait: Function that waits until the next poll.
+        until_s: End of this part.
+    """
+
+    now_s: Callable[[], float]
+    wait: Callable[[], None]
+    until_s: float
+
+    def left_s(self) -> float:
+        return self.until_s - self.now_s()
+
+
+def advance(
+    account: Account,
+    rollout: Begun,
+    deploy: Callable[[str], Deploying],
+    clock: Clock,
+    tell: Callable[[str], None],
+) -> Outcome:
+    """Start and monitor the file's stacks one after another.
+
+    It returns once all are deployed, one was rolled back, or time is up.
+
+    Each call reads its state from the account, so that any other process can make the next one.
+
+    Args:
+        deploy: Function that starts the deploy of a stack.
+
+    Raises:
+        CdkError: A deploy failed before CloudFormation started.
+    """
+    for stack in account.templates:
+        while (state := _state(account, stack, rollout)) != "deployed":
+            if state.startswith("went back"):
+                tell(f"{stack}: {state}")
+                remember(account, Begun(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
+                return Outcome.TAKEN_BACK
+            if clock.left_s() <= (LEFT_S if state == "to begin" else 0):
+                tell(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
+                return Outcome.CONTINUES
+            if state != "to begin":
+                clock.wait()
+                continue
+            tell(f"{stack}: begins")
+            try:
+                ended = _begin(account, stack, deploy(stack), clock)
+            except CdkError:
+                # After CloudFormation has started, the stack contains the reason for a rollback.
+                if _state(account, stack, rollout) == "to begin":
+                    raise
+                continue
+            if ended and _state(account, stack, rollout) == "to begin":
+                break  # CloudFormation found no changes, and keeps the current template
+        tell(f"{stack}: deployed")
+    forget(account)
+    return Outcome.DONE
+
+
+def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> bool:
+    """Wait until CloudFormation has started, or the deploy has ended.
+
+    After that, the process is no longer needed.
+
+    Returns:
+        Whether the deploy has ended by itself.
+    """
+    last_s = clock.now_s() + BEGIN_S
+    try:
+        while not deploying.ended() and clock.now_s() < last_s:
+            status = account.stacks().get(stack, "")
+            if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
+                return False
+            clock.wait()
+        return deploying.ended()
+    finally:
+        deploying.leave()
+
+
+def _state(account: Account, stack: str, rollout: Begun) -> str:
+    """Return the state of a stack: ``deployed``, ``to begin``, ``at work ...`` or ``went back ...``."""
+    client = account.session.client("cloudformation")
+    status = account.stacks().get(stack)
+    if status in {None, "REVIEW_IN_PROGRESS"}:
+        return "to begin"
+    status = str(status)
+    if status.endswith("_IN_PROGRESS"):
+        return f"at work ({status})"
+    if status.endswith(_ROLLED_BACK):
+        (result,) = client.describe_stacks(StackName=stack)["Stacks"]
+        changed = result.get("LastUpdatedTime", result["CreationTime"])
+        if changed >= datetime.fromisoformat(rollout.at):
+            return f"went back ({status}: {result.get('StackStatusReason', 'see the events of the stack')})"
+    return "deployed" if account.live_template(stack) == account.templates[stack] else "to begin"

@@ -1,0 +1,1 @@
+"""`voice rotate`: new passwords for the state store's users, without downtime."""

@@ -1,0 +1,51 @@
+"""`voice rotate`: new passwords for the state store's users."""
+
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import out, print_json, stop
+from voice_ops.rotate.passwords import begin, end, is_over, users
+
+
+def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+    """Rotate the passwords of the state store's users, in two runs.
+
+    The first run adds new passwords, the second removes the old ones. Between them the store accepts both, so no call
+    is lost. Hosts and gateway read the new password within 15 minutes. Exits with 1 if the second run is too early.
+
+    Example: voice rotate deployments/production-us-east-1.yaml
+    """
+    deployment = load_region(file, region)
+    if deployment.aws_section is None:
+        raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
+    try:
+        account = Account(
+            deployment, {f"{deployment.name}-{tier}": {} for tier in ("state", "edge")}, sign_in(deployment)
+        )
+        results = list(users(account))
+        begun = [user for user in results if user.is_begun]
+        early = [user for user in begun if not is_over(user)]
+        if early and len(begun) == len(results):
+            when = max(user.settled_at for user in early)
+            raise stop(f"programs still take up the new passwords: run this again after {when:%H:%M} UTC", FAILED)
+        # An interrupted rotation is started for the remaining users, and waits for them.
+        begins = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
+        for user in begins:
+            begin(account, user)
+        for user in begun if not begins else []:
+            end(account, user)
+        if begins:
+            account.renew_services()
+    except KeyError as error:
+        raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
+    except ERRORS as error:
+        raise failed(error) from None
+    if as_json:
+        ended = [user.id for user in begun if not begins]
+        print_json({"begun": [user.id for user in begins], "ended": ended}, deployment.name)
+    elif begins:
+        out.print(f"begun for {len(begins)} users; run this again in a quarter of an hour to end it", soft_wrap=True)
+    else:
+        out.print(f"ended for {len(begun)} users: the old passwords are invalid")

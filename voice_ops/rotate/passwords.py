@@ -1,0 +1,85 @@
+"""The two steps of a rotation. A user of ElastiCache has up to two passwords, both of which are valid.
+
+In the first step, the user accepts the old and a new password, and the secret contains the new one. Hosts read the
+secret every few minutes, and use it for new connections. In the second step, the old password is removed.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account
+
+LENGTH = 48
+FIELD = "password"
+SETTLES = timedelta(minutes=15)
+"""Three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh); tasks need less."""
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of the state store.
+
+    Attributes:
+        id: Id in ElastiCache.
+        secret: Id of the secret with its password.
+        passwords: Number of valid passwords.
+        changed: Time of the secret's last change.
+    """
+
+    id: str
+    secret: str
+    passwords: int
+    changed: datetime
+
+    @property
+    def is_begun(self) -> bool:
+        return self.passwords > 1
+
+    @property
+    def settled_at(self) -> datetime:
+        return self.changed + SETTLES
+
+
+def users(account: Account) -> Iterator[User]:
+    """Yield the users of programs, without `default`."""
+    stack = names.stack(account.deployment, "state")
+    known, elasticache = account.physical_ids(stack), account.session.client("elasticache")
+    secrets = account.session.client("secretsmanager")
+    for resource in account.live_templates()[stack]["Resources"].values():
+        if resource["Type"] != "AWS::ElastiCache::User" or resource["Properties"]["UserName"] == "default":
+            continue
+        (result,) = elasticache.describe_users(UserId=resource["Properties"]["UserId"])["Users"]
+        (named,) = set(re.findall(r'"Ref": "(\w+)"', json.dumps(resource["Properties"]["AuthenticationMode"])))
+        about: Any = secrets.describe_secret(SecretId=known[named])
+        changed = about.get("LastChangedDate") or about["CreatedDate"]
+        yield User(result["UserId"], known[named], result["Authentication"]["PasswordCount"], changed)
+
+
+def begin(account: Account, user: User) -> None:
+    """Add a new password to the user, and store it in the secret."""
+    secrets = account.session.client("secretsmanager")
+    held = json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])
+    new = secrets.get_random_password(PasswordLength=LENGTH, ExcludePunctuation=True)["RandomPassword"]
+    _set_passwords(account, user, held[FIELD], new)
+    secrets.put_secret_value(SecretId=user.secret, SecretString=json.dumps({**held, FIELD: new}))
+
+
+def end(account: Account, user: User) -> None:
+    """Remove all passwords except the one in the secret."""
+    secrets = account.session.client("secretsmanager")
+    _set_passwords(account, user, json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])[FIELD])
+
+
+def is_over(user: User) -> bool:
+    return datetime.now(UTC) >= user.settled_at
+
+
+def _set_passwords(account: Account, user: User, *passwords: str) -> None:
+    account.session.client("elasticache").modify_user(
+        UserId=user.id, AuthenticationMode={"Type": "password", "Passwords": list(passwords)}
+    )

@@ -1,0 +1,61 @@
+"""The Azure section of `voice sandbox`: the Pulumi programs, rehearsed on the local engine."""
+
+from collections import Counter
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.output import out, stack_table, styled
+from voice_ops.plan.sizing import sizing_tables
+from voice_ops.preview.tree import print_refused, print_violations
+from voice_ops.progress import Progress
+from voice_sandbox.azure.order import Teardown
+from voice_sandbox.azure.refusals import ROWS, refused
+from voice_sandbox.rehearsals.azure import Rehearsal
+
+
+def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
+    """Preview, check, create and tear down the Azure section of a deployment; return True if everything succeeded.
+
+    Raises:
+        EngineError: A program fails, or the engine rejects a resource.
+    """
+    with progress.phase("start the Pulumi programs' engine and policy pack"):
+        rehearsal = Rehearsal.of(deployment)
+    with rehearsal:
+        passed = rehearse(rehearsal, progress)
+    for table in sizing_tables(deployment):
+        out.print(table)
+    return passed
+
+
+def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
+    """Rehearse projects; return True if no policy and no service rejects them.
+
+    Raises:
+        EngineError: A program fails, or the engine rejects a resource.
+    """
+    with progress.phase("pulumi preview and simulated up"):
+        done = rehearsal.run()
+    counts = {each.project.name: Counter(each.up.graph.counts()) for each in done}
+    out.print(stack_table("created by the Pulumi programs", counts))
+    with progress.phase("policy pack over every resource"):
+        violations = rehearsal.violations()
+        policies = rehearsal.policies()
+    refusing = sum(violation.mandatory for violation in violations)
+    out.print(f"  {len(policies)} policies: {refusing} refuse, {len(violations) - refusing} advise")
+    print_violations(out, violations)
+    with progress.phase("what Azure's services refuse"):
+        answers = refused(each.up.graph for each in done)
+    out.print(f"  {len(ROWS)} known refusals: {len(answers)} request(s) refused")
+    print_refused(out, answers)
+    with progress.phase("teardown order"):
+        plan = rehearsal.teardown()
+    _print_teardown(plan)
+    return not refusing and not answers
+
+
+def _print_teardown(plan: Teardown) -> None:
+    out.print(f"  teardown: {len(plan.deleted)} deleted, none while something needs it; {len(plan.kept)} kept")
+    for resource, reason in sorted(plan.kept, key=lambda each: (each[1], each[0].label)):
+        out.print(styled("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
+    for resource in sorted(plan.forgotten, key=lambda each: each.label):
+        out.print(styled("  [dim]left in the cloud: {}[/]", resource.label), soft_wrap=True)

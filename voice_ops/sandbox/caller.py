@@ -1,0 +1,144 @@
+"""A call through a VAD host's virtual machine; gateway and Whisper engine are processes on this machine.
+
+Two cores are too slow for a second virtual machine (docs/guides/hosts.md). The engine's process gets the configuration
+of its container in the launch template of the ASR fleet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import numpy as np
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract import network as contract
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import Tier
+from voice_ops.call.recording import read
+from voice_ops.call.senders import SrtpSender
+from voice_ops.call.session import TIMEOUT_S, CallError, Session
+from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
+from voice_ops.demo.command import weights as tiny_en
+from voice_ops.demo.services import Gateway, VoicePath
+from voice_sandbox.hosts.cloud import Cloud
+from voice_sandbox.hosts.weights import Weights
+
+LAST_WORDS_S = 120
+"""Maximum time from the end of the audio to the end of the session's events."""
+
+
+class Neighbours(VoicePath):
+    """Gateway and ASR host as processes that use the hosts' own store, each as its tier's user."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        super().__init__(folder, tiny_en(None))
+        self._cloud = cloud
+        self.rtp_port = contract.RTP.number
+        self._asr_group = names.group(cloud.deployment, cloud.deployment.aws.asr[0].name)
+        self._stack = ExitStack()
+
+    def start(self) -> Gateway:
+        """Start the gateway and the engine, route callers' packets to the load balancer, and wait for capacity."""
+        address = self._cloud.network.services
+        gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public)
+        rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
+        weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
+        # Settings that differ from a container: names, secrets, certificate authorities, disks.
+        own = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
+        self.start_engine(**rendered | self._store(Tier.ASR) | own)
+        self.wait_ready()
+        self.wait_for_capacity(gateway)
+        return gateway
+
+    def stop(self) -> None:
+        super().stop()
+        self._stack.close()
+
+    def _shared(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
+        return super()._shared(host, fleet, address) | self._store(fleet)
+
+    def _store(self, user: str) -> dict[str, str]:
+        _, port = self._cloud.store.endpoint
+        password = self.folder / f"{user}-password"
+        password.touch(mode=0o600)
+        password.write_text(self._cloud.store.password(user), encoding="utf-8")
+        host = self.folder / "store-host"
+        host.write_text(self._cloud.network.services, encoding="utf-8")
+        return {
+            "VOICE_VALKEY_HOST_FILE": str(host),
+            "VOICE_VALKEY_PORT": str(port),
+            "VOICE_VALKEY_USER": user,
+            "VOICE_VALKEY_PASSWORD_FILE": str(password),
+            "VOICE_VALKEY_TLS": "on",
+            "VOICE_VALKEY_CA_FILE": str(self._cloud.authority.file),
+        }
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Transcripts of one call with the demo's recording.
+
+    Attributes:
+        first_s: Time from the first packet to the first words.
+        words_wrong: Share of words that are wrong, missing or additional.
+    """
+
+    first_s: float
+    words_wrong: float
+
+
+def _nothing() -> None:
+    pass
+
+
+async def speak(
+    gateway: Gateway,
+    meanwhile: Callable[[], None] = _nothing,
+    times: int = 1,
+    to: str | None = None,
+    sources: Sequence[str] = ("",),
+) -> Heard:
+    """Stream the demo's sample and wait for all transcripts.
+
+    Args:
+        meanwhile: Function that runs in another thread during the stream.
+        times: Number of repetitions without a pause.
+        to: Address to send to, bypassing the load balancer.
+        sources: Source addresses, used in turn.
+
+    Raises:
+        CallError: The session is rejected, interrupted, or does not end.
+    """
+    finals: list[str] = []
+    first: list[float] = []
+
+    async def listen(session: Session, begin: float) -> None:
+        async for event in session.follow():
+            if event.text:
+                first.append(time.monotonic() - begin)
+            if event.kind == "final":
+                finals.append(event.text)
+
+    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+        session = await Session.open(client, gateway.url, "srtp")
+        media = session.media.srtp
+        if media is None:
+            raise CallError("the gateway does not offer SRTP")
+        listening = asyncio.create_task(listen(session, time.monotonic()))
+        beside = asyncio.create_task(asyncio.to_thread(meanwhile))
+        sender = SrtpSender(media.model_copy(update={"host": to or media.host}), sources)
+        await sender.send(np.tile(read(SAMPLE), times))
+        await session.close()
+        await asyncio.wait_for(listening, LAST_WORDS_S)
+        await beside
+    if not first:
+        raise CallError("the caller received no transcript")
+    return Heard(
+        first[0], word_error_rate(" ".join([SAMPLE_TEXT.read_text(encoding="utf-8")] * times), " ".join(finals))
+    )

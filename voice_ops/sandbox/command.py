@@ -1,0 +1,170 @@
+"""`voice sandbox`: rehearse a deployment on this machine."""
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import moto  # noqa: F401  the local AWS is a process of its own; without it this one says what is missing
+import typer
+from rich import box
+from rich.table import Table
+
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_ops.exits import FAILED, INTERRUPTED
+from voice_ops.findings import load_checked
+from voice_ops.images.rehearsal import RehearsalError
+from voice_ops.output import WholeTable, describe_types, out, stack_table, stop, styled
+from voice_ops.progress import Progress
+from voice_ops.sandbox.azure import rehearse_azure
+from voice_ops.sandbox.month import REDIS, Month, fail_once
+from voice_sandbox.azure.errors import EngineError
+from voice_sandbox.hosts.disk import HostsError
+from voice_sandbox.rehearsals.alert_drill import DrillError, Message
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import CdkError
+from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.drill import Outcome
+
+FILE_HELP = "Deployment file to rehearse."
+HOSTS_HELP = "Boot the file's hosts in virtual machines instead. Requires root on Debian."
+ENGINES_HELP = "Run a conversation with the demo agent instead, on a vLLM with the file's flags."
+FEW = 10
+"""Maximum number of checks that are printed individually."""
+KEEP_HELP = "Keep the local AWS running, and print its address and how to stop it."
+
+
+def sandbox(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help=FILE_HELP)] = Path("deployments/sandbox.yaml"),
+    hosts: Annotated[bool, typer.Option("--hosts", help=HOSTS_HELP)] = False,
+    engines: Annotated[bool, typer.Option("--engines", help=ENGINES_HELP)] = False,
+    keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
+) -> None:
+    """Deploy a file to a local AWS, run drills and tear it down; run its Pulumi programs.
+
+    For staging and production it also rehearses day-2 operations: a failed deploy, a rollout that an
+    alarm rolls back, a new machine image, a password rotation, a restore, a teardown that retains resources, and a
+    deploy that imports them. A file with several regions is rehearsed in each.
+
+    The deploy uses the CDK CLI, as on AWS. Requires no account, no credentials, no Docker and no network. Ctrl-C stops
+    and removes everything.
+
+    Example: voice sandbox deployments/sandbox.yaml
+    """
+    deployment = load_checked(file)
+    try:
+        if hosts:
+            # Imported here, since it runs programs of a checkout, which an installed `voice` does not contain.
+            from voice_ops.sandbox.hosts import rehearse_hosts  # noqa: PLC0415
+
+            passed = rehearse_hosts(deployment, Progress(out))
+        elif engines:
+            from voice_ops.demo.agent.command import demo  # noqa: PLC0415  likewise
+
+            demo(engines=file)
+            passed = True
+        else:
+            passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
+    except (CdkError, DrillError, EngineError, HostsError, RehearsalError) as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _rehearse_azure(deployment: Deployment) -> bool:
+    return deployment.azure_section is None or rehearse_azure(deployment, Progress(out))
+
+
+def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
+    if deployment.aws_section is None:
+        return True
+    lives_on = deployment.environment is not Environment.SANDBOX
+    with Rehearsal(deployment, real_stores=lives_on and shutil.which(REDIS) is not None) as rehearsal:
+        return _rehearse(deployment, rehearsal, keep=keep)
+
+
+def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
+    progress = Progress(out)
+    rehearsal.cdk.on_line = progress.detail
+    with progress.phase("bootstrap an empty account"):
+        rehearsal.bootstrap()
+    lives_on = deployment.environment is not Environment.SANDBOX
+    if lives_on:
+        with progress.phase("a first deploy that fails"):
+            fail_once(deployment, rehearsal)
+    with progress.phase("cdk deploy --all"):
+        rehearsal.cdk.deploy()
+    out.print(stack_table("created by CloudFormation", rehearsal.stacks()))
+    with progress.phase("verify through boto3"):
+        claims = rehearsal.claims()
+    passed = print_claims(claims)
+    with progress.phase("scaling drill"):
+        outcomes = list(rehearsal.drill())
+    out.print(drill_table(outcomes))
+    with progress.phase("alert drill: callers are affected"):
+        message = rehearsal.alert()
+    print_alert(message)
+    passed = passed and all(outcome.passed for outcome in outcomes)
+    if keep:
+        rehearsal.keep()
+        _print_access(rehearsal)
+        return passed
+    if lives_on:
+        regions = deployment.in_regions()
+        for regional in regions:
+            month = Month(regional, rehearsal)
+            place = f"{regional.aws.region}: " if len(regions) > 1 else ""
+            for label, step in month.steps.items():
+                with progress.phase(f"{place}{label}"):
+                    claims = month.play(step)
+                passed = print_claims(claims) and passed
+        return passed
+    with progress.phase("cdk destroy --all"):
+        rehearsal.cdk.destroy()
+    left = rehearsal.left()
+    out.print(f"  teardown: {left.total()} left" + (f": {describe_types(left)}" if left else ""))
+    return passed and not left
+
+
+def print_alert(message: Message) -> None:
+    """Print what a subscriber of the alerts received."""
+    out.print(f"  SNS notified a subscriber: {message.subject}", soft_wrap=True)
+    out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
+
+
+def print_claims(claims: list[Claim]) -> bool:
+    """Print the number of passed checks, and the failed ones, or all if there are few; return True if all passed."""
+    broken = [claim for claim in claims if not claim.holds]
+    out.print(f"  {len(claims) - len(broken)} of {len(claims)} checks passed")
+    for claim in claims if len(claims) <= FEW else broken:
+        out.print(styled(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+    return not broken
+
+
+def drill_table(outcomes: list[Outcome]) -> Table:
+    """Return a table of the drill's scenarios with the capacities before and after each."""
+    table = WholeTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("fleet", "scenario", "before", "after", ""):
+        table.add_column(heading)
+    for outcome in outcomes:
+        table.add_row(
+            outcome.scenario.fleet,
+            outcome.scenario.name,
+            _capacities(outcome.before),
+            _capacities(outcome.after),
+            styled("[green]✓[/]") if outcome.passed else styled("[red]✗ expected {}[/]", _capacities(outcome.expected)),
+        )
+    return table
+
+
+def _capacities(capacities: dict[str, int]) -> str:
+    return ", ".join(str(count) for count in capacities.values())
+
+
+def _print_access(rehearsal: Rehearsal) -> None:
+    out.print("\nthe local AWS is still running; to use it:")
+    for name, value in rehearsal.access().items():
+        out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
+    out.print(f"to stop it and remove its files: kill {rehearsal.aws.pid}; rm -r {rehearsal.home}", soft_wrap=True)

@@ -1,0 +1,208 @@
+"""`voice sandbox --hosts`: boots a deployment's hosts in virtual machines, from launch to termination."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from rich.table import Table
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import VAD_IMAGES
+from voice_blueprint.images import CONTEXT, BuiltImage, specs
+from voice_ops.call.session import CallError
+from voice_ops.demo.command import WORST_ERROR_RATE
+from voice_ops.demo.services import Gateway, ServiceError
+from voice_ops.findings import load_checked
+from voice_ops.images.rehearsal import rehearsal as image_rehearsal
+from voice_ops.output import empty_table, out, styled
+from voice_ops.progress import Progress
+from voice_ops.sandbox.caller import Heard, Neighbours, speak
+from voice_sandbox.hosts.acceleration import KVM, accelerator
+from voice_sandbox.hosts.cloud import HELD, Cloud, Host
+from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
+from voice_sandbox.hosts.facts import vad_facts
+from voice_sandbox.hosts.network import CALLERS, namespace
+from voice_sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_growth, with_digests
+from voice_sandbox.hosts.router import Router
+from voice_sandbox.hosts.servers import filling, push
+from voice_sandbox.hosts.timeline import timeline
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.claim import Claim
+
+MINUTES = 15
+"""Expected duration on two idle cores, if root and images exist."""
+LONG = 3
+"""Number of repetitions of the sample of 24 s by a caller who fills a host for as long as the alarm of its fleet
+requires."""
+_SHARED = ("voice_blueprint/contract", "images/runtime", "images/bases.yaml", "images/debian.sh", ".dockerignore")
+"""Sources of more than one image."""
+
+
+def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
+    """Run a VAD host of a deployment from launch to termination; return True if all checks passed.
+
+    Raises:
+        HostsError: A host does not start, or a program of its environment fails.
+    """
+    home = Path(mkdtemp(prefix="voice-hosts-"))
+    begin = time.monotonic()
+    passed = False
+    try:
+        with surroundings(deployment, home, progress) as cloud:
+            passed = _life_of_a_vad_host(cloud, progress)
+        out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {MINUTES}")
+    except (CallError, ServiceError) as error:
+        raise HostsError(str(error)) from None
+    finally:
+        if passed:
+            rmtree(home)
+        else:
+            out.print(f"  consoles and logs are kept in {home}", soft_wrap=True)
+    return passed
+
+
+@contextmanager
+def surroundings(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
+    """Create missing root file systems and images, deploy, and start the services that hosts need, all in a namespace.
+
+    Args:
+        home: Folder of logs and consoles of the machines.
+
+    Raises:
+        HostsError: A part cannot be created.
+    """
+    with progress.phase("root file system of the machines"):
+        root = disk()
+    archives = {image: _archive(image, root, progress) for image in VAD_IMAGES}
+    registry = home / "registry"
+    with namespace():
+        with progress.phase("push images"), filling(registry, home):
+            digests = {image: push(archive, f"{deployment.name}/{image}") for image, archive in archives.items()}
+        pinned = load_checked(with_digests(deployment.source.file, digests, home))
+        with Rehearsal(pinned, real_hosts=True) as local:
+            local.cdk.on_line = progress.detail
+            with progress.phase("cdk deploy --all"):
+                local.bootstrap()
+                local.cdk.deploy()
+            with Cloud(pinned, local.aws, disk=root, registry=registry, folder=home) as cloud:
+                yield cloud
+
+
+def _archive(image: Image, root: Disk, progress: Progress) -> Path:
+    """Return an image as an archive, which is built if its sources have changed since the last time."""
+    archive = CACHE / "images" / f"{image}-{_sources_hash(image)}.tar"
+    if archive.exists():
+        return archive
+    spec = specs()[image]
+    if not isinstance(spec, BuiltImage):
+        raise HostsError(f"{image} has no Dockerfile here, and no registry is reached from here")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    making = archive.with_suffix(".making")
+    with progress.phase(f"build the image {image}"), image_rehearsal(progress.detail) as stage:
+        stage.export(stage.build(spec), making, root.authority.file)
+    making.rename(archive)
+    return archive
+
+
+def _sources_hash(image: Image) -> str:
+    """Return a hash of all sources of an image that git tracks."""
+    command = ["git", "-C", str(CONTEXT), "ls-files", f"images/{image}", *_SHARED]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  git
+    sources = hashlib.sha256()
+    for path in sorted(listed.split()):
+        if "/tests/" not in path:
+            sources.update(path.encode() + (CONTEXT / path).read_bytes())
+    return sources.hexdigest()[:16]
+
+
+def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
+    group = names.vad_groups(cloud.deployment)[0]
+    host = cloud.boot(cloud.launched(group), group)
+    claims: list[Claim] = []
+    try:
+        with closing(Router(cloud, host)) as router, Neighbours(cloud, cloud.folder) as neighbours:
+            with progress.phase(f"launch {host.instance} of {group}"):
+                launch(cloud, host)
+            claims += vad_facts(cloud.deployment, host)
+            claims += _calls(cloud, host, neighbours, router, progress)
+    finally:
+        out.print(_timeline_table(host, accelerator(cloud.disk.kernel)))
+        for claim in claims:
+            out.print(styled(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+    return all(claim.holds for claim in claims)
+
+
+def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, router: Router, progress: Progress) -> Iterator[Claim]:
+    """Make a call, and terminate the host during a second one."""
+    with progress.phase("gateway and Whisper beside it"):
+        gateway = neighbours.start()
+    with progress.phase("the load balancer finds it healthy"):
+        target = balanced(cloud, host)
+    before = cloud.instances(host.group)
+    with progress.phase("a call through it, for which its fleet grows"):
+        host.machine.note("call")
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
+        host.machine.note("heard")
+    yield _understood(heard)
+    yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
+    more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
+    yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
+    with progress.phase("a call through a network that loses packets"), router.on_the_way():
+        heard = asyncio.run(speak(gateway))
+    lost = router.lost()
+    yield _understood(heard)
+    yield Claim(f"netem lost {lost} of its packets", lost > 0)
+    if more and accelerator(cloud.disk.kernel) == KVM:
+        yield from _two_hosts(cloud, host, cloud.boot(min(more), host.group), gateway, progress)
+    else:
+        out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
+    with progress.phase("terminate it in its group while a call runs"):
+        # The load balancer moves the flows of a terminating host, so this caller bypasses it.
+        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host), to=host.address))
+    yield _understood(heard)
+    yield Claim("the load balancer has let go of it", cloud.balancer.target(host.address) is None)
+    yield Claim("the XDP program is detached after the drain", detached(host))
+
+
+def _two_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
+    """Launch the host that the fleet requests, and make calls whose source port and address change during the call."""
+    with progress.phase(f"launch {other.instance} of {other.group}"):
+        launch(cloud, other)
+        targets = [balanced(cloud, each) for each in (host, other)]
+    for change, sources in (("port", CALLERS[:1] * 2), ("address", _callers_of_both(cloud, host, other))):
+        before = [target.passed_on for target in targets]
+        with progress.phase(f"a call whose source {change} changes"):
+            heard = asyncio.run(speak(gateway, sources=sources))
+        yield _understood(heard)
+        passed_on = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
+        hosts = sum(count > 0 for count in passed_on)
+        text = f"its new {change}: packets per host {', '.join(map(str, passed_on))}"
+        yield Claim(text, hosts == (1 if change == "port" else 2))
+
+
+def _callers_of_both(cloud: Cloud, host: Host, other: Host) -> list[str]:
+    """Return an address for each of two hosts whose flows the load balancer sends to it."""
+    found = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
+    return [found[each.address] for each in (host, other) if each.address in found]
+
+
+def _understood(heard: Heard) -> Claim:
+    text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
+    return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
+
+
+def _timeline_table(host: Host, accelerator: str) -> Table:
+    table = empty_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
+    for phase in timeline(host.machine.lines):
+        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.took_s:.0f}")
+    return table

@@ -1,0 +1,302 @@
+"""A deployment's first month on the local AWS: the operations around a deploy, with the `voice` commands."""
+
+import base64
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.aws import AsrFleet
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import asr_images, images_for
+from voice_blueprint.observability.aws.rollouts import guards
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.artifacts import prepared
+from voice_ops.output import describe_types
+from voice_ops.restore.command import restore_store
+from voice_ops.restore.snapshots import keep
+from voice_ops.rollout.aws import roll_out
+from voice_ops.rollout.plan import rolls
+from voice_ops.rotate.passwords import begin, end, users
+from voice_ops.synthesis import synthesize, templates
+from voice_ops.teardown.command import tear_down
+from voice_sandbox.aws.cloudformation.template import dependencies, in_order
+from voice_sandbox.aws.process import LocalAws
+from voice_sandbox.rehearsals.alert_drill import DrillError
+from voice_sandbox.rehearsals.aws import Rehearsal
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+from voice_sandbox.rehearsals.claim import Claim
+
+Step = Callable[[], Iterator[Claim]]
+PARAMETER = "/rehearsal/{fleet}"
+"""Name of the parameter with a fleet's machine images."""
+SNAPSHOT = "before-the-loss"
+SERVE = "digests: hosts come up, and deletion is refused from now on"
+BAD_IMAGE = "a rollout that an alarm takes back"
+REDIS = "redis-server"
+MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
+"""An image that is pushed between two deployments."""
+
+
+def last(template: Mapping[str, Any]) -> str:
+    """Return the resource of a template that is created last."""
+    return in_order(dependencies(template["Resources"]))[-1]
+
+
+def hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
+    """Return machine image and user data of the hosts in service and in the warm pool."""
+    ec2, client = aws.client("ec2", region), aws.client("autoscaling", region)
+    (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+    boots = {}
+    for host in [*result["Instances"], *client.describe_warm_pool(AutoScalingGroupName=group)["Instances"]]:
+        id_ = host["InstanceId"]
+        instance = ec2.describe_instances(InstanceIds=[id_])["Reservations"][0]["Instances"][0]
+        script = ec2.describe_instance_attribute(InstanceId=id_, Attribute="userData")["UserData"]["Value"]
+        boots[id_] = (instance["ImageId"], base64.b64decode(script).decode())
+    return boots
+
+
+def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
+    """Deploy all stacks with a failure in the last resource of the edge, so that the next deploy is a second attempt.
+
+    Raises:
+        DrillError: The deploy did not fail, or for another reason.
+    """
+    edge = names.stack(deployment, "edge")
+    rehearsal.faults.write_text(f"{edge}/{last(templates(deployment)[edge])}\n")
+    try:
+        rehearsal.cdk.deploy()
+    except CdkError as error:
+        if "a fault that a drill asked for" not in str(error):
+            raise
+    else:
+        raise DrillError(f"{edge} was created though a resource of it could not be")
+    finally:
+        rehearsal.faults.unlink()
+
+
+class Month:
+    """Runs the month for one region of a deployed file, and changes the first ASR fleet.
+
+    Digests and machine images that the file lacks are made up; rollouts do not pause.
+
+    Args:
+        deployment: The file in that region, as ``Deployment.in_regions`` returns it.
+
+    Attributes:
+        steps: Operations in order, with the checks of each.
+    """
+
+    def __init__(self, deployment: Deployment, rehearsal: Rehearsal) -> None:
+        self._rehearsal, self._aws, self._region = rehearsal, rehearsal.aws, deployment.aws.region
+        fleet = deployment.aws.asr[0]
+        self._fleet, self._group = fleet.name, names.group(deployment, fleet.name)
+        self._stack = names.stack(deployment, names.fleet_tier(fleet.name))
+        self._now = served(deployment)
+        self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
+        self.steps: dict[str, Step] = {
+            SERVE: self._serve,
+            BAD_IMAGE: self._roll_back,
+            "a new machine image": self._patch,
+            "new passwords": self._rotate,
+            "a snapshot and a restore from it": self._restore,
+            "teardown": self._tear_down,
+            "a second life: what was kept is imported": self._live_again,
+        }
+
+    def play(self, step: Step) -> list[Claim]:
+        """Run a step with the credentials of a signed-in operator."""
+        before = dict(os.environ)
+        try:
+            environment = self._aws.environment(self._rehearsal.home)
+            os.environ.clear()
+            os.environ.update(environment)
+            return list(step())
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def _serve(self) -> Iterator[Claim]:
+        for name in self._fleets:
+            self._publish_image(name)
+        cdk = Cdk(self._aws, self._now, self._rehearsal.home)
+        cdk.take(Path(synthesize(self._now, self._rehearsal.home / f"served-{self._region}").directory))
+        cdk.deploy_only("--all")
+        yield from self._rehearsal.claims(self._now)
+
+    def _roll_back(self) -> Iterator[Claim]:
+        before, (image, *_) = self._boots(), asr_images(self._now.aws.asr[0])
+        bad = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
+        alarm, *_ = guards(bad, Tier.ASR, self._fleet)
+        set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
+        set_state(StateValue="ALARM")
+        said = ""
+        try:
+            self._roll(bad)
+        except CdkError as error:
+            said = str(error)
+        set_state(StateValue="OK")
+        (stack,) = self._client("cloudformation").describe_stacks(StackName=self._stack)["Stacks"]
+        yield Claim(f"{alarm} ends it, and is named", alarm in said)
+        yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
+        yield Claim(f"hosts of {self._group} run what they ran", set(self._boots().values()) == set(before.values()))
+
+    def _patch(self) -> Iterator[Claim]:
+        before, image = self._boots(), self._publish_image(self._fleet)
+        fleet, *others = self._now.aws.asr
+        patched = fleet.model_copy(update={"machine_image": f"{PARAMETER.format(fleet=fleet.name)}:2"})
+        self._now = _with_aws(self._now, asr=(patched, *others))
+        self._roll(self._now)
+        after = self._boots()
+        yield Claim(f"every host of {self._group} is another one", bool(after) and not after.keys() & before.keys())
+        yield Claim(f"they boot from {image}", {booted for booted, _ in after.values()} == {image})
+
+    def _rotate(self) -> Iterator[Claim]:
+        account, counts = self._account(self._now), []
+        for half in (begin, end):
+            for user in users(account):
+                half(account, user)
+            counts.append({user.passwords for user in users(account)})
+            account.renew_services()
+        yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
+
+    def _restore(self) -> Iterator[Claim]:
+        before, account = self._boots(), self._account(self._now)
+        self._ask(account, "SET session:7 open")
+        keep(account, SNAPSHOT, None)
+        state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT})
+        self._now = _with_aws(self._now, state=state)
+        account = self._account(self._now)
+        restore_store(account)
+        group = names.state_group(self._now)
+        (made,) = self._client("elasticache").describe_replication_groups()["ReplicationGroups"]
+        parameter = self._client("ssm").get_parameter(Name=names.state_host(self._now))["Parameter"]["Value"]
+        yield Claim(f"{group} is there, and no other", made["ReplicationGroupId"] == group)
+        yield Claim("hosts read its endpoint", parameter == made["NodeGroups"][0]["PrimaryEndpoint"]["Address"])
+        yield Claim("no host is replaced", self._boots() == before)
+        if shutil.which(REDIS):
+            yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
+
+    def fail_over(self) -> Iterator[Claim]:
+        """Fail the primary node of the store, for a game day; it is not a step of the month."""
+        account, group = self._account(self._now), names.state_group(self._now)
+        client = self._client("elasticache")
+        self._ask(account, "SET session:7 open")
+
+        def primary() -> tuple[str, str]:
+            (shard,) = client.describe_replication_groups(ReplicationGroupId=group)["ReplicationGroups"][0][
+                "NodeGroups"
+            ]
+            (node,) = (each["CacheClusterId"] for each in shard["NodeGroupMembers"] if each["CurrentRole"] == "primary")
+            return node, shard["PrimaryEndpoint"]["Address"]
+
+        before = primary()
+        client.test_failover(ReplicationGroupId=group, NodeGroupId="0001")
+        after = primary()
+        yield Claim(f"{after[0]} takes over from {before[0]}", after[0] != before[0])
+        yield Claim("hosts and gateways keep the address that they have", after[1] == before[1])
+        if shutil.which(REDIS):
+            yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
+
+    def _tear_down(self) -> Iterator[Claim]:
+        report: dict[str, Any] = {}
+        stores = {names.state_group(self._now), names.state_prefix(self._now)}
+        gone = tear_down(self._now, report, dry_run=False, ask=False, as_json=True)
+        self._client("ssm").delete_parameters(Names=[PARAMETER.format(fleet=name) for name in self._fleets])
+        yield Claim(f"all that is left is kept on purpose: {describe_types(self._rehearsal.left(self._region))}", gone)
+        kept = {each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]}
+        yield Claim("each store has left a last snapshot", {f"{store}-final" for store in stores} <= kept)
+        yield from (Claim(f"{left.id} is gone", holds=False) for left in report["left"]["behind"])
+        again = tear_down(self._now, {}, dry_run=False, ask=False, as_json=True)
+        yield Claim("a teardown that is tried again ends well", again)
+
+    def _live_again(self) -> Iterator[Claim]:
+        for name in self._fleets:
+            for _ in range(self._versions(name)):
+                self._publish_image(name)
+        ecr, repository = self._client("ecr"), f"{self._now.name}/{Image.GATEWAY}"
+        ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="of-the-first-life")
+        store = f"{names.state_group(self._now)}-final"
+        self._now = _with_aws(self._now, state=self._now.aws.state.model_copy(update={"restore_from": store}))
+        cdk = Cdk(self._aws, self._now, self._rehearsal.home)
+        cdk.take(Path(synthesize(self._now, self._rehearsal.home / f"again-{self._region}").directory))
+        cdk.deploy_again()
+        yield from self._rehearsal.claims(self._now)
+        tags = [each.get("imageTag") for each in ecr.list_images(repositoryName=repository)["imageIds"]]
+        yield Claim(f"{repository} has its images of the first life", "of-the-first-life" in tags)
+        if shutil.which(REDIS):
+            account = self._account(self._now)
+            yield Claim("sessions of the last snapshot are there", self._ask(account, "GET session:7") == "open")
+        yield from self._tear_down()
+
+    def _versions(self, fleet: str) -> int:
+        """Return the version number of the parameter with a fleet's machine image."""
+        aws = self._now.aws
+        image = next((each.machine_image for each in aws.asr if each.name == fleet), aws.vad.machine_image)
+        return int(str(image).rpartition(":")[2])
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401  boto3's
+        return self._aws.client(service, self._region)
+
+    def _boots(self) -> dict[str, tuple[str, str]]:
+        return hosts(self._aws, self._group, self._region)
+
+    def _account(self, deployment: Deployment) -> Account:
+        return Account(deployment, templates(deployment), sign_in(deployment))
+
+    def _roll(self, deployment: Deployment) -> None:
+        account = self._account(deployment)
+        for _, place, _ in prepared(account):
+            bucket, _, name = place.removeprefix("s3://").partition("/")
+            # Output of a fleet's job, since no machine boots here.
+            self._client("s3").put_object(Bucket=bucket, Key=f"{name}/complete", Body=b"complete")
+        roll_out(account, rolls(account), lambda: "")
+
+    def _publish_image(self, fleet: str) -> str:
+        parameter, ssm = PARAMETER.format(fleet=fleet), self._client("ssm")
+        known = ssm.get_parameters(Names=[parameter])["Parameters"]
+        name = f"{fleet}-{known[0]['Version'] + 1 if known else 1}"
+        image: str = self._client("ec2").register_image(Name=name, RootDeviceName="/dev/xvda")["ImageId"]
+        ssm.put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
+        return image
+
+    def _ask(self, account: Account, command: str) -> str:
+        """Send a command to the store if it is a Redis."""
+        socket = self._rehearsal.home / f"{names.state_group(account.deployment)}.sock"
+        if not shutil.which(REDIS):
+            return ""
+        cli = ["redis-cli", "-s", str(socket), *command.split()]
+        return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  Redis's own
+
+
+def served(deployment: Deployment) -> Deployment:
+    """Return a file as after its first deploy, with digests, machine images and hosts."""
+    made_up = {image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)}
+    images: dict[Image, str] = {**made_up, **deployment.images}
+    aws = deployment.aws
+    return _with_aws(
+        deployment.model_copy(update={"images": images}),
+        deletion_protection=True,
+        rollout=aws.rollout.model_copy(update={"checkpoint_pause_s": 0, "bake_s": 0}),
+        vad=aws.vad.model_copy(update={"machine_image": _machine_image(names.VAD_FLEET)}),
+        asr=tuple(_with_host(fleet) for fleet in aws.asr),
+    )
+
+
+def _with_host(fleet: AsrFleet) -> AsrFleet:
+    bounds = fleet.hosts.model_copy(update={"min": max(1, fleet.hosts.min)})
+    return fleet.model_copy(update={"hosts": bounds, "machine_image": _machine_image(fleet.name)})
+
+
+def _machine_image(fleet: str) -> str:
+    return f"{PARAMETER.format(fleet=fleet)}:1"
+
+
+def _with_aws(deployment: Deployment, **settings: object) -> Deployment:
+    return deployment.model_copy(update={"aws_section": deployment.aws.model_copy(update=settings)})

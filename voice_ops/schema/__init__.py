@@ -1,0 +1,1 @@
+"""`voice schema`: the JSON schema of deployment files."""

@@ -1,0 +1,83 @@
+"""The JSON schema of deployment files, with a description of every setting."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
+
+from voice_blueprint.file.model.deployment import Deployment
+
+Schema = dict[str, Any]
+"""A JSON schema, or a part of one."""
+
+_REF = "#/$defs/"
+
+
+class _Described(GenerateJsonSchema):
+    """Describes each setting by the docstring below it.
+
+    pydantic can read them as well (``use_attribute_docstrings``), but at the start of each command.
+    """
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        described = super().model_schema(schema)
+        for base in reversed(schema["cls"].__mro__):
+            for name, text in _docstrings(base):
+                if setting := described.get("properties", {}).get(name):
+                    setting["description"] = text
+        return described
+
+
+def _docstrings(model: type) -> Iterator[tuple[str, str]]:
+    if "__annotations__" not in vars(model):
+        return
+    for setting, below in pairwise(_classes(model.__module__)[model.__name__]):
+        match setting, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+
+
+@cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the members of a module's classes. Reading the source of each class separately takes ten times as long."""
+    parsed = ast.parse(inspect.getsource(sys.modules[module]))
+    return {made.name: made.body for made in parsed.body if isinstance(made, ast.ClassDef)}
+
+
+def schema() -> Schema:
+    """Return the JSON schema of deployment files.
+
+    A setting's description is the docstring below it in the model, otherwise that of its type. The value that selects a
+    variant (``kind: iam``) is described by the docstring of the variant.
+    """
+    whole = Deployment.model_json_schema(schema_generator=_Described)
+    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    for part in (whole, *whole["$defs"].values()):
+        part.pop("title", None)
+        for setting in part.get("properties", {}).values():
+            setting.pop("title", None)
+            if "description" not in setting:
+                describing = [part] if "const" in setting else [whole["$defs"][name] for name in types_in(setting)]
+                if len(describing) == 1:
+                    setting["description"] = describing[0]["description"]
+    return whole
+
+
+def types_in(setting: Schema) -> list[str]:
+    """Return the names of the types of a setting or of its items."""
+    return list(dict.fromkeys(_types_in(setting)))
+
+
+def _types_in(setting: Schema) -> Iterator[str]:
+    if "$ref" in setting:
+        yield setting["$ref"].removeprefix(_REF)
+    for choice in (*setting.get("anyOf", ()), *setting.get("oneOf", ())):
+        yield from _types_in(choice)
+    if "items" in setting:
+        yield from _types_in(setting["items"])

@@ -1,0 +1,189 @@
+"""Renders the JSON schema of deployment files as Markdown pages."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from voice_ops.schema.document import Schema, types_in
+
+ENTRY = "deployment-file"
+"""The page with the file's own settings and a list of all sections."""
+
+_PAGES = {
+    ENTRY: ("The deployment file", ()),
+    f"{ENTRY}/aws": ("AWS: network, state, operation", ("aws",)),
+    f"{ENTRY}/aws-fleets": ("AWS: fleets", ("aws.vad", "aws.asr")),
+    f"{ENTRY}/aws-callers": ("AWS: callers and agents", ("aws.edge", "aws.agents")),
+    f"{ENTRY}/azure": ("Azure: cluster and operation", ("azure",)),
+    f"{ENTRY}/azure-services": ("Azure: inference services", ("azure.services", "azure.router")),
+    f"{ENTRY}/azure-callers": ("Azure: callers and agents", ("azure.cpu_pool", "azure.callers", "azure.agents")),
+}
+"""Title of each page, and the sections on it: a section is on the page with the longest matching prefix of its path."""
+
+_HEAD = """\
+# The deployment file
+
+All settings of the files under `deployments/`. `make generate` writes these pages, and the schema for editors
+`deployments/schema.json`, from `voice_blueprint/file/model`.
+
+A required setting may be missing only with its whole section. `[]` after the name of a section marks a list, and
+a word after a colon is one of several kinds.
+
+Editors complete settings and describe them where the first line of a file is
+`# yaml-language-server: $schema=schema.json`. `voice plan FILE` shows what is wrong with a file, and in which line.
+"""
+
+_LISTED = 16
+"""Maximum number of values in a table; there are more types, regions and metrics, which editors complete."""
+
+_WORDS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
+"""Readable names of plain types."""
+
+
+def render(schema: Schema) -> dict[str, str]:
+    """Return the pages by their path below ``docs``, without suffix: sections in the order of the model."""
+    sections = dict(_sections(schema, "", schema, set()))
+    titles = {id(part): title for title, part in sections.items()}
+    pages: dict[str, list[str]] = {page: [] for page in _PAGES}
+    for title, part in sections.items():
+        pages[_page(title)] += _section(schema, title, part, titles)
+    texts = {}
+    for page, (heading, _) in _PAGES.items():
+        head = f"{_HEAD}\n{_contents(sections)}" if page == ENTRY else f"# {heading}\n\n{_back(page)}"
+        texts[page] = "\n".join([head, "", *pages[page]])
+    return texts
+
+
+def _page(title: str) -> str:
+    """Return the page of a section."""
+    parts = {prefix: page for page, (_, prefixes) in _PAGES.items() for prefix in prefixes}
+    matching = [prefix for prefix in parts if re.match(rf"{re.escape(prefix)}(?![a-z_])", title)]
+    return parts[max(matching, key=len)] if matching else ENTRY
+
+
+def _contents(sections: Mapping[str, Schema]) -> str:
+    """Return a table of all pages and their sections, which keeps the anchors of the former single page."""
+    lines = ["| Page | Sections |", "|---|---|"]
+    for page, (heading, _) in _PAGES.items():
+        links = []
+        for title in sections:
+            if _page(title) == page:
+                anchor = "" if page == ENTRY else f'<a id="{_anchor(title)}"></a>'
+                links.append(f"{anchor}[{title}]({_link(ENTRY, title)})")
+        name = "this page" if page == ENTRY else f"[{heading}]({page}.md)"
+        lines.append(f"| {name} | {', '.join(links)} |")
+    return "\n".join(lines)
+
+
+def _back(page: str) -> str:
+    others = [each for each in _PAGES if each not in {page, ENTRY}]
+    links = ", ".join(f"[{_PAGES[each][0]}]({each.partition('/')[2]}.md)" for each in others)
+    return f"Settings of [the deployment file](../{ENTRY}.md). Other pages: {links}."
+
+
+def _link(page: str, title: str) -> str:
+    """Return the relative link from a page to a section."""
+    target = _page(title)
+    if target == page:
+        return f"#{_anchor(title)}"
+    if target == ENTRY:
+        return f"../{ENTRY}.md#{_anchor(title)}"
+    return f"{target if page == ENTRY else target.partition('/')[2]}.md#{_anchor(title)}"
+
+
+def _section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]) -> list[str]:
+    def linked(kind: str, above: str, name: str) -> str:
+        other = titles[id(schema["$defs"][kind])]
+        words = "" if other.startswith(f"{above}.{name}".removeprefix(".")) else "as "
+        return f"{words}[{other}]({_link(_page(title), other)})"
+
+    lines = [f"## {title}", "", _line(part["description"]), ""]
+    lines += ["| Setting | Type | Default | Description |", "|---|---|---|---|"]
+    for name, setting in part["properties"].items():
+        links = [
+            linked(kind, "" if part is schema else title, name)
+            for kind in types_in(setting)
+            if _is_section(schema, kind)
+        ]
+        kind = ", or ".join(links) if links else _type(schema, setting)
+        kind = f"list: {kind}" if links and "items" in setting else kind
+        default = "required" if name in part.get("required", ()) else _default(setting)
+        lines.append(f"| `{name}` | {kind} | {default} | {_line(setting['description'])} |")
+    return [*lines, ""]
+
+
+def _sections(schema: Schema, path: str, part: Schema, seen: set[str]) -> Iterator[tuple[str, Schema]]:
+    """Yield title and schema of a part of the file and of all its children, each type only at its first location."""
+    yield path or "The whole file", part
+    for name, setting in part["properties"].items():
+        kinds = [kind for kind in types_in(setting) if _is_section(schema, kind)]
+        below = f"{path}.{name}".removeprefix(".") + ("[]" if "items" in setting else "")
+        for kind in kinds:
+            if kind not in seen:
+                seen.add(kind)
+                section = schema["$defs"][kind]
+                yield from _sections(schema, below + (f": {_chosen(section)}" if len(kinds) > 1 else ""), section, seen)
+
+
+def _is_section(schema: Schema, kind: str) -> bool:
+    return "properties" in schema["$defs"][kind]
+
+
+def _chosen(section: Schema) -> str:
+    """Return the value that selects a section out of several."""
+    return next(str(setting["const"]) for setting in section["properties"].values() if "const" in setting)
+
+
+def _type(schema: Schema, setting: Schema) -> str:
+    """Return the type and bounds of a value that is not a section, in readable form."""
+    match setting:
+        case {"$ref": _}:
+            return _type(schema, schema["$defs"][types_in(setting)[0]])
+        case {"anyOf": choices}:
+            return " or ".join(_type(schema, choice) for choice in choices if choice["type"] != "null")
+        case {"type": "string", "enum": values} if len(values) > _LISTED:
+            return f"one of {len(values)} names, such as `{values[0]}`"
+        case {"enum": values} | {"const": values}:
+            return ", ".join(f"`{value}`" for value in ([values] if isinstance(values, str) else values))
+        case {"type": "array", "items": items}:
+            return f"list of {_type(schema, items)}"
+        case {"type": "object", "propertyNames": names, "additionalProperties": values}:
+            return f"{_type(schema, values)} for each of {_type(schema, names)}"
+        case {"patternErrorMessage": form, "examples": [example]}:
+            rule = form.removeprefix("should be ").removesuffix(f", such as {example}")
+            return f"text: {_cell(rule)}, such as `{example}`"
+    return f"{_WORDS[setting['type']]}{_bounds(setting)}"
+
+
+def _bounds(setting: Schema) -> str:
+    match setting:
+        case {"minimum": low, "maximum": high}:
+            return f" from {low} to {high}"
+        case {"minimum": low}:
+            return f" from {low}"
+        case {"exclusiveMinimum": low}:
+            return f" above {low}"
+    return ""
+
+
+def _default(setting: Schema) -> str:
+    value = setting.get("default")
+    if isinstance(value, dict) and len(value) > 1:
+        return "the section's own"
+    if not value and value not in (0, False):
+        return "none"
+    return f"`{_cell(json.dumps(value).strip('{}').replace(chr(34), ''))}`"
+
+
+def _line(text: str) -> str:
+    """Return a docstring as one line of Markdown."""
+    return _cell(" ".join(text.split()).replace("``", "`"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _anchor(title: str) -> str:
+    """Return GitHub's anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

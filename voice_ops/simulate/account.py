@@ -1,0 +1,47 @@
+"""Limits of the AWS account in the simulation: quotas, failed zones, unavailable spot capacity."""
+
+from dataclasses import dataclass, field
+
+from voice_blueprint import catalog
+from voice_ops.simulate.capacity import FleetPlan
+
+
+@dataclass
+class Account:
+    """Quotas of the AWS account, vCPUs by quota code; codes that are not listed are unlimited.
+
+    Attributes:
+        lost_zones: Zones that are unavailable.
+        spot_sold_out: Whether no spot capacity is available.
+        refused_launches: Number of launches that a quota rejected, including retries.
+    """
+
+    quotas: dict[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+    lost_zones: set[str] = field(default_factory=set)
+    spot_sold_out: bool = False
+    refused_launches: int = 0
+
+    def take(self, plan: FleetPlan) -> bool:
+        """Count a new host if it is available; spot hosts have quotas of their own."""
+        if plan.spot and self.spot_sold_out:
+            return False
+        kind = plan.instance_type
+        if kind is None:
+            return True
+        used = self.used.get(kind.quota_code, 0) + kind.vcpus
+        if not plan.spot and used > self.quotas.get(kind.quota_code, used):
+            self.refused_launches += 1
+            return False
+        self.used[kind.quota_code] = used
+        return True
+
+    def give_back(self, plan: FleetPlan) -> None:
+        """Release a host."""
+        if plan.instance_type:
+            self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
+
+
+def quota_codes() -> dict[str, str]:
+    """Return the code of each quota by its family, such as ``inf``."""
+    return {quota.family: quota.code for quota in catalog.quotas().values()}

@@ -1,0 +1,300 @@
+"""Replay of alerts: which of a file's alerts fire during the simulation.
+
+The rule is the object from which the alarm on AWS or the Prometheus rule on Azure is rendered. Alerts on metrics that
+do not follow from calls and hosts, such as a real-time factor, are not replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
+from voice_blueprint.contract.metrics import FLEET_DIMENSION
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import MissingData
+from voice_blueprint.observability.alerting import ERROR_BUDGET, MIN_REFUSED, WINDOWS
+from voice_blueprint.observability.aws.alerts import Alert as AwsAlert
+from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
+from voice_blueprint.observability.aws.series import Resource, Series
+from voice_blueprint.observability.azure.alerts import Alert as AzureAlert
+from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
+from voice_ops.simulate.fleet import Fleet, Group, Steps
+from voice_ops.simulate.metrics import MODELS, Values
+
+if TYPE_CHECKING:
+    from voice_ops.simulate.run import Simulation
+
+UNHEALTHY_S = 300.0
+"""Time for which a load balancer lists a failed host before its group or service replaces it. ASSUMED."""
+MINUTE_S = 60
+
+Read = Callable[["Simulation"], Values]
+"""Samples of a tick."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An alert on metrics that follow from calls and hosts.
+
+    Attributes:
+        id: Id, which is the name of the runbook.
+        name: Name of the alarm or rule.
+        reads: Functions that return the samples of each series.
+        statistics: Statistic of each series over a period.
+        fold: Function that combines the values of several series.
+        windows_s: Windows that must all breach, evaluated every minute; empty for an alert that is evaluated per
+            period.
+    """
+
+    id: str
+    name: str
+    rule: AlarmRule
+    period_s: int
+    reads: tuple[Read, ...]
+    statistics: tuple[str, ...]
+    fold: Callable[[Sequence[float | None]], float | None]
+    windows_s: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A time at which an alert fired, seconds of the trace."""
+
+    id: str
+    name: str
+    at_s: float
+
+
+class Replay:
+    """One alert during a simulation."""
+
+    def __init__(self, simulation: Simulation, watched: Watched) -> None:
+        self._simulation, self._watched = simulation, watched
+        self._samples: list[list[Values]] = [[] for _ in watched.reads]
+        self.firings: list[Firing] = []
+
+    def sample(self) -> None:
+        """Take the samples of a tick."""
+        for samples, read in zip(self._samples, self._watched.reads, strict=True):
+            samples.append(read(self._simulation))
+
+    def watch(self) -> Steps:
+        """Evaluate the alert after each period."""
+        watched, env = self._watched, self._simulation.env
+        if watched.windows_s:
+            yield from self._watch_windows()
+        window: deque[float | None] = deque(maxlen=evaluation_range(watched.rule))
+        state = AlarmState.OK
+        while True:
+            yield env.timeout(watched.period_s)
+            window.append(watched.fold([self._close(number) for number in range(len(watched.reads))]))
+            before, state = state, evaluate(watched.rule, tuple(window), state)
+            begins = 0 < env.now <= watched.period_s  # an alert that has fired since the lead-in is counted once
+            if state is AlarmState.ALARM and env.now > 0 and (begins or before is not AlarmState.ALARM):
+                self.firings.append(Firing(watched.id, watched.name, env.now))
+
+    def _watch_windows(self) -> Steps:
+        """Evaluate sums over windows every minute, as CloudWatch and Prometheus do."""
+        watched, env, fires = self._watched, self._simulation.env, False
+        minutes: deque[list[float]] = deque(maxlen=max(watched.windows_s) // MINUTE_S)
+        while True:
+            yield env.timeout(MINUTE_S)
+            minutes.append([self._close(number) or 0.0 for number in range(len(watched.reads))])
+            before = fires
+            fires = all(self._breaches(minutes, window_s) for window_s in watched.windows_s)
+            if fires and env.now > 0 and (not before or env.now <= MINUTE_S):
+                self.firings.append(Firing(watched.id, watched.name, env.now))
+
+    def _breaches(self, minutes: deque[list[float]], window_s: int) -> bool:
+        recent = islice(reversed(minutes), window_s // MINUTE_S)
+        value = self._watched.fold([sum(column) for column in zip(*recent, strict=True)])
+        return value is not None and value > self._watched.rule.threshold
+
+    def _close(self, number: int) -> float | None:
+        values = np.concatenate(self._samples[number]) if self._samples[number] else np.zeros(0)
+        self._samples[number] = []
+        statistic = self._watched.statistics[number]
+        if statistic == "SampleCount":
+            return float(values.size) or None
+        return float(_STATISTICS[statistic](values)) if values.size else None
+
+
+_STATISTICS: Mapping[str, Callable[[Values], float]] = {
+    "Average": np.mean,
+    "Maximum": np.max,
+    "Minimum": np.min,
+    "Sum": np.sum,
+}
+
+
+def watched(deployment: Deployment, simulation: Simulation) -> Iterator[Watched]:
+    """Yield the alerts of a file that can be replayed.
+
+    If the file has both sections, they are those of AWS, since callers use it.
+    """
+    if deployment.aws_section:
+        for alert in aws_alerts(deployment):
+            if found := _on_aws(deployment, simulation, alert):
+                yield found
+    else:
+        for rule in azure_alerts(deployment):
+            if found := _on_azure(simulation, rule):
+                yield found
+
+
+# --- AWS ------------------------------------------------------------------------------------------------------
+
+
+def _on_aws(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> Watched | None:
+    reads = [_series(simulation, each) for each in alert.series]
+    known = [each for each in reads if each]
+    if len(known) < len(reads):
+        return None
+    statistics = tuple(series.statistic for series in alert.series)
+    name = alert.alarm_name(deployment)
+    windows = () if alert.confirm_s is None else tuple(alert.windows.values())
+    return Watched(alert.id, name, alert.rule, alert.period_s, tuple(known), statistics, alert.folded, windows)
+
+
+_COUNTED: Mapping[str, str] = {
+    "SessionsRefused": "turned_away",
+    "SessionsCreated": "admitted",
+    "ConversationsRefused": "conversations_refused",
+}
+"""Fields of the ledger by metric."""
+_TARGETS = {
+    Resource.VAD_TARGETS: "vad",
+    Resource.GATEWAY_PUBLIC_TARGETS: "gateway",
+    Resource.GATEWAY_API_TARGETS: "gateway",
+    Resource.AGENT_TARGETS: "agent",
+}
+
+
+def _series(simulation: Simulation, series: Series) -> Read | None:
+    """Return the samples of a series, or ``None`` if it does not follow from calls and hosts."""
+    metric, dimensions = series.metric.name, series.dimensions
+    if metric in _COUNTED and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
+        return _added(_COUNTED[metric])
+    if metric == "DatabaseMemoryUsagePercentage":
+        return _store_percent
+    if metric == "UnHealthyHostCount":
+        kind = next(
+            _TARGETS[value] for value in dimensions.values() if isinstance(value, Resource) and value in _TARGETS
+        )
+        return lambda run: np.array([float(run.unhealthy(kind))])
+    if metric == "GroupInServiceInstances":
+        (group,) = (each for each in _groups(simulation) if each.plan.name in dimensions.values())
+        return lambda _: np.array([float(group.size.in_service)])
+    named = [each for each in simulation.fleets if each.plan.name == dimensions.get(FLEET_DIMENSION)]
+    if named and metric == "OpenSockets":
+        sockets = _hosts(named[0], metric)
+        return lambda run: SOCKETS_PER_CALL * sockets(run)
+    if not named or metric not in {*MODELS, "Conversations"}:
+        return None
+    return _hosts(named[0], metric)
+
+
+def _calls(fleet: Fleet) -> Values:
+    return fleet.calls.astype(float)
+
+
+def _hosts(fleet: Fleet, metric: str) -> Read:
+    model = MODELS.get(metric, _calls)
+    return lambda _: np.zeros(0) if metric in fleet.silent else model(fleet)[fleet.live]
+
+
+def _groups(simulation: Simulation) -> Iterator[Group]:
+    return (group for fleet in simulation.fleets for group in fleet.groups)
+
+
+def _store_percent(run: Simulation) -> Values:
+    most = run.calls.store_calls
+    return np.array([100.0 * run.calls.carried / most]) if most else np.zeros(0)
+
+
+def _added(field: str) -> Read:
+    """Return the increase of a ledger's field since the last sample. It is reset at the start of the trace."""
+    before = [0]
+
+    def read(run: Simulation) -> Values:
+        now = int(getattr(run.calls.ledger, field))
+        gained, before[0] = max(0, now - before[0]), now
+        return np.array([float(gained)])
+
+    return read
+
+
+# --- Azure ----------------------------------------------------------------------------------------------------
+
+
+def _on_azure(simulation: Simulation, alert: AzureAlert) -> Watched | None:
+    # Latency objectives do not follow from calls and hosts.
+    latency = alert.id == ERROR_BUDGET and not (alert.target or "").startswith("admission-")
+    reads = None if latency else _azure_reads(simulation, alert)
+    if reads is None:
+        return None
+    rule = AlarmRule(alert.comparison, alert.threshold, alert.minutes, alert.minutes, MissingData.NOT_BREACHING)
+    counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET}
+    statistics = ("Sum",) * len(reads) if alert.id in counted else ("Maximum",)
+    fold = _share if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the rest
+    windows = _windows(alert) if alert.id == ERROR_BUDGET else ()
+    return Watched(alert.id, alert.name, rule, MINUTE_S, reads, statistics, fold, windows)
+
+
+def _windows(alert: AzureAlert) -> tuple[int, ...]:
+    (found,) = (each for each in WINDOWS if alert.name.endswith(f"-{each.name}"))
+    return found.long_s, found.short_s
+
+
+def _share(values: Sequence[float | None]) -> float | None:
+    """Return the value of the rule on refusals over one minute instead of five."""
+    refused, admitted = (value or 0.0 for value in values)
+    if not refused + admitted:
+        return None
+    return 100 * refused / (refused + admitted) if refused >= MIN_REFUSED else 0.0
+
+
+def _azure_reads(simulation: Simulation, alert: AzureAlert) -> tuple[Read, ...] | None:
+    fleets = simulation.fleets
+    scaled = [fleet for fleet in fleets if any(group.min_hosts < group.max_hosts for group in fleet.plan.groups)]
+    by_deployment = {_deployment_name(fleet): fleet for fleet in fleets}
+    match alert.id:
+        case "sessions-refused" | "error-budget-burns":
+            return _added("turned_away"), _added("admitted")
+        case "conversations-refused":
+            return (_added("conversations_refused"),)
+        case "asr-slots-exhausted":
+            tier = [fleet for fleet in fleets if fleet.plan.kind == "asr"]
+            return tuple(_hosts(fleet, "FreeSlots") for fleet in tier) or None
+        case "replicas-at-maximum":
+            return (lambda _: np.array([_ready(fleet) / fleet.plan.max_hosts for fleet in scaled] or [0.0]),)
+        case "replicas-missing":
+            return (lambda _: np.array([float(_wanted(fleet) - _ready(fleet)) for fleet in fleets]),)
+        case "service-down" if alert.target in by_deployment:
+            fleet = by_deployment[alert.target]
+            return (lambda _: np.array([float(_ready(fleet))]),)
+        case "node-not-ready":
+            # A zone's nodes remain in the cluster during an outage; the value is the share of ready nodes.
+            return (lambda run: np.array([0.0 if run.account.lost_zones else 1.0]),)
+        case _:
+            return None
+
+
+def _deployment_name(fleet: Fleet) -> str:
+    """Return the target of ``service-down`` for a fleet: its service, or its tier."""
+    return fleet.plan.name.partition(" on ")[0]
+
+
+def _ready(fleet: Fleet) -> int:
+    return int(np.count_nonzero(fleet.open))
+
+
+def _wanted(fleet: Fleet) -> int:
+    return sum(group.desired for group in fleet.groups)

@@ -1,0 +1,367 @@
+"""Inputs of the simulation for each fleet: capacity, boot time by phase, price, and their sources."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from voice_blueprint import catalog
+from voice_blueprint.aws import names
+from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
+from voice_blueprint.azure.cpu_pods import cpu_pods
+from voice_blueprint.capacity.bounds import Bound, asr_host, gateway_task, least, vad_host
+from voice_blueprint.capacity.tiers import Capacity, agent_bound, agent_capacity, caller_capacities, of_callers
+from voice_blueprint.catalog import InstanceType
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.metrics import StartPhase
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.day import designed_load
+from voice_blueprint.engines.launch.coldstart import BUDGETS
+from voice_blueprint.engines.sizing.result import DoesNotFitError
+from voice_blueprint.engines.sizing.service import TRANSCRIBES, PoolSizing, size_services
+from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
+from voice_blueprint.file.model.aws import AsrFleet, Aws, DataPath
+from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.edge import TaskCount
+from voice_blueprint.file.model.scaling import ScalingRules
+from voice_blueprint.hosts import VAD_IMAGES, asr_images
+from voice_blueprint.observability.aws.rollouts import surges
+from voice_ops.cost.prices import price_book
+
+LAUNCH_S = 60.0
+"""Time from a launch to user data. ASSUMED: EC2 publishes no figure."""
+RESTART_S = 30.0
+"""Time from the start of a stopped warm pool host to user data. ASSUMED."""
+
+_UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
+
+TASK_S = 60.0
+"""Time from the request for a Fargate task to its first successful health check. ASSUMED: AWS publishes no figure."""
+
+NODE_S = 300.0
+"""Time from a pending pod to a node that accepts it. ASSUMED; with an engine's cold start, it is the 15 to 25 minutes
+that scaling assumes."""
+
+Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
+"""``asr`` are cluster pods that call a transcription service; other kinds of that tier transcribe themselves."""
+RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
+"""Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
+PEAK_SHARE = 0.8
+"""Default peak as a share of the maximum calls of the file's fleets."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a boot, seconds; ``warm_s`` is its duration for a warm pool host."""
+
+    name: str
+    cold_s: float
+    warm_s: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Boot:
+    """Time from launch to accepting calls, by phase."""
+
+    phases: tuple[Phase, ...]
+
+    @property
+    def cold_s(self) -> float:
+        """Total of a new host."""
+        return sum(phase.cold_s for phase in self.phases)
+
+    @property
+    def warm_s(self) -> float:
+        """Total of a host from the warm pool."""
+        return sum(phase.warm_s for phase in self.phases)
+
+    @property
+    def prepare_s(self) -> float:
+        """Boot phases that a host of the warm pool has completed."""
+        return self.cold_s - self.warm_s
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """An Auto Scaling group."""
+
+    name: str
+    zones: tuple[str, ...]
+    min_hosts: int
+    max_hosts: int
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """A fleet.
+
+    Attributes:
+        kind: Role in a call's path.
+        instance_type: Type for quotas; ``None`` for tasks.
+        places: Maximum calls per host.
+        places_source: Source of that number.
+        usd_per_hour: On-Demand list price of a host; ``None`` if unknown.
+        warm_hosts: Hosts of its warm pool.
+        data_path: Receive queues and rings of a VAD host.
+        surges: Whether hosts can be launched above the maximum during a rollout.
+        by_queue: Whether KEDA scales it by running and waiting requests, instead of rules.
+        share: Share of calls that use it: for agents, the share of conversations.
+    """
+
+    name: str
+    kind: Kind
+    instance_type: InstanceType | None
+    groups: tuple[GroupPlan, ...]
+    places: int
+    places_source: str
+    boot: Boot
+    warm_up_s: float
+    drain_timeout_s: float
+    usd_per_hour: float | None
+    spot: bool
+    rules: ScalingRules
+    warm_hosts: int = 0
+    data_path: DataPath | None = None
+    surges: bool = True
+    by_queue: bool = False
+    share: float = 1.0
+
+    @property
+    def max_hosts(self) -> int:
+        """Maximum number of hosts of all groups."""
+        return sum(group.max_hosts for group in self.groups)
+
+
+def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
+    """Return the VAD fleet, the ASR fleets in file order, gateway service and agents; for Azure, replicas, then pods.
+
+    Args:
+        boot_s: Measured cold and warm boot times by fleet, seconds.
+
+    Raises:
+        ValueError: An override refers to an unknown fleet, or no section of the file accepts audio.
+    """
+    plans = _hosts(deployment) if deployment.aws_section else [*_replicas(deployment.azure), *_pods(deployment)]
+    known = [plan.name for plan in plans]
+    for name in boot_s:
+        if name not in known:
+            raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
+    return tuple(_measured(plan, boot_s) for plan in plans)
+
+
+def store_calls(deployment: Deployment) -> int | None:
+    """Return the maximum calls of the state store; ``None`` without one."""
+    return next((each.calls for each in of_callers(deployment) if each.tier is Tier.STATE), None)
+
+
+def usual_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
+    """Return ``PEAK_SHARE`` of the maximum calls, which the smallest part of each call's path limits."""
+    fronts = [plan.max_hosts * plan.places for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
+    asr = sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
+    return PEAK_SHARE * min([asr, *fronts, *([] if store is None else [store])])
+
+
+def _hosts(deployment: Deployment) -> list[FleetPlan]:
+    return [_vad(deployment), *(_asr(deployment, each) for each in deployment.aws.asr), *_services(deployment)]
+
+
+def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
+    if plan.name not in boot_s:
+        return plan
+    cold, warm = boot_s[plan.name]
+    return replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
+
+
+def _vad(deployment: Deployment) -> FleetPlan:
+    aws, fleet = deployment.aws, deployment.aws.vad
+    kind = catalog.instance_types()[fleet.instance_type]
+    bounds, carries = fleet.hosts_per_zone, least(vad_host(fleet))
+    return FleetPlan(
+        name=names.VAD_FLEET,
+        kind="vad",
+        instance_type=kind,
+        groups=tuple(
+            GroupPlan(names.group(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
+            for zone in aws.availability_zones
+        ),
+        places=carries.calls,
+        places_source=carries.source,
+        boot=_boot(VAD_IMAGES[0], fleet.warm_up_s, artifacts=False),
+        warm_up_s=fleet.warm_up_s,
+        drain_timeout_s=fleet.drain_timeout_s,
+        usd_per_hour=kind.usd_per_hour.get(aws.region),
+        spot=False,
+        rules=fleet.scaling,
+        data_path=fleet.data_path,
+    )
+
+
+def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
+    aws = deployment.aws
+    kind = catalog.instance_types()[fleet.instance_type]
+    carries = least(asr_host(fleet))
+    return FleetPlan(
+        name=fleet.name,
+        kind=kind.computes_on,
+        instance_type=kind,
+        groups=(
+            GroupPlan(
+                names.group(deployment, fleet.name),
+                fleet.availability_zones or aws.availability_zones,
+                fleet.hosts.min,
+                fleet.hosts.max,
+            ),
+        ),
+        places=carries.calls,
+        places_source=carries.source,
+        boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
+        warm_up_s=fleet.warm_up_s,
+        drain_timeout_s=fleet.drain_timeout_s,
+        usd_per_hour=kind.usd_per_hour.get(aws.region),
+        spot=fleet.purchase.option == "spot",
+        rules=fleet.scaling,
+        warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
+        surges=surges(fleet.purchase),
+    )
+
+
+def _services(deployment: Deployment) -> Iterator[FleetPlan]:
+    """Yield the services of tasks."""
+    aws, service = deployment.aws, deployment.aws.edge.gateway
+    size = (service.vcpu, service.memory_gib)
+    carries = least(gateway_task(service))
+    yield _service(aws, names.GATEWAY_FLEET, "gateway", service.tasks, carries, size, GATEWAY_DRAIN_TIMEOUT_S)
+    if agents := aws.agents:
+        size = (AGENT_VCPU, AGENT_MEMORY_GIB)
+        carries = agent_bound(agents)
+        found = _service(aws, names.AGENT_FLEET, "agent", agents.tasks, carries, size, AGENT_DRAIN_TIMEOUT_S)
+        yield replace(found, share=_conversations(deployment))
+
+
+def _service(  # noqa: PLR0917  two places call it
+    aws: Aws, name: str, kind: Kind, tasks: TaskCount, carries: Bound, size: tuple[float, float], drain_timeout_s: float
+) -> FleetPlan:
+    book = price_book()
+    prices = [book.find(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
+    return FleetPlan(
+        name=name,
+        kind=kind,
+        instance_type=None,
+        groups=(GroupPlan(name, aws.availability_zones, tasks.min, tasks.max),),
+        places=carries.calls,
+        places_source=carries.source,
+        boot=Boot((Phase("task", TASK_S, TASK_S, "assumed"),)),
+        warm_up_s=0.0,
+        drain_timeout_s=drain_timeout_s,
+        usd_per_hour=sum(price.usd * each for price, each in zip(prices, size, strict=True) if price)
+        if all(prices)
+        else None,
+        spot=False,
+        rules=(),
+    )
+
+
+def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
+    """Yield the tiers on a cluster's CPU pool. Each further pod waits for a new node, although a node fits several."""
+    azure, callers = deployment.azure, deployment.azure.callers
+    if not (callers and azure.cpu_pool):
+        return
+    size, cpus = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(callers, azure.agents)
+    price = size.usd_per_hour.get(azure.location)
+    gateway, vad, asr, _ = caller_capacities(callers)
+    found: list[tuple[Capacity, Kind, float]] = [
+        (gateway, "gateway", GATEWAY_DRAIN_TIMEOUT_S),
+        (vad, "vad", callers.vad.drain_timeout_s),
+        (asr, "asr", callers.asr.drain_timeout_s),
+    ]
+    if agents := azure.agents:
+        found.append((agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
+    for each, kind, drain_timeout_s in found:
+        yield FleetPlan(
+            name=each.name,
+            kind=kind,
+            instance_type=None,
+            groups=(GroupPlan(each.name, azure.availability_zones, each.units.min, each.units.max),),
+            places=each.calls,
+            places_source=each.binding.source,
+            boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
+            warm_up_s=0.0,
+            drain_timeout_s=drain_timeout_s,
+            usd_per_hour=None if price is None else price * cpus[each.tier.value][0] / size.vcpus,
+            spot=False,
+            rules=(),
+            by_queue=True,
+            share=_conversations(deployment) if kind == "agent" else 1.0,
+        )
+
+
+def _conversations(deployment: Deployment) -> float:
+    return designed_load(deployment).conversation_share
+
+
+def _replicas(azure: Azure) -> list[FleetPlan]:
+    """Return the services that accept audio, one fleet per pool; a host is a replica.
+
+    Every replica beyond the initial ones waits for a new node, although some nodes fit two. A caller without a free
+    slot counts as refused, although vLLM queues requests.
+
+    Raises:
+        ValueError: No service accepts audio.
+    """
+    sizings = size_services(azure)
+    found = []
+    for service in azure.services:
+        sizing = sizings[service.name]
+        if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sizing, DoesNotFitError):
+            found += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
+    if not found:
+        raise ValueError("no service of the file takes audio: there are no calls to simulate")
+    return found
+
+
+def _replica(azure: Azure, service: str, sized: PoolSizing, drain_s: float) -> FleetPlan:
+    pool = next(each for each in azure.pools if each.name == sized.pool)
+    price = catalog.vm_sizes()[sized.vm_size].usd_per_hour.get(azure.location)
+    name = f"{service} on {sized.pool}"
+    zones = pool.availability_zones or azure.availability_zones
+    phases = [Phase("node", NODE_S, NODE_S, "assumed")]
+    phases += [Phase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source) for row in BUDGETS[Image.ASR_VLLM]]
+    return FleetPlan(
+        name=name,
+        kind="gpu",
+        instance_type=None,
+        groups=(GroupPlan(name, zones, sized.bounds.min, sized.most_replicas),),
+        places=sized.engine.sessions,
+        places_source=f"sessions of a replica on {sized.vm_size}, as sized",
+        boot=Boot(tuple(phases)),
+        warm_up_s=0.0,
+        drain_timeout_s=drain_s,
+        usd_per_hour=price / sized.replicas_per_node if price is not None else None,
+        spot=pool.purchase.option == "spot",
+        rules=(),
+        by_queue=True,
+    )
+
+
+def _boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
+    """Return the phases of a first start.
+
+    Published figures are those of the cold-start budget. An unknown pull time is assumed to equal vLLM's. A warm pool
+    host has pulled its images but not started its engine (userdata/voice_userdata/steps/every_boot.sh), so it loads
+    weights, and compiles unless a job has done so. The remainder of the file's ``warm_up_s`` is an additional phase.
+    """
+    phases = [Phase("launch", LAUNCH_S, RESTART_S, "assumed")]
+    for row in BUDGETS.get(image, ()):
+        pulls = row.phase is StartPhase.PULL
+        seconds, source = row.takes_s(artifacts=artifacts), row.source
+        if pulls and row.seconds is None:
+            seconds, source = (
+                _UNKNOWN_PULL.takes_s(artifacts=False),
+                f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}",
+            )
+        phases.append(Phase(row.phase, seconds, 0.0 if pulls else seconds, source))
+    rest = warm_up_s - sum(phase.cold_s for phase in phases)
+    if rest > 0:
+        phases.append(Phase("rest", rest, rest, "warm_up_s of the deployment file"))
+    return Boot(tuple(phases))

@@ -1,0 +1,143 @@
+"""Calls of a deployment with cells: some cells are simulated, as a sample of all.
+
+Cells share nothing, and a router that selects one by the hash of a session distributes callers randomly. Each cell is
+therefore the same simulation with other callers, and a few of them represent all. The calls of a lost cell are cut off.
+Its callers are refused until the router detects the loss, and then use the other cells.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from voice_blueprint.aws.edge import ALIAS_TTL_S
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.simulate.capacity import FleetPlan
+from voice_ops.simulate.policies import Policy
+from voice_ops.simulate.report import summarize
+from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.traces import NOTICED_S, REGION_BACK_S, REGION_LOST_S, Trace
+
+SAMPLES = 3
+"""Number of simulated cells, with different callers."""
+LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
+"""Values of ``--load`` for the loss of one cell, of an account's and of a region's cells at the peak."""
+_END_S = 120 * 60.0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Results for the callers of all cells.
+
+    Attributes:
+        cells: Number of cells.
+        lost: Number of lost cells.
+        offered: Number of callers, including those of lost cells.
+        refused: Callers who gave up, including those of a cell whose loss was not yet detected.
+        cut: Calls that ended with their cell or host.
+        most: Concurrent calls at the time of the maximum demand.
+        usd: List price of the hosts during the trace.
+    """
+
+    cells: int
+    lost: int
+    offered: int
+    refused: int
+    cut: int
+    most: int
+    usd: float
+
+    @property
+    def missed_share(self) -> float:
+        """Share of refused or cut-off callers, 0 to 1."""
+        return (self.refused + self.cut) / max(1, self.offered)
+
+    def __str__(self) -> str:
+        lost = f", of which {self.lost:,} are lost" if self.lost else ""
+        return (
+            f"all {self.cells:,} cells{lost}: {self.offered:,} calls, at most {self.most:,} at a time, "
+            f"{self.refused:,} refused and {self.cut:,} cut ({self.missed_share:.2%}), {self.usd:,.0f} USD"
+        )
+
+
+def lost_cells(deployment: Deployment, name: str) -> int:
+    """Return the number of cells that a loss affects.
+
+    Raises:
+        ValueError: The file has no cells, or the loss would affect all of them.
+    """
+    whole = deployment.whole
+    if whole is None or not whole.cells or whole.cell_count == 1:
+        raise ValueError(f"--load {name}: the load comes to one cell; write `cells` into the file")
+    count, regions = whole.cell_count, len(whole.file_regions) if whole.aws_section else 1
+    lost = {"cell-loss": 1, "account-loss": min(whole.cells.per_account, count), "cell-region-loss": count // regions}
+    if lost[name] >= count:
+        raise ValueError(f"--load {name}: it takes all {count} cells, so that none carries the calls")
+    return lost[name]
+
+
+def loss(peak: float, count: int, lost: int, name: str) -> Trace:
+    """Return the calls of a remaining cell, while others are lost from minute 20 to minute 80.
+
+    Args:
+        peak: Calls of a cell while one is lost.
+        count: Number of cells.
+        lost: Number of lost cells.
+    """
+    before = peak * (count - 1) / count
+    during = before * count / (count - lost)
+    noticed, back = REGION_LOST_S + NOTICED_S, REGION_BACK_S
+    points = {
+        0.0: before,
+        noticed: before,
+        noticed + ALIAS_TTL_S: during,
+        back: during,
+        back + ALIAS_TTL_S: before,
+        _END_S: before,
+    }
+    return Trace(name, tuple(points), tuple(points.values()))
+
+
+def sample(
+    plans: tuple[FleetPlan, ...], policy: Policy, trace: Trace, settings: Settings, count: int = SAMPLES
+) -> list[Result]:
+    """Simulate some cells with different callers."""
+    return [
+        Simulation(plans, policy, trace, replace(settings, seed=settings.seed + number)).run()
+        for number in range(count)
+    ]
+
+
+def whole(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) -> Whole:
+    """Return the results of all cells, extrapolated from the simulated ones.
+
+    Args:
+        results: Results of simulated cells with the trace.
+        count: Number of cells; without a loss, all but one have the trace, and the last is spare.
+        lost: Cells that are lost while the trace contains their calls as well.
+    """
+    alike = count - (lost or 1)
+
+    def scaled(figure: Callable[[Result], float]) -> int:
+        return round(alike / len(results) * sum(figure(result) for result in results))
+
+    gone = trace.calls[0] * lost
+    unnoticed = gone / results[0].call_s * (NOTICED_S + ALIAS_TTL_S / 2)
+    carried, wanted = (
+        np.mean([getattr(each.course, name) for each in results], axis=0) for name in ("carried", "wanted")
+    )
+    # The time of the maximum demand, not that of the sample's maximum, since many cells vary less. Lost calls are
+    # served before.
+    busiest = np.flatnonzero(wanted == wanted.max())[-1]
+    most = max(alike * float(carried[busiest]), gone + alike * float(carried[0]))
+    return Whole(
+        cells=count,
+        lost=lost,
+        offered=scaled(lambda result: result.ledger.offered) + round(gone + unnoticed),
+        refused=scaled(lambda result: result.ledger.refused) + round(unnoticed),
+        cut=scaled(lambda result: result.ledger.cut) + math.ceil(gone),
+        most=round(most),
+        # Hosts of spare and of lost cells are charged as well.
+        usd=count * float(np.mean([summarize(result).usd for result in results])),
+    )

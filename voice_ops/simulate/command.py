@@ -1,0 +1,281 @@
+"""`voice simulate`: simulates whether a deployment scales in time."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.day import designed_load
+from voice_blueprint.file.model.aws import Rollout
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import with_images
+from voice_ops.exits import FAILED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import err, out, print_json, stop
+from voice_ops.progress import heartbeat
+from voice_ops.simulate.account import quota_codes
+from voice_ops.simulate.calls import REDIAL_SHARE
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.cells import LOSSES, SAMPLES, Whole, loss, lost_cells, sample, whole
+from voice_ops.simulate.metrics import check_modelled
+from voice_ops.simulate.plots import draw
+from voice_ops.simulate.policies import PEERS, Policy, own
+from voice_ops.simulate.report import alert_lines, as_dict, fleet_table, policy_table, summarize, sweep_table
+from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.shortfall import shortfall
+from voice_ops.simulate.traces import BUILT_IN, DAY, Trace, TraceError, designed, read
+from voice_ops.simulate.tune import search, tune_table
+
+SWEEP = (0.4, 0.7, 1.0, 1.5)
+"""Utilization of an ASR host with all slots used: limited by slots, by both, or by compute."""
+
+T = TypeVar("T")
+
+Option = typer.Option
+
+
+def simulate(  # noqa: PLR0917  typer's options
+    file: DeploymentFile,
+    load: Annotated[
+        str,
+        Option(
+            metavar="TRACE",
+            help=f"Trace: {', '.join(BUILT_IN)}, or {DAY} (the file's `load`); with cells also {', '.join(LOSSES)}; or "
+            "a CSV file with the columns second,calls.",
+        ),
+    ] = "spike",
+    peak: Annotated[
+        float | None,
+        Option(help="Calls at the peak of a built-in trace. Default: 80 % of the maximum capacity.", min=1),
+    ] = None,
+    call_seconds: Annotated[
+        float | None,
+        Option(help="Mean duration of a call, s, instead of the file's; durations are exponential.", min=1),
+    ] = None,
+    redial: Annotated[
+        float, Option(help="Fraction of rejected or dropped callers who redial.", min=0, max=1)
+    ] = REDIAL_SHARE,
+    seed: Annotated[int, Option(help="Seed of the random numbers.", min=0)] = 1,
+    boot: Annotated[
+        list[str] | None,
+        Option(metavar="FLEET=COLD/WARM", help="Boot time, cold and from the warm pool, s (metric ColdStart)."),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        Option(metavar="FAMILY=VCPU", help=f"vCPU quota of the account, for {', '.join(quota_codes())}."),
+    ] = None,
+    spot_interruptions: Annotated[float, Option(help="Interruptions per spot host and day.", min=0)] = 0.0,
+    rollout: Annotated[
+        list[str] | None, Option(metavar="FLEET", help="Fleet whose hosts a rollout replaces during the simulation.")
+    ] = None,
+    silent: Annotated[list[str] | None, Option(metavar="METRIC", help="Metric to simulate as missing.")] = None,
+    compare_autoscalers: Annotated[
+        bool,
+        Option(
+            "--compare-autoscalers",
+            help="Compare with other autoscalers: fixed steps, CPU target tracking, and KEDA on the queue.",
+        ),
+    ] = False,
+    tune: Annotated[
+        float | None,
+        Option(
+            metavar="PERCENT",
+            help="Find the cheapest configuration that rejects at most PERCENT of callers.",
+            min=0,
+            max=100,
+        ),
+    ] = None,
+    output: Annotated[Path | None, Option(metavar="DIR", help="Folder for calls.png.")] = None,
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate callers, scaling and failures with the scaling rules of a file.
+
+    Rules and alerts are evaluated as CloudWatch, EC2 Auto Scaling (warm pools included), ECS and KEDA evaluate them.
+    Calls per host are those of `voice plan`. Boot times are from the catalogue, and printed with their source. For
+    a file with `cells`, the tables show one cell; a sample of cells is simulated to represent all.
+
+    Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
+    """
+    deployment = load_region(file, region)
+    aws = deployment.aws_section
+    try:
+        _check_finite({"--peak": peak, "--call-seconds": call_seconds, "--spot-interruptions": spot_interruptions})
+        plans = _plans(deployment, boot or [])
+        trace = _trace(deployment, load, peak, plans)
+        settings = Settings(
+            zones=aws.availability_zones if aws else deployment.azure.availability_zones,
+            call_s=call_seconds or 60 * designed_load(deployment).minutes_each,
+            cross_zone=aws is None or aws.edge.cross_zone,
+            seed=seed,
+            quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
+            interruptions_per_day=spot_interruptions,
+            rolls=_known("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
+            silent=_known("--silent", silent or [], "metric of a rule", _metrics(plans)),
+            rollout=aws.rollout if aws else Rollout(),
+            store_calls=store_calls(deployment),
+            redial_share=redial,
+        )
+    except (TraceError, ValueError) as error:
+        raise stop(str(error), REFUSED) from None
+    if tune is not None:
+        _tune(deployment, plans, trace, settings, tune / 100, as_json=as_json)
+        return
+    peer_results = _run(PEERS, plans, trace, settings) if compare_autoscalers else []
+    results = [*peer_results, *_run((own(plans),), plans, trace, settings, with_images(deployment))]
+    cells = _of_cells(deployment, plans, trace, settings, results[-1])
+    # The fleets' speed determines the result of a spike. The utilization of a full host is not measured, so several
+    # values are shown.
+    swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
+    if as_json:
+        in_cells = {"cells": vars(cells)} if cells else {}
+        print_json(as_dict(trace, results, swept, seed=seed) | in_cells, deployment.name)
+    else:
+        title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
+        out.print(policy_table(title, [summarize(result) for result in results]))
+        if swept:
+            out.print(sweep_table(swept))
+        found = shortfall(results[-1])
+        if found:
+            out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
+        out.print(alert_lines(results[-1]), soft_wrap=True)
+        if cells:
+            out.print(str(cells), soft_wrap=True)
+        out.print()
+        out.print(fleet_table(plans))
+    if output:
+        try:
+            picture = draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+        except OSError as error:
+            raise stop(f"{output}: {error.strerror}", REFUSED) from None
+        err.print(f"wrote {picture!s}", soft_wrap=True)
+
+
+def _of_cells(
+    deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
+) -> Whole | None:
+    """Return the results of all cells of a file with several, the first of which has been simulated."""
+    if deployment.whole is None or deployment.whole.cell_count == 1:
+        return None
+    others = replace(settings, seed=settings.seed + 1)
+    with heartbeat(err, "simulate further cells"):
+        results = [first, *sample(plans, own(plans), trace, others, SAMPLES - 1)]
+    lost = lost_cells(deployment, trace.name) if trace.name in LOSSES else 0
+    return whole(results, deployment.whole.cell_count, trace, lost)
+
+
+def _tune(
+    deployment: Deployment,
+    plans: tuple[FleetPlan, ...],
+    trace: Trace,
+    settings: Settings,
+    bound: float,
+    *,
+    as_json: bool,
+) -> None:
+    with heartbeat(err, f"search for at most {bound:.1%} refused"):
+        path = search(plans, trace, settings, bound)
+    if as_json:
+        steps = [{"change": each.change, "refused": each.refused, "usd_per_month": each.usd_per_month} for each in path]
+        print_json({"bound": bound, "met": path[-1].refused <= bound, "path": steps}, deployment.name)
+    else:
+        out.print(tune_table(path, bound))
+    if path[-1].refused > bound:
+        raise stop(f"at least {path[-1].refused:.2%} are refused: raise the maximums, or the bound", FAILED)
+
+
+def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
+    measured = _pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1])))
+    plans = fleet_plans(deployment, measured)
+    for plan in plans:
+        check_modelled(plan)
+    return plans
+
+
+def _check_finite(options: dict[str, float | None]) -> None:
+    for option, value in options.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{option} {value}: give a finite number")
+
+
+def _known(option: str, given: list[str], what: str, known: list[str]) -> frozenset[str]:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{option} {name}: no such {what}; there are {', '.join(known)}")
+    return frozenset(given)
+
+
+def _metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
+    return list(dict.fromkeys(rule.metric for plan in plans for rule in plan.rules))
+
+
+def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
+    if load == "spot-wave" and not any(plan.spot for plan in plans):
+        raise ValueError("--load spot-wave: no fleet of the file is bought as spot")
+    if load in LOSSES:
+        lost = lost_cells(deployment, load)
+        assert deployment.whole is not None  # noqa: S101  it has lost cells
+        return loss(peak or peak_calls(designed_load(deployment)), deployment.whole.cell_count, lost, load)
+    if load in BUILT_IN:
+        return BUILT_IN[load](peak or usual_peak(plans, store_calls(deployment)))
+    if load == DAY:
+        if peak:
+            raise ValueError(f"--peak is for traces that are built in; those of --load {DAY} are in `load` of the file")
+        return designed(deployment)
+    if not Path(load).suffix:
+        raise ValueError(f"no trace {load}: choose {', '.join((*BUILT_IN, *LOSSES))}, {DAY} or a CSV file")
+    if peak:
+        raise ValueError("--peak is for traces that are built in; a CSV file says how many calls there are")
+    return read(Path(load))
+
+
+def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
+    pairs = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"{option} {text}: not NAME=VALUE as `voice simulate --help` shows it")
+        pairs[name] = convert(value)
+    return pairs
+
+
+def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
+    codes = quota_codes()
+    for family in quotas.keys() - codes:
+        raise ValueError(f"--quota {family}: no such family; there are {', '.join(codes)}")
+    return {codes[family]: vcpus for family, vcpus in quotas.items()}
+
+
+def _of_busy(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, at_one: Result) -> Result:
+    if busy == settings.busy_at_full:
+        return at_one
+    (result,) = _run((own(plans),), plans, trace, replace(settings, busy_at_full=busy))
+    return result
+
+
+def _run(
+    compared: Iterable[Policy],
+    plans: tuple[FleetPlan, ...],
+    trace: Trace,
+    settings: Settings,
+    alerts_of: Deployment | None = None,
+) -> list[Result]:
+    results = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        for policy in compared:
+            task = progress.add_task(policy.name, total=trace.duration_s)
+
+            def tell(second: float, task: TaskID = task) -> None:
+                progress.update(task, completed=second)
+
+            with heartbeat(err, f"simulate {policy.name}"):
+                results.append(Simulation(plans, policy, trace, settings, tell, alerts_of).run())
+    return results

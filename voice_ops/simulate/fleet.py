@@ -1,0 +1,375 @@
+"""Fleets during a simulation: hosts that boot, warm up, accept calls, drain and terminate."""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import chain
+from typing import Protocol
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+from simpy.events import Event
+
+from voice_blueprint.aws.autoscaling import GroupSize
+from voice_blueprint.file.model.aws import Rollout
+from voice_blueprint.observability.aws.rollouts import surge
+from voice_ops.simulate.account import Account
+from voice_ops.simulate.capacity import FleetPlan, GroupPlan
+
+Steps = Generator[Event, None, None]
+"""A simpy process."""
+
+RETRY_S = 60.0
+"""Time until Auto Scaling retries a failed launch, and until it detects a failed host. ASSUMED."""
+DRAIN_POLL_S = 5.0
+"""Interval at which userdata/voice_userdata/steps/drain.sh checks whether its containers have ended."""
+SPOT_DRAIN_S = 100.0
+"""Maximum drain time of a host, of the two minutes after a spot notice (userdata/voice_userdata/steps/drain.sh)."""
+
+
+class State(Enum):
+    """State in a host's lifecycle."""
+
+    BOOTING = auto()
+    WARMING = auto()
+    """Accepts calls, but Auto Scaling does not count it as capacity yet."""
+    IN_SERVICE = auto()
+    DRAINING = auto()
+    GONE = auto()
+
+
+@dataclass(eq=False)
+class Host:
+    """A host.
+
+    Attributes:
+        number: Position in the order of its group's launches.
+        index: Position in its fleet's arrays, valid from its first call to its last.
+    """
+
+    group: "Group"
+    zone: str
+    number: int
+    state: State = State.BOOTING
+    index: int = -1
+
+
+class Members:
+    """The hosts that count as a group's capacity, oldest first.
+
+    All operations take constant time: Auto Scaling adds and removes hosts one at a time, and a group can have
+    thousands.
+    """
+
+    def __init__(self) -> None:
+        # The first key of an `OrderedDict` takes constant time after any number of removals; that of a `dict` does not.
+        self._by_zone: dict[str, OrderedDict[Host, None]] = {}
+        self.in_service = 0
+
+    def add(self, host: Host) -> None:
+        """Add the newest host."""
+        self._by_zone.setdefault(host.zone, OrderedDict())[host] = None
+
+    def settle(self, host: Host) -> None:
+        """Count a host as in service."""
+        host.state = State.IN_SERVICE
+        self.in_service += 1
+
+    def remove(self, host: Host) -> None:
+        """Remove a host.
+
+        Raises:
+            KeyError: The host is not a member.
+        """
+        del self._by_zone[host.zone][host]
+        self.in_service -= host.state is State.IN_SERVICE
+
+    def in_zone(self, zone: str) -> int:
+        """Return the number of hosts of a zone."""
+        return len(self._by_zone.get(zone, ()))
+
+    def oldest_of_fullest_zone(self) -> Host:
+        """Return the host that Auto Scaling's default termination policy selects first."""
+        most = max(map(len, self._by_zone.values()))
+        oldest = (next(iter(hosts)) for hosts in self._by_zone.values() if len(hosts) == most)
+        return min(oldest, key=lambda host: host.number)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_zone.values()))
+
+    def __contains__(self, host: Host) -> bool:
+        return host in self._by_zone.get(host.zone, ())
+
+    def __iter__(self) -> Iterator[Host]:
+        yield from heapq.merge(*self._by_zone.values(), key=lambda host: host.number)
+
+
+class Mover(Protocol):
+    """Moves the calls of a host that leaves to other hosts."""
+
+    def vacate(self, host: Host, gap_s: float) -> None:
+        """Move the calls of a host that accepts no more; each is degraded for ``gap_s``."""
+
+
+class Fleet:
+    """The hosts of a fleet as arrays, one entry per host that can have calls.
+
+    Attributes:
+        calls: Number of calls per host.
+        open: Whether it accepts new calls.
+        live: Whether it runs and publishes metrics.
+        zone: Index of its zone in the deployment.
+        group: Index of its group in the fleet.
+        settled: Whether it has completed its instance warm-up.
+        busy_at_full: Utilization of its accelerator if all slots are used; above 1 it is overloaded.
+        silent: Metrics that its hosts have stopped publishing.
+    """
+
+    def __init__(self, plan: FleetPlan, zones: tuple[str, ...], busy_at_full: float = 1.0) -> None:
+        self.plan, self.busy_at_full = plan, busy_at_full
+        self.zones = zones
+        self.silent: frozenset[str] = frozenset()
+        self.groups: list[Group] = []
+        self._free: list[int] = []
+        self.calls: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.open, self.live, self.settled = (np.zeros(0, bool) for _ in range(3))
+        self.zone, self.group = (np.zeros(0, np.int64) for _ in range(2))
+
+    def enter(self, host: Host) -> None:
+        """Add a host that has booted to the arrays."""
+        if not self._free:
+            self._grow()
+        host.index = heapq.heappop(self._free)
+        self.open[host.index] = self.live[host.index] = True
+        self.settled[host.index] = False
+        self.zone[host.index] = self.zones.index(host.zone)
+        self.group[host.index] = self.groups.index(host.group)
+
+    def leave(self, host: Host) -> None:
+        """Remove a host without calls from the arrays."""
+        if host.index >= 0:
+            self.open[host.index] = self.live[host.index] = self.settled[host.index] = False
+            heapq.heappush(self._free, host.index)
+            host.index = -1
+
+    def _grow(self) -> None:
+        old, more = len(self.calls), max(8, len(self.calls) // 2)
+        for name in ("calls", "open", "live", "settled", "zone", "group"):
+            array = getattr(self, name)
+            setattr(self, name, np.concatenate([array, np.zeros(more, array.dtype)]))
+        self._free.extend(range(old, old + more))
+
+    @property
+    def places(self) -> int:
+        """Maximum calls of the hosts in service."""
+        return int(np.count_nonzero(self.open)) * self.plan.places
+
+    @property
+    def running(self) -> int:
+        """Number of hosts that are charged by the hour."""
+        return sum(len(group.hosts) + len(group.leaving) + group.preparing for group in self.groups)
+
+    @property
+    def stopped(self) -> int:
+        """Number of hosts in the warm pools."""
+        return sum(len(group.pool) for group in self.groups)
+
+
+class Group:
+    """An Auto Scaling group.
+
+    Attributes:
+        hosts: Hosts that count as its capacity, oldest first.
+        leaving: Draining hosts.
+        pool: Zones of the hosts in its warm pool.
+        preparing: Number of hosts that are being prepared for the pool.
+    """
+
+    def __init__(  # noqa: PLR0917  one place calls it
+        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: Mover, warm: int
+    ) -> None:
+        self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
+        self._warm = warm
+        self.desired = plan.min_hosts
+        self.hosts = Members()
+        self.leaving: dict[Host, None] = {}
+        self.pool: list[str] = []
+        self.preparing = 0
+        self._spare = self._launches = 0
+        fleet.groups.append(self)
+
+    def start(self, hosts: int) -> None:
+        """Put the initial hosts into service immediately, and fill the warm pool."""
+        self.desired = hosts
+        for _ in range(hosts):
+            host = self._new_host()
+            if host is None:
+                break
+            self._open(host)
+            self._settle(host)
+        zones = self._zones()
+        self.pool = [zones[n % len(zones)] for n in range(self._warm)]
+        self._env.process(self._keep())
+
+    @property
+    def size(self) -> GroupSize:
+        """Size of the group from the perspective of Auto Scaling."""
+        in_service = self.hosts.in_service
+        return GroupSize(
+            self.desired,
+            self.plan.min_hosts,
+            self.plan.max_hosts,
+            in_service=in_service,
+            warming=len(self.hosts) - in_service,
+            terminating=len(self.leaving),
+        )
+
+    def resize(self, desired: int) -> None:
+        """Set the desired capacity."""
+        if desired != self.desired:
+            self.desired = desired
+            self.reconcile()
+
+    def reconcile(self) -> None:
+        """Launch or drain until the group has the desired number of hosts."""
+        while len(self.hosts) < self.desired + self._spare and self._has_room():
+            # During a rollout, hosts in the pool belong to the previous release.
+            warm = None if self._spare else self._take_warm()
+            host = self._new_host(warm)
+            if host is None:
+                if warm:
+                    self.pool.append(warm)
+                break
+            boot = self.fleet.plan.boot
+            self._env.process(self._boot(host, boot.warm_s if warm else boot.cold_s))
+        while len(self.hosts) > self.desired + self._spare:
+            self.retire(self.hosts.oldest_of_fullest_zone(), self.fleet.plan.drain_timeout_s)
+        self._fill_pool()
+
+    def roll(self, rollout: Rollout) -> Steps:
+        """Replace the current hosts, as an instance refresh does: new ones first if there is capacity."""
+        old = set(self.hosts)
+        marks = [len(old) * (100 - mark) / 100 for mark in rollout.checkpoint_percentages]
+        while stale := [host for host in self.hosts if host in old]:
+            while marks and len(stale) <= marks[0]:
+                marks = [mark for mark in marks if mark < len(stale)]
+                yield self._env.timeout(rollout.checkpoint_pause_s)
+            at_a_time = min(surge(rollout.surge_percent, self.desired), len(stale))
+            if self.fleet.plan.surges:
+                self._spare = at_a_time
+                self.reconcile()
+            yield self._env.timeout(DRAIN_POLL_S)
+            beyond = self.size.in_service - self.desired
+            leave = beyond if self.fleet.plan.surges else at_a_time * (beyond >= 0)
+            for host in stale[: max(0, leave)]:
+                if host in self.hosts:
+                    self._spare = max(0, self._spare - 1)
+                    self.retire(host, self.fleet.plan.drain_timeout_s)
+            self.reconcile()
+        self._spare = 0
+
+    def _has_room(self) -> bool:
+        """Return True if a reservation has capacity; draining hosts still use it."""
+        return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
+
+    def retire(self, host: Host, budget_s: float) -> None:
+        """Accept no new calls, wait for existing ones to end, and hand over the remaining ones."""
+        self.hosts.remove(host)
+        self.leaving[host] = None
+        booted, host.state = host.state is not State.BOOTING, State.DRAINING
+        if booted:
+            self.fleet.open[host.index] = False
+            self._env.process(self._drain(host, budget_s))
+        else:
+            self.bury(host)
+
+    def _drain(self, host: Host, budget_s: float) -> Steps:
+        fleet, waited_s = self.fleet, 0.0
+        # The load balancer moves a VAD host's flows as soon as it leaves the target group.
+        while fleet.plan.kind != "vad" and waited_s < budget_s and fleet.calls[host.index]:
+            yield self._env.timeout(DRAIN_POLL_S)
+            waited_s += DRAIN_POLL_S
+            if host.state is State.GONE:
+                return
+        self._mover.vacate(host, 0.0)
+        self.bury(host)
+
+    def bury(self, host: Host) -> None:
+        """Remove a host without calls."""
+        if host in self.leaving:
+            del self.leaving[host]
+        else:
+            self.hosts.remove(host)
+        host.state = State.GONE
+        self.fleet.leave(host)
+        self._account.give_back(self.fleet.plan)
+
+    def interrupt(self, host: Host) -> None:
+        """Send a spot host its notice of two minutes, and launch another host."""
+        if host in self.hosts:
+            self.retire(host, min(SPOT_DRAIN_S, self.fleet.plan.drain_timeout_s))
+            self.reconcile()
+
+    def in_zone(self, zone: str) -> Iterator[Host]:
+        yield from (host for host in chain(self.hosts, self.leaving) if host.zone == zone)
+
+    def lose_pool(self, zone: str) -> None:
+        """Remove the warm pool hosts of a lost zone."""
+        self.pool = [where for where in self.pool if where != zone]
+
+    def _zones(self) -> list[str]:
+        return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]
+
+    def _new_host(self, zone: str | None = None) -> Host | None:
+        """Launch a host in the zone with the fewest hosts, or with a warm pool host."""
+        zones = [zone] if zone else self._zones()
+        if not zones or not self._account.take(self.fleet.plan):
+            return None
+        self._launches += 1
+        host = Host(self, min(zones, key=self.hosts.in_zone), self._launches)
+        self.hosts.add(host)
+        return host
+
+    def _take_warm(self) -> str | None:
+        zone = next((zone for zone in self.pool if zone not in self._account.lost_zones), None)
+        if zone:
+            self.pool.remove(zone)
+        return zone
+
+    def _boot(self, host: Host, seconds: float) -> Steps:
+        yield self._env.timeout(seconds)
+        if host.state is State.BOOTING:
+            self._open(host)
+            yield self._env.timeout(self.fleet.plan.warm_up_s)
+            self._settle(host)
+
+    def _open(self, host: Host) -> None:
+        host.state = State.WARMING
+        self.fleet.enter(host)
+
+    def _settle(self, host: Host) -> None:
+        if host.state is State.WARMING:
+            self.hosts.settle(host)
+            self.fleet.settled[host.index] = True
+
+    def _fill_pool(self) -> None:
+        while len(self.pool) + self.preparing < self._warm and self._zones() and self._account.take(self.fleet.plan):
+            self.preparing += 1
+            self._env.process(self._prepare(self._zones()[len(self.pool) % len(self._zones())]))
+
+    def _prepare(self, zone: str) -> Steps:
+        yield self._env.timeout(self.fleet.plan.boot.prepare_s)
+        self.preparing -= 1
+        self._account.give_back(self.fleet.plan)
+        if zone not in self._account.lost_zones:
+            self.pool.append(zone)
+
+    def _keep(self) -> Steps:
+        # Traces change on the minute; on average, Auto Scaling reacts half a minute later.
+        yield self._env.timeout(RETRY_S / 2)
+        while True:
+            yield self._env.timeout(RETRY_S)
+            self.reconcile()

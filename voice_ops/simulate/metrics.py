@@ -1,0 +1,112 @@
+"""Metrics of hosts as a function of their calls, and their aggregation by CloudWatch.
+
+The utilization of every accelerator is assumed to be proportional to its calls. Its value with all slots used is not
+measured; it is ``Fleet.busy_at_full``, which reports vary.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from voice_blueprint.file.model.aws import DataPath
+from voice_blueprint.file.model.scaling import Statistic
+from voice_ops.simulate.capacity import FleetPlan
+from voice_ops.simulate.fleet import Fleet
+
+Values = NDArray[np.floating[Any]]
+
+STREAMS_PER_CORE_CEILING = 3_400
+"""Streams with which a polled core is saturated, including the kernel's share on the same core; measured like
+``capacity.STREAMS_PER_CORE``."""
+PACKETS_PER_S = 50
+"""Packets of a stream, with 20 ms of audio per packet."""
+
+
+def load_percent(fleet: Fleet) -> Values:
+    """Return the percentage of used slots per host."""
+    return 100.0 * fleet.calls / fleet.plan.places
+
+
+def busy_percent(fleet: Fleet) -> Values:
+    """Return the utilization of each host's accelerator."""
+    busy: Values = np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
+    return busy
+
+
+def ring_percent(fleet: Fleet) -> Values:
+    """Return the maximum occupancy of a receive ring of each host within a second.
+
+    Packets of many callers arrive at a core randomly and take constant time each. In such a queue (M/D/1), the
+    probability of finding x packets is about exp(-2 x (1 - u) / u) at utilization u, and the maximum over n packets is
+    where that probability is 1 / n. A ring is almost empty until the core is almost saturated: 80 % of 256 is reached
+    at u = 0.97.
+    """
+    path = fleet.plan.data_path or DataPath()
+    streams = np.maximum(fleet.calls / path.rx_queues, 1e-9)
+    busy = np.minimum(streams / STREAMS_PER_CORE_CEILING, 1 - 1e-9)
+    fullest = busy * np.log(np.maximum(streams * PACKETS_PER_S, 1.0)) / (2 * (1 - busy))
+    percent: Values = np.minimum(100.0, 100.0 * fullest / path.rx_ring_size)
+    return percent
+
+
+MODELS: dict[str, Callable[[Fleet], Values]] = {
+    "RxRingOccupancy": ring_percent,
+    "RxRingSustained": ring_percent,
+    "SlotsTaken": lambda fleet: np.minimum(100.0, load_percent(fleet)),
+    "VadSessions": lambda fleet: fleet.calls.astype(float),
+    "NeuronHeadroom": lambda fleet: 100.0 - busy_percent(fleet),
+    "NeuronUtilization": busy_percent,
+    "GpuBusy": busy_percent,
+    "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.places - fleet.calls.astype(float)),
+}
+"""Metrics of ``voice_blueprint.contract`` that follow from the number of calls."""
+
+
+def check_modelled(plan: FleetPlan) -> None:
+    """Refuse a rule on a metric that is not simulated.
+
+    Raises:
+        ValueError: The rule reads such a metric; the message contains the simulated ones.
+    """
+    for rule in plan.rules:
+        if rule.metric not in MODELS:
+            raise ValueError(
+                f"rule {rule.name} of fleet {plan.name} reads {rule.metric}, which does not follow from the number of "
+                f"calls alone; what does: {', '.join(MODELS)}"
+            )
+
+
+_FOLDS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
+    Statistic.AVERAGE: (np.sum, operator.add),
+    Statistic.SUM: (np.sum, operator.add),
+    Statistic.MAXIMUM: (np.max, max),
+    Statistic.MINIMUM: (np.min, min),
+}
+"""Functions of a statistic that combine the samples of a tick, and of two ticks."""
+
+
+class Period:
+    """Samples of an alarm's period, one per host and tick."""
+
+    def __init__(self, statistic: Statistic) -> None:
+        self._statistic = statistic
+        self._of_tick, self._of_both = _FOLDS[statistic]
+        self._value, self._count = math.nan, 0
+
+    def add(self, values: Values) -> None:
+        """Add the samples of a tick."""
+        if values.size:
+            newest = float(self._of_tick(values))
+            self._value = self._of_both(self._value, newest) if self._count else newest
+            self._count += values.size
+
+    def close(self) -> float | None:
+        """Return the period's datapoint, ``None`` without samples, and start the next one."""
+        value, count, self._count = self._value, self._count, 0
+        if not count:
+            return None
+        return value / count if self._statistic is Statistic.AVERAGE else value

@@ -1,0 +1,104 @@
+"""Scaling policies that are compared."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import simpy
+
+from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pace
+from voice_ops.simulate.calls import Calls
+from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
+from voice_ops.simulate.fleet import Fleet
+from voice_ops.simulate.scaling import CPU_TARGET, DEFAULT_DOWN, DEFAULT_UP, QueueScaler, Scaler, StepScaler, Tracker
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A scaling policy.
+
+    Attributes:
+        scalers: Function that creates the scalers of a fleet.
+        warm_pools: Whether the file's warm pools are used.
+    """
+
+    name: str
+    scalers: Callable[[simpy.Environment, Fleet, Calls], Iterator[Scaler]]
+    warm_pools: bool
+
+
+def _seed_rule(kind: str) -> ScalingRule:
+    """Return the seed's rule for a kind of fleet, as interpreted in docs/deviations.md; it only adds hosts."""
+    metric, threshold, datapoints, adjustment = {
+        "vad": ("RxRingOccupancy", 80, 2, 2),
+        "neuron": ("NeuronHeadroom", 20, 3, 1),
+        "gpu": ("GpuBusy", 90, 3, 1),
+    }[kind]
+    return ScalingRule(
+        name="seed",
+        metric=metric,
+        statistic=Statistic.MAXIMUM if kind == "vad" else Statistic.AVERAGE,
+        comparison=Comparison.BELOW if kind == "neuron" else Comparison.ABOVE,
+        threshold=threshold,
+        period_s=10,
+        datapoints_to_alarm=datapoints,
+        evaluation_periods=3,
+        missing_data=MissingData.NOT_BREACHING,
+        steps=(Step(adjustment=adjustment),),
+    )
+
+
+def _seed(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+    if fleet.plan.kind != "cpu":  # not part of the seed
+        yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
+
+
+def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+    for group in fleet.groups:
+        for grows in (True, False):
+            yield Tracker(env, group, CPU_TARGET, grows=grows)
+
+
+def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    """Yield the scalers of a fleet. Tasks and pods scale by their sockets, independently of the hosts' policy."""
+    plan = fleet.plan
+    if plan.kind in RECOGNISES or (plan.kind == "vad" and not plan.by_queue):
+        yield from policy.scalers(env, fleet, calls)
+        return
+    for group in fleet.groups:
+        if plan.by_queue:
+            yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, FILL)
+            continue
+        for grows in (True, False):
+            yield Tracker(env, group, 100 * FILL, grows=grows)
+
+
+def _queue(
+    env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_UP, down: Pace = DEFAULT_DOWN
+) -> Iterator[Scaler]:
+    # Callers wait for an ASR host: each fleet gets its share by the number of slots.
+    most = sum(each.plan.max_hosts * each.plan.places for each in calls.asr)
+    for group in fleet.groups:
+        waits = 0.0 if fleet in calls.fronts else group.plan.max_hosts * fleet.plan.places / most
+        yield QueueScaler(env, group, calls, waits, up, down)
+
+
+def _file(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    if fleet.plan.by_queue:
+        yield from _queue(env, fleet, calls, SCALE_UP, SCALE_DOWN)
+    for rule in fleet.plan.rules:
+        yield StepScaler(env, fleet, rule)
+
+
+SEED = Policy("seed's table alone", _seed, warm_pools=False)
+CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
+QUEUE = Policy("KEDA on the queue", _queue, warm_pools=False)
+PEERS = SEED, CPU, QUEUE
+"""Policies that the file's own rules are compared with."""
+
+
+def own(plans: tuple[FleetPlan, ...]) -> Policy:
+    """Return the file's own rules with its warm pools."""
+    pooled = any(plan.warm_hosts for plan in plans)
+    return Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

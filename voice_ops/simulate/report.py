@@ -1,0 +1,217 @@
+"""Report of a simulation: refused and degraded calls, time to capacity, overshoot, cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from rich.table import Table
+
+from voice_ops.output import empty_table, span
+from voice_ops.simulate.capacity import FleetPlan
+from voice_ops.simulate.run import Result
+from voice_ops.simulate.shortfall import shortfall
+from voice_ops.simulate.traces import Trace
+
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of a policy.
+
+    Attributes:
+        offered_calls: Number of callers.
+        refused_call_seconds: Missed talk time of refused callers, and the remainder of cut-off calls.
+        cut_calls: Calls whose host failed without a replacement.
+        degraded_call_seconds: Call-seconds during a change of hosts.
+        gpu_call_seconds: Served by GPUs, for lack of Neuron hosts.
+        short_of_places_s: Time to capacity: the longest period in which more calls were requested than the tiers in
+            service could serve, or 0.
+        still_short: Whether the shortage continued at the end of the trace.
+        overshoot_percent: Maximum slots in service, relative to the maximum of requested calls.
+        host_hours: Hours of running hosts by fleet, from launch to end.
+        stopped_host_hours: Hours of hosts in warm pools; their volumes are not included in the price.
+        usd: On-Demand list price of running hosts.
+        not_priced: Fleets whose instance type has no list price in the region, which ``usd`` excludes.
+        launches_refused: Launches that a quota rejected, including retries.
+        conversations: Callers with a slot in all other tiers who request an agent; ``None`` without agents.
+        refused_conversations: Of these, callers without a free agent, who also count as refused calls.
+    """
+
+    policy: str
+    offered_calls: int
+    refused_calls: int
+    refused_call_seconds: float
+    cut_calls: int
+    degraded_call_seconds: float
+    gpu_call_seconds: float
+    short_of_places_s: float
+    still_short: bool
+    overshoot_percent: float
+    host_hours: dict[str, float]
+    stopped_host_hours: float
+    usd: float
+    not_priced: tuple[str, ...]
+    launches_refused: int
+    scaling_actions: int
+    conversations: int | None
+    refused_conversations: int
+
+
+def summarize(result: Result) -> Summary:
+    """Calculate the figures of a result."""
+    course, ledger = result.course, result.ledger
+    hours = result.tick_s / _HOUR_S
+    host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
+    prices = {plan.name: plan.usd_per_hour for plan in result.plans}
+    short_s, still = _longest(course.wanted > course.places, result.tick_s)
+    return Summary(
+        policy=result.policy,
+        offered_calls=ledger.offered,
+        refused_calls=ledger.refused,
+        refused_call_seconds=(ledger.refused + ledger.cut) * result.call_s,
+        cut_calls=ledger.cut,
+        degraded_call_seconds=ledger.degraded_s,
+        gpu_call_seconds=ledger.gpu_s,
+        short_of_places_s=short_s,
+        still_short=still,
+        overshoot_percent=max(0.0, 100 * (float(course.places.max()) / float(course.wanted.max()) - 1)),
+        host_hours=host_hours,
+        stopped_host_hours=float(sum(stopped.sum() for stopped in course.stopped.values())) * hours,
+        usd=sum(spent * (prices[name] or 0) for name, spent in host_hours.items()),
+        not_priced=tuple(name for name, price in prices.items() if price is None),
+        launches_refused=result.refused_launches,
+        scaling_actions=result.scaling_actions,
+        conversations=ledger.conversations if any(plan.kind == "agent" for plan in result.plans) else None,
+        refused_conversations=ledger.conversations_refused,
+    )
+
+
+def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
+    """Return the longest run of ``True`` in seconds, and whether the last value is ``True``."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], short, [False]])))
+    runs = edges[1::2] - edges[::2]
+    return (float(runs.max()) * tick_s if runs.size else 0.0), bool(short[-1])
+
+
+def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Result], *, seed: int) -> dict[str, object]:
+    """Return all results for ``--json``; the time series has one value per minute."""
+    found = shortfall(results[-1])
+    return {
+        "trace": trace.name,
+        "seconds": trace.duration_s,
+        "peak_calls": trace.peak,
+        "seed": seed,
+        "fleets": [
+            {
+                "fleet": plan.name,
+                "places_per_host": plan.places,
+                "places_source": plan.places_source,
+                "boot": [asdict(phase) for phase in plan.boot.phases],
+                "usd_per_host_hour": plan.usd_per_hour,
+            }
+            for plan in results[0].plans
+        ],
+        "alerts": [asdict(firing) for firing in results[-1].firings],
+        "shortfall": asdict(found) if found else None,
+        "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in swept.items()],
+        "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
+    }
+
+
+def _course_as_dict(result: Result) -> dict[str, object]:
+    step = max(1, 60 // result.tick_s)
+    return {
+        name: {fleet: values[::step].tolist() for fleet, values in found.items()}
+        if isinstance(found, dict)
+        else found[::step].tolist()
+        for name, found in vars(result.course).items()
+    }
+
+
+def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
+    missing = summaries[0].not_priced
+    caption = "USD: running hosts at On-Demand list price; volumes of stopped hosts are not priced" + (
+        f", nor is {', '.join(missing)}" if missing else ""
+    )
+    table = empty_table(title, [""], [summary.policy for summary in summaries], caption=caption)
+    rows = {
+        "calls refused": [_share(one.refused_calls, one.offered_calls) for one in summaries],
+        "of these by agents": [_share(one.refused_conversations, one.conversations or 1) for one in summaries],
+        "calls cut": [f"{one.cut_calls:,}" for one in summaries],
+        "refused call-seconds": [f"{one.refused_call_seconds:,.0f}" for one in summaries],
+        "degraded call-seconds": [f"{one.degraded_call_seconds:,.0f}" for one in summaries],
+        "call-seconds on GPUs": [f"{one.gpu_call_seconds:,.0f}" for one in summaries],
+        "time to capacity": [_time_to_capacity(one) for one in summaries],
+        "overshoot": [f"{one.overshoot_percent:.0f} %" for one in summaries],
+        "launches over quota": [f"{one.launches_refused:,}" for one in summaries],
+        "host-hours, running": [f"{sum(one.host_hours.values()):,.1f}" for one in summaries],
+        "host-hours, stopped": [f"{one.stopped_host_hours:,.1f}" for one in summaries],
+        "USD": [f"{one.usd:,.2f}" for one in summaries],
+    }
+    if summaries[0].conversations is None:
+        del rows["of these by agents"]
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def alert_lines(result: Result) -> str:
+    """Return the alerts of the file that fire, with the first time and the number of times."""
+    if not result.firings:
+        return "alerts that fire: none"
+    first: dict[str, float] = {}
+    for firing in result.firings:
+        first.setdefault(firing.name, firing.at_s)
+    counts = Counter(firing.name for firing in result.firings)
+    lines = (f"  {name} after {second:,.0f} s, {counts[name]} times" for name, second in first.items())
+    return "\n".join(["alerts that fire:", *lines])
+
+
+def sweep_table(swept: Mapping[float, Result]) -> Table:
+    """Return the refused calls with the file's own rules, by the utilization of a fully occupied ASR host."""
+    some = next(iter(swept.values()))
+    table = empty_table(f"{some.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept])
+    found = [summarize(result) for result in swept.values()]
+    table.add_row("calls refused", *(_share(one.refused_calls, one.offered_calls) for one in found))
+    table.add_row("time to capacity", *(_time_to_capacity(one) for one in found))
+    table.add_row("USD", *(f"{one.usd:,.2f}" for one in found))
+    return table
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a percentage with one decimal, but never 0 for a positive share."""
+    return f"{part / whole:.1%}" if part / whole >= 0.0005 else "< 0.1%"  # noqa: PLR2004  where .1% would round to 0
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({percent(part, whole)})" if part else "0"
+
+
+def _time_to_capacity(summary: Summary) -> str:
+    if not summary.short_of_places_s:
+        return "never short"
+    minutes, seconds = divmod(round(summary.short_of_places_s), 60)
+    return f"{'> ' if summary.still_short else ''}{minutes} min {seconds:02d} s"
+
+
+def fleet_table(plans: Sequence[FleetPlan]) -> Table:
+    """Return the inputs of the simulation for each fleet."""
+    table = empty_table(
+        "taken to be",
+        ["fleet"],
+        ["hosts", "calls a host", "boot", "from warm pool"],
+        "calls a host: whose number",
+        "CPU is taken to be the share of a host's places in use, which flatters target tracking",
+    )
+    for plan in plans:
+        table.add_row(
+            plan.name,
+            span(sum(group.min_hosts for group in plan.groups), plan.max_hosts),
+            f"{plan.places:,}",
+            f"{plan.boot.cold_s:g} s",
+            f"{plan.boot.warm_s:g} s" if plan.warm_hosts else "-",
+            plan.places_source,
+        )
+    return table

@@ -1,0 +1,309 @@
+"""A simulation of a deployment's fleets with a trace and a policy."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from voice_blueprint.file.model.aws import Rollout
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.simulate.account import Account
+from voice_ops.simulate.alerts import UNHEALTHY_S, Firing, Replay, watched
+from voice_ops.simulate.calls import Calls, Ledger
+from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
+from voice_ops.simulate.fleet import Fleet, Group, Host, State, Steps
+from voice_ops.simulate.policies import Policy, scalers_for
+from voice_ops.simulate.traces import Outage, SpotWave, Trace
+
+LEAD_IN_S = 1_800
+"""Duration of the lead-in, which is not counted: the trace's first value is constant while each policy adjusts its
+size."""
+START_LOAD = 0.7
+"""Initial utilization, if the file's bounds allow it."""
+FINE_S, FINE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
+"""Traces of up to six hours are simulated by the second, longer ones by the minimum period of an alarm."""
+
+VAD_GAP_S = 20.0
+"""Interruption of a call when a VAD host fails: two health checks of the load balancer, 10 s apart."""
+ASR_GAP_S = 5.0
+"""Interruption of a call when an ASR host fails: time from its last heartbeat until the shipper treats it as dead
+(ship/host_registry.hpp)."""
+
+
+class Watcher(Protocol):
+    """A reader of metrics during the simulation: a scaler or an alert."""
+
+    def sample(self) -> None:
+        """Record the samples of a tick."""
+
+    def watch(self) -> Steps:
+        """Evaluate the samples after each period."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Inputs that are the same for every policy.
+
+    Attributes:
+        zones: Availability zones of the deployment.
+        call_s: Mean length of a call.
+        cross_zone: Whether the load balancer balances across zones.
+        quotas: Quotas in vCPUs by quota code.
+        interruptions_per_day: Interruptions of each spot host.
+        rolls: Fleets whose hosts are replaced from the start of the trace, one group after another.
+        rollout: Settings of the replacement.
+        busy_at_full: Utilization of an ASR host with all slots used.
+        silent: Metrics that no host publishes from the start of the trace.
+        store_calls: Maximum calls of the state store; ``None`` without one.
+        redial_share: Share of refused or cut-off callers who call again.
+    """
+
+    zones: tuple[str, ...]
+    call_s: float
+    cross_zone: bool
+    seed: int
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    interruptions_per_day: float = 0.0
+    rolls: frozenset[str] = frozenset()
+    rollout: Rollout = field(default_factory=Rollout)
+    busy_at_full: float = 1.0
+    silent: frozenset[str] = frozenset()
+    store_calls: int | None = None
+    redial_share: float = 0.0
+    tick_s: int | None = None
+    lead_in_s: int = LEAD_IN_S
+
+
+@dataclass
+class Course:
+    """Time series of a simulation, one value per tick.
+
+    Attributes:
+        second: End of the tick.
+        wanted: Requested calls.
+        carried: Active calls.
+        places: Maximum calls of the tiers in service, limited by the smallest.
+        refused: Cumulative number of refused callers and cut-off calls.
+        hosts: Charged hosts by fleet.
+        stopped: Hosts in warm pools, by fleet.
+    """
+
+    second: NDArray[np.float64]
+    wanted: NDArray[np.float64]
+    carried: NDArray[np.int64]
+    places: NDArray[np.int64]
+    refused: NDArray[np.int64]
+    hosts: dict[str, NDArray[np.int64]]
+    stopped: dict[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, ticks: int, fleets: list[str]) -> Self:
+        """Return an empty course."""
+        hosts, stopped = ({name: np.zeros(ticks, np.int64) for name in fleets} for _ in range(2))
+        carried, places, refused = (np.zeros(ticks, np.int64) for _ in range(3))
+        return cls(np.zeros(ticks), np.zeros(ticks), carried, places, refused, hosts, stopped)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a policy with a trace."""
+
+    policy: str
+    plans: tuple[FleetPlan, ...]
+    course: Course
+    ledger: Ledger
+    tick_s: int
+    call_s: float
+    refused_launches: int
+    scaling_actions: int
+    firings: tuple[Firing, ...] = ()
+
+
+class Simulation:
+    """The simulated fleets of a deployment.
+
+    Args:
+        progress: Function that is called periodically with the simulated seconds.
+        alerts_of: File whose alerts are replayed, or ``None``.
+    """
+
+    def __init__(  # noqa: PLR0917  each is needed
+        self,
+        plans: tuple[FleetPlan, ...],
+        policy: Policy,
+        trace: Trace,
+        settings: Settings,
+        progress: Callable[[float], None] = lambda _: None,
+        alerts_of: Deployment | None = None,
+    ) -> None:
+        self._plans, self._policy, self._trace = plans, policy, trace
+        self._settings, self._progress = settings, progress
+        self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
+        self.env = simpy.Environment(initial_time=-settings.lead_in_s)
+        self.account = Account(dict(settings.quotas))
+        self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
+        self.calls = self.make_calls()
+        for fleet in self.fleets:
+            warm = fleet.plan.warm_hosts if policy.warm_pools else 0
+            for group in fleet.plan.groups:
+                Group(self.env, fleet, group, self.account, self.calls, warm)
+        self.scalers = [each for fleet in self.fleets for each in scalers_for(policy, self.env, fleet, self.calls)]
+        self._lost: list[tuple[str, float]] = []
+        found = watched(alerts_of, self) if alerts_of else ()
+        self.replays = [Replay(self, alert) for alert in found]
+        self._watchers: tuple[Watcher, ...] = (*self.scalers, *self.replays)
+        self._chance = np.random.default_rng(settings.seed + 1)
+        ticks = math.ceil(trace.duration_s / self.tick_s)
+        self._course = Course.of(ticks, [plan.name for plan in plans])
+
+    def make_calls(self) -> Calls:
+        """Return the callers of the fleets."""
+        fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in RECOGNISES]
+        asr = [fleet for kind in RECOGNISES for fleet in self.fleets if fleet.plan.kind == kind]
+        how = self._settings
+        return Calls(
+            fronts,
+            asr,
+            self._trace,
+            how.call_s,
+            cross_zone=how.cross_zone,
+            seed=how.seed,
+            store_calls=how.store_calls,
+            redial_share=how.redial_share,
+        )
+
+    def begin(self) -> None:
+        """Place the initial hosts and calls, and start all processes."""
+        self._start()
+        self.env.process(self._tick())
+        for watcher in self._watchers:
+            self.env.process(watcher.watch())
+        for outage in self._trace.outages:
+            self.env.process(self._lose(outage))
+        for wave in self._trace.spot_waves:
+            self.env.process(self._sell_out(wave))
+        for fleet in self.fleets:
+            if fleet.plan.name in self._settings.rolls:
+                self.env.process(self._roll(fleet))
+        if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
+            self.env.process(self._interrupt())
+
+    def run(self) -> Result:
+        """Simulate the lead-in and the trace."""
+        self.begin()
+        self.env.run(until=len(self._course.second) * self.tick_s + self.tick_s / 2)
+        return Result(
+            policy=self._policy.name,
+            plans=self._plans,
+            course=self._course,
+            ledger=self.calls.ledger,
+            tick_s=self.tick_s,
+            call_s=self._settings.call_s,
+            refused_launches=self.account.refused_launches,
+            scaling_actions=sum(scaler.actions for scaler in self.scalers),
+            firings=tuple(
+                sorted((each for replay in self.replays for each in replay.firings), key=lambda one: one.at_s)
+            ),
+        )
+
+    def unhealthy(self, kind: str) -> int:
+        """Return the number of failed hosts of a kind that a load balancer still lists."""
+        return sum(1 for each, until in self._lost if each == kind and until > self.env.now)
+
+    def _start(self) -> None:
+        first = self._trace.at(0)
+        left = first
+        for fleet in [*self.calls.fronts, *self.calls.asr]:
+            for group in fleet.groups:
+                share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else left
+                plan = group.plan
+                hosts = math.ceil(share / (fleet.plan.places * START_LOAD)) if fleet.plan.places else 0
+                group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
+            if fleet in self.calls.asr:
+                left = max(0.0, left - START_LOAD * fleet.places)
+        self.calls.populate(round(first))
+
+    def _roll(self, fleet: Fleet) -> Steps:
+        yield self.env.timeout(-self.env.now)
+        for group in fleet.groups:
+            yield self.env.process(group.roll(self._settings.rollout))
+
+    def _tick(self) -> Steps:
+        while True:
+            if self.env.now == 0:
+                self.calls.ledger = Ledger()
+                self.account.refused_launches = 0
+                for fleet in self.fleets:
+                    fleet.silent = self._settings.silent
+            self.calls.advance(self.env.now, self.tick_s)
+            yield self.env.timeout(self.tick_s)
+            for watcher in self._watchers:
+                watcher.sample()
+            if self.env.now > 0:
+                self._record(round(self.env.now / self.tick_s) - 1)
+
+    def _record(self, tick: int) -> None:
+        course, ledger = self._course, self.calls.ledger
+        course.second[tick] = self.env.now
+        course.wanted[tick] = self._trace.at(self.env.now)
+        course.carried[tick] = self.calls.carried
+        whole = [front.places for front in self.calls.fronts if front.plan.share == 1]
+        store = [] if self.calls.store_calls is None else [self.calls.store_calls]
+        course.places[tick] = min([sum(fleet.places for fleet in self.calls.asr), *whole, *store])
+        course.refused[tick] = ledger.refused + ledger.cut
+        for fleet in self.fleets:
+            course.hosts[fleet.plan.name][tick] = fleet.running
+            course.stopped[fleet.plan.name][tick] = fleet.stopped
+            if fleet.plan.kind == "gpu":
+                ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
+        if not tick % 64:
+            self._progress(self.env.now)
+
+    def _lose(self, outage: Outage) -> Steps:
+        zone = self._settings.zones[outage.zone]
+        yield self.env.timeout(outage.start_s - self.env.now)
+        self.account.lost_zones.add(zone)
+        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.in_zone(zone)]
+        for host in lost:
+            if host.index >= 0:
+                host.group.fleet.open[host.index] = False
+        for host in lost:
+            self._kill(host)
+        for fleet in self.fleets:
+            for group in fleet.groups:
+                group.lose_pool(zone)
+        yield self.env.timeout(outage.end_s - outage.start_s)
+        self.account.lost_zones.remove(zone)
+
+    def _sell_out(self, wave: SpotWave) -> Steps:
+        yield self.env.timeout(wave.start_s - self.env.now)
+        self.account.spot_sold_out = True
+        for group in self._spot_groups():
+            for host in tuple(group.hosts):
+                group.interrupt(host)
+        yield self.env.timeout(wave.end_s - wave.start_s)
+        self.account.spot_sold_out = False
+
+    def _spot_groups(self) -> Iterator[Group]:
+        return (group for fleet in self.fleets if fleet.plan.spot for group in fleet.groups)
+
+    def _kill(self, host: Host) -> None:
+        if host.index >= 0:
+            gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
+            self.calls.vacate(host, gap_s)
+            self._lost.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_S))
+        host.group.bury(host)
+
+    def _interrupt(self) -> Steps:
+        """Interrupt spot hosts, each with the same probability every minute."""
+        chance = self._settings.interruptions_per_day / (24 * 60)
+        while True:
+            yield self.env.timeout(60)
+            for group in self._spot_groups():
+                for host in tuple(group.hosts):
+                    if host.state is not State.BOOTING and self._chance.random() < chance:
+                        group.interrupt(host)

@@ -1,0 +1,213 @@
+"""Scalers of a fleet: step policies, target tracking on CPU, replicas by queue length."""
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+
+import numpy as np
+import simpy
+
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from voice_blueprint.aws.autoscaling import ACTION_REPEAT_S, GroupSize, alarm_for, desired_after, step_adjustment
+from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
+from voice_blueprint.observability.azure.scaling import TARGET_SHARE, Pace
+from voice_ops.simulate.calls import Calls
+from voice_ops.simulate.fleet import Fleet, Group, Steps
+from voice_ops.simulate.metrics import MODELS, Period, load_percent
+
+
+class Scaler(ABC):
+    """Changes the size of a fleet.
+
+    Attributes:
+        actions: Number of actions.
+    """
+
+    actions = 0
+
+    @abstractmethod
+    def sample(self) -> None:
+        """Record the current metrics of the hosts."""
+
+    @abstractmethod
+    def watch(self) -> Steps:
+        """Evaluate the samples periodically."""
+
+
+class AlarmScaler(Scaler):
+    """An alarm and its action."""
+
+    def __init__(self, env: simpy.Environment, alarm: AlarmRule, period_s: int, statistic: Statistic) -> None:
+        self._env, self._alarm, self._period_s = env, alarm, period_s
+        self._period = Period(statistic)
+
+    @abstractmethod
+    def act(self, value: float) -> None:
+        """Execute the alarm's action for its latest datapoint."""
+
+    def watch(self) -> Steps:
+        """Evaluate the alarm after each period; in ALARM, act immediately and then every minute."""
+        window: deque[float | None] = deque(maxlen=evaluation_range(self._alarm))
+        state, acted_at = AlarmState.OK, -math.inf
+        while True:
+            yield self._env.timeout(self._period_s)
+            newest = self._period.close()
+            window.append(newest)
+            before, state = state, evaluate(self._alarm, tuple(window), state)
+            entered = state is AlarmState.ALARM and before is not AlarmState.ALARM
+            due = state is AlarmState.ALARM and self._env.now - acted_at >= ACTION_REPEAT_S
+            if newest is not None and (entered or due):
+                acted_at = self._env.now
+                self.actions += 1
+                self.act(newest)
+
+
+class StepScaler(AlarmScaler):
+    """A scaling rule: an alarm on the whole fleet, and a step policy for each of its groups."""
+
+    def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
+        super().__init__(env, alarm_for(rule), rule.period_s, rule.statistic)
+        self._fleet, self._rule, self._bands = fleet, rule, rule.bands
+
+    def sample(self) -> None:
+        """Record the current metrics of the hosts."""
+        if self._rule.metric not in self._fleet.silent:
+            self._period.add(MODELS[self._rule.metric](self._fleet)[self._fleet.live])
+
+    def act(self, value: float) -> None:
+        """Adjust every group by the matching step."""
+        adjustment = step_adjustment(self._bands, value - self._rule.threshold)
+        for group in self._fleet.groups if adjustment else ():
+            group.resize(desired_after(group.size, adjustment))
+
+
+CPU_TARGET = 50.0
+"""Percent; the value in AWS's examples of target tracking on ``ASGAverageCPUUtilization``."""
+_TRACKING_PERIOD_S = 60
+
+
+class Tracker(AlarmScaler):
+    """One of the two alarms of a target tracking policy on the utilization of a group's slots.
+
+    The alarms are those that AWS creates: three minutes above the target, fifteen below 90 % of it. The capacity is
+    proportional to the metric, rounded up to whole hosts:
+    https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-target-tracking.html. Only hosts that have
+    completed their warm-up count for the metric, hosts are not removed while others warm up, and draining hosts count
+    as capacity until they terminate.
+
+    For a service of tasks, this is its tracked metric: sockets or conversations. CPU is assumed to be the same, which
+    favours that policy: a VAD host's polled cores are always busy, and an accelerator host's CPU does not reflect its
+    accelerator.
+
+    Args:
+        target: Target, percent.
+    """
+
+    def __init__(self, env: simpy.Environment, group: Group, target: float, *, grows: bool) -> None:
+        alarm = (
+            AlarmRule(Comparison.ABOVE, target, 3, 3, MissingData.MISSING)
+            if grows
+            else AlarmRule(Comparison.BELOW, 0.9 * target, 15, 15, MissingData.MISSING)
+        )
+        super().__init__(env, alarm, _TRACKING_PERIOD_S, Statistic.AVERAGE)
+        self._target = target
+        self._group, self._number, self._grows = group, group.fleet.groups.index(group), grows
+
+    def sample(self) -> None:
+        """Record the current utilization of the group's hosts."""
+        fleet = self._group.fleet
+        counted = fleet.settled & (fleet.group == self._number)
+        if self._grows:
+            counted &= fleet.open
+        self._period.add(np.minimum(100.0, load_percent(fleet)[counted]))
+
+    def act(self, value: float) -> None:
+        """Set the group's size so that it reaches the target."""
+        self._group.resize(tracked(self._group.size, value, self._target, grows=self._grows))
+
+
+def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows: bool) -> int:
+    """Return the desired capacity that brings a metric to its target.
+
+    Args:
+        size: The group.
+        value: Value of the metric, percent.
+        target: Target value, percent.
+        grows: Whether it may only add hosts; otherwise, it may only remove them.
+    """
+    if grows:
+        return max(size.desired, size.clamp(math.ceil(size.in_service * value / target)))
+    if size.warming:
+        return size.desired
+    return min(size.desired, size.clamp(math.ceil((size.in_service + size.terminating) * value / target)))
+
+
+_SYNC_S, _TOLERANCE = 15, 0.1
+DEFAULT_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
+DEFAULT_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
+"""https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
+
+
+class QueueScaler(Scaler):
+    """KEDA's scaling of a group by running and waiting requests, through a Kubernetes autoscaler.
+
+    Every 15 s, it requests hosts for all of them at the target utilization, with a tolerance of a tenth and rate
+    limits. A refused caller counts as waiting, which favours this policy, since callers do not wait here.
+
+    Args:
+        share: The group's share of waiting calls.
+        up: Rate limits of scale-out; the defaults are those of Kubernetes.
+        down: Rate limits of scale-in.
+        target: Target utilization of its slots.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        env: simpy.Environment,
+        group: Group,
+        calls: Calls,
+        share: float,
+        up: Pace = DEFAULT_UP,
+        down: Pace = DEFAULT_DOWN,
+        target: float = TARGET_SHARE,
+    ) -> None:
+        self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target
+        self._up, self._down = up, down
+        self._number = group.fleet.groups.index(group)
+        self._asked: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
+        self._had: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
+
+    def sample(self) -> None:
+        """Do nothing, since only the current values matter at each evaluation."""
+
+    def watch(self) -> Steps:
+        """Evaluate every 15 s."""
+        while True:
+            yield self._env.timeout(_SYNC_S)
+            fleet, size = self._group.fleet, self._group.size
+            in_flight = int(fleet.calls[fleet.group == self._number].sum()) + self._share * self._calls.waiting(
+                self._env.now
+            )
+            self._asked.append(queued(size, in_flight / (fleet.plan.places * self._target)))
+            self._had.append(size.desired)
+            low, high = self._reach()
+            wanted = size.clamp(
+                min(max(self._asked), high) if self._asked[-1] > size.desired else max(*self._asked, low)
+            )
+            if wanted != size.desired:
+                self.actions += 1
+                self._group.resize(wanted)
+
+    def _reach(self) -> tuple[int, int]:
+        """Return the minimum and maximum number of hosts that the rate limits allow after the last periods."""
+        had = list(self._had)
+        most = min(had[-self._up.period_s // _SYNC_S :])
+        least = max(had[-self._down.period_s // _SYNC_S :])
+        fewer = max(self._down.pods, math.floor(least * self._down.percent / 100))
+        return least - fewer, most + max(self._up.pods, math.floor(most * self._up.percent / 100))
+
+
+def queued(size: GroupSize, hosts: float) -> int:
+    """Return the hosts for a queue length: the target utilization, or the current number within its tolerance."""
+    near = abs(hosts - size.desired) <= _TOLERANCE * size.desired
+    return size.desired if near else math.ceil(hosts)

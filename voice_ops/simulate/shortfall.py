@@ -1,0 +1,121 @@
+"""Analysis of refused calls: capacity at their time, time until new capacity, and the cost of a reserve."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from voice_blueprint.capacity.tiers import mean_by_chance
+from voice_ops.cost.prices import HOURS_PER_MONTH
+from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
+from voice_ops.simulate.run import Result
+
+SCATTER = 4.0
+"""Number of standard deviations of concurrent calls from the trace; the standard deviation is the square root of their
+number, and larger deviations are rare."""
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """The first time at which more calls were requested than a tier had slots.
+
+    Attributes:
+        at_s: Start.
+        places: Maximum calls of the smallest tier at that time.
+        help_s: Time until the first new host accepted calls; ``None`` if there was none.
+        wanted: Requested calls at that time.
+        peak: Maximum calls of the trace.
+        reserve: Minimum hosts of each fleet that serve the peak without scaling, the cheapest ASR slots first; empty if
+            the file's maximum is too small.
+        too_few: Fronts that refuse calls even at the file's maximum, since callers are distributed randomly.
+        hold_usd_per_hour: Additional cost of the reserve; ``None`` if a host has no price.
+    """
+
+    at_s: float
+    places: int
+    help_s: float | None
+    wanted: int
+    peak: int
+    reserve: dict[str, int]
+    too_few: tuple[str, ...]
+    hold_usd_per_hour: float | None
+
+    def __str__(self) -> str:
+        came = "no new host came" if self.help_s is None else f"the first new host came {self.help_s:.0f} s later"
+        text = (
+            f"calls outgrew {self.places:,} places after {self.at_s:.0f} s; {came}, when {self.wanted:,} were wanted\n"
+            f"refusing none of {self.peak:,} calls takes "
+        )
+        if not self.reserve:
+            return text + "more hosts than the file allows: raise hosts.max"
+        text += "a reserve in service before, of " + ", ".join(
+            f"{fleet} {hosts}" for fleet, hosts in self.reserve.items()
+        )
+        if self.too_few:
+            text += f" (and more of {', '.join(self.too_few)} than the file allows)"
+        if self.hold_usd_per_hour is None:
+            return text
+        monthly = self.hold_usd_per_hour * HOURS_PER_MONTH
+        return text + f": {self.hold_usd_per_hour:,.2f} USD an hour more, {monthly:,.0f} a month"
+
+
+def shortfall(result: Result) -> Shortfall | None:
+    """Return the first shortfall of a policy that refused calls; ``None`` if each tier had enough slots."""
+    course = result.course
+    short = np.flatnonzero(course.wanted > course.places)
+    if not result.ledger.refused or not short.size:
+        return None
+    begin = int(short[0])
+    more = np.flatnonzero(course.places[begin:] > course.places[begin])
+    end = begin + int(more[0]) if more.size else len(course.second) - 1
+    peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
+    reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
+    fronts = [(plan, _of_front(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
+    held = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
+    if reserve:
+        reserve |= {name: hosts for name, hosts in held.items() if hosts > course.hosts[name][begin]}
+    more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in result.plans]
+    prices = [plan.usd_per_hour for plan in result.plans]
+    usd = sum(count * (price or 0) for count, price in zip(more_hosts, prices, strict=True))
+    return Shortfall(
+        at_s=float(course.second[begin]),
+        places=int(course.places[begin]),
+        help_s=float(course.second[end] - course.second[begin]) if more.size else None,
+        wanted=int(course.wanted[end]),
+        peak=peak,
+        reserve=reserve,
+        too_few=tuple(plan.name for plan, hosts in fronts if hosts > plan.max_hosts),
+        hold_usd_per_hour=usd if reserve and all(prices) else None,
+    )
+
+
+def _of_front(plan: FleetPlan, calls: float) -> int:
+    """Return the number of hosts for randomly distributed calls; agents and ASR pods share them evenly."""
+    parts = len(plan.groups)
+    if plan.kind in {"agent", "asr"}:
+        return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.places * parts))
+    return parts * math.ceil(calls / (mean_by_chance(plan.places) * parts))
+
+
+def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
+    """Return the hosts of each fleet for these calls, cheapest first; empty if the capacity is insufficient."""
+    hosts = {plan.name: sum(group.min_hosts for group in plan.groups) for plan in fleets}
+    missing = calls - sum(hosts[plan.name] * plan.places for plan in fleets)
+    for plan in sorted(fleets, key=lambda plan: (plan.usd_per_hour or math.inf) / max(plan.places, 1)):
+        if missing > 0 and plan.places:
+            added = min(math.ceil(missing / plan.places), plan.max_hosts - hosts[plan.name])
+            hosts[plan.name] += added
+            missing -= added * plan.places
+    return hosts if missing <= 0 else {}
+
+
+def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
+    """Return the fleets of the file with the reserve as minimum, evenly distributed over groups."""
+
+    def held(plan: FleetPlan) -> FleetPlan:
+        least = reserve.get(plan.name, 0) // len(plan.groups)
+        groups = (replace(group, min_hosts=max(least, group.min_hosts)) for group in plan.groups)
+        return replace(plan, groups=tuple(groups))
+
+    return tuple(map(held, plans))

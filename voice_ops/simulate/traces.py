@@ -1,0 +1,209 @@
+"""Traces: number of calls over time, and failures of zones."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from voice_blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURES, HEALTH_CHECK_INTERVAL_S
+from voice_blueprint.day import day
+from voice_blueprint.file.model.deployment import Deployment
+
+_MINUTE, _HOUR = 60.0, 3600.0
+_COLUMNS = ["second", "calls"]
+MAX_CALLS = 100_000_000
+"""Maximum concurrent calls: numpy's hypergeometric distributions support up to 1,000 million."""
+MAX_DURATION_S = 31 * 24 * _HOUR
+"""A month: 267,840 ticks of 10 s."""
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read. The message contains the file and the line."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Loss of a whole zone, which returns empty.
+
+    Attributes:
+        zone: Index among the deployment's availability zones.
+    """
+
+    zone: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class SpotWave:
+    """All spot hosts get their notice at once, and no spot capacity is available until the end."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Concurrent calls over time without refusals, interpolated linearly between points.
+
+    Attributes:
+        seconds: Time of each point, ascending from 0.
+        calls: Requested calls at that time.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    calls: tuple[float, ...]
+    outages: tuple[Outage, ...] = ()
+    spot_waves: tuple[SpotWave, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse traces that cannot be simulated.
+
+        Raises:
+            TraceError: There are too many calls, or the trace is too long.
+        """
+        if not self.peak <= MAX_CALLS:
+            raise TraceError(f"{self.name}: at most {self.peak:g} calls; the simulator carries up to {MAX_CALLS:,}")
+        if not self.duration_s <= MAX_DURATION_S:
+            raise TraceError(
+                f"{self.name}: lasts {self.duration_s:g} s; the simulator plays up to {MAX_DURATION_S:,.0f} s, 31 days"
+            )
+
+    @property
+    def duration_s(self) -> float:
+        """Time of the last point."""
+        return self.seconds[-1]
+
+    @property
+    def peak(self) -> float:
+        """Maximum concurrent calls."""
+        return max(self.calls)
+
+    def at(self, second: float) -> float:
+        """Return the requested calls at a time; before the first point, those of the first point."""
+        return float(np.interp(second, self.seconds, self.calls))
+
+
+REGION_LOST_S, REGION_BACK_S = 20 * _MINUTE, 80 * _MINUTE
+NOTICED_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
+"""Time from a region's loss until its host name resolves to another region."""
+
+
+def diurnal(peak: float) -> Trace:
+    """Return a day of office hours: a fifth of the peak at 03:00, the peak at 15:00."""
+    seconds = np.arange(0, 24 * _HOUR + 1, 5 * _MINUTE)
+    share = 0.6 - 0.4 * np.cos((seconds / _HOUR - 3) * math.pi / 12)
+    return Trace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
+
+
+def spike(peak: float) -> Trace:
+    """Return ten times the calls within 60 s, for an hour."""
+    points = {0.0: 0.1, 10 * _MINUTE: 0.1, 11 * _MINUTE: 1.0, 71 * _MINUTE: 1.0, 81 * _MINUTE: 0.1, 120 * _MINUTE: 0.1}
+    return Trace("spike", tuple(points), tuple(peak * share for share in points.values()))
+
+
+def az_outage(peak: float) -> Trace:
+    """Return half of the peak, with an outage of the first zone from minute 20 to minute 80."""
+    end = 120 * _MINUTE
+    return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
+
+
+def region_loss(peak: float) -> Trace:
+    """Return half of the peak, and the full peak from minute 20 to minute 80, when the other of two regions is lost.
+
+    Its callers arrive once health checks have detected the loss, as cached DNS records expire.
+    """
+    noticed, back = REGION_LOST_S + NOTICED_S, REGION_BACK_S
+    there, here = ALIAS_TTL_S + noticed, ALIAS_TTL_S + back
+    points = {0.0: 0.5, noticed: 0.5, there: 1.0, back: 1.0, here: 0.5, 120 * _MINUTE: 0.5}
+    return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
+
+
+def spot_wave(peak: float) -> Trace:
+    """Return a trace at half the peak load, without spot capacity from minute 20 to minute 80."""
+    end = 120 * _MINUTE
+    return Trace("spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE, 80 * _MINUTE),))
+
+
+def flash_crowd(peak: float) -> Trace:
+    """Return five times the calls within 5 minutes, decreasing with a half-life of 20 minutes."""
+    start, top = 10 * _MINUTE, 15 * _MINUTE
+    fading = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
+    share = 0.2 + 0.8 * 0.5 ** ((fading - top) / (20 * _MINUTE))
+    seconds = (0.0, start, *map(float, fading))
+    return Trace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
+
+
+DAY = "day"
+"""Value of ``--load`` for the day that the file is designed for."""
+
+
+def designed(deployment: Deployment) -> Trace:
+    """Return the day that a file is designed for.
+
+    Raises:
+        DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
+        ValueError: The deployment serves no calls.
+    """
+    found = day(deployment)
+    return Trace(f"{DAY} ({found.name})", found.seconds, found.calls)
+
+
+BUILT_IN: dict[str, Callable[[float], Trace]] = {
+    "diurnal": diurnal,
+    "spike": spike,
+    "az-outage": az_outage,
+    "region-loss": region_loss,
+    "spot-wave": spot_wave,
+    "flash-crowd": flash_crowd,
+}
+"""Functions of the peak that return traces, by the value of ``--load``."""
+
+
+def read(file: Path) -> Trace:
+    """Read a trace from a CSV file with the header ``second,calls``.
+
+    ``second`` increases strictly from 0; ``calls`` is the number of requested calls, interpolated linearly between
+    rows.
+
+    Raises:
+        TraceError: The file cannot be read, or a row is invalid.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            points = list(_points(file, csv.reader(lines)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    if len(points) < 2:  # noqa: PLR2004  a course has a beginning and an end
+        raise TraceError(f"{file}: a trace needs two rows or more below its header, not {len(points)}")
+    seconds, calls = zip(*points, strict=True)
+    if not max(calls):
+        raise TraceError(f"{file}: every row has 0 calls")
+    try:
+        return Trace(file.stem, seconds, calls)
+    except TraceError as error:
+        raise TraceError(f"{file}: {str(error).removeprefix(f'{file.stem}: ')}") from None
+
+
+def _points(file: Path, rows: Iterator[list[str]]) -> Iterator[tuple[float, float]]:
+    header = next(rows, [])
+    if header != _COLUMNS:
+        raise TraceError(f"{file}:1: the header is {','.join(header)!r}; write {','.join(_COLUMNS)!r}")
+    last = -1.0
+    for line, row in enumerate(rows, start=2):
+        try:
+            second, calls = map(float, row)
+        except ValueError:
+            raise TraceError(f"{file}:{line}: {','.join(row)!r} is not two numbers: second,calls") from None
+        if not (math.isfinite(second) and math.isfinite(calls)) or calls < 0:
+            raise TraceError(f"{file}:{line}: calls and seconds are finite and not negative, unlike {','.join(row)!r}")
+        if last < 0 and second:
+            raise TraceError(f"{file}:{line}: the first second is 0, not {second:g}")
+        if second <= last:
+            raise TraceError(f"{file}:{line}: second {second:g} does not come after {last:g}")
+        last = second
+        yield second, calls

@@ -1,0 +1,125 @@
+"""Searches the cheapest minimums, thresholds and steps with an acceptable share of refused callers, by simulation.
+
+Each round tries every single change of every fleet, and keeps the one that saves the most refused callers for its cost.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rich.table import Table
+
+from voice_blueprint.file.model.scaling import ScalingRule
+from voice_ops.cost.prices import HOURS_PER_MONTH
+from voice_ops.output import empty_table
+from voice_ops.simulate.capacity import FleetPlan
+from voice_ops.simulate.policies import own
+from voice_ops.simulate.run import Settings, Simulation
+from voice_ops.simulate.traces import Trace
+
+Plans = tuple[FleetPlan, ...]
+
+TICK_S = 10
+"""Minimum period of an alarm, since a search simulates hundreds of hours."""
+MORE_HOSTS = 1.25
+"""Factor by which a minimum is increased."""
+THRESHOLD_STEP, LOWEST_THRESHOLD = 10.0, 50.0
+"""Percent of the slots; a fleet that scales out at less than half of them is never filled."""
+MAX_ROUNDS = 20
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a set of plans.
+
+    Attributes:
+        change: Last change, in the notation of the deployment file.
+        refused: Share of callers who gave up or were cut off, 0 to 1.
+        usd_per_month: Minimums for the whole month, and additional hosts during the trace, once per day.
+    """
+
+    change: str
+    plans: Plans
+    refused: float
+    usd_per_month: float
+
+
+def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list[Outcome]:
+    """Return the outcomes from the unchanged file to the first that meets the bound, or to the best one.
+
+    Args:
+        bound: Maximum share of refused callers, 0 to 1.
+    """
+
+    def judge(change: str, candidate: Plans) -> Outcome:
+        return evaluate(change, candidate, trace, replace(settings, tick_s=TICK_S))
+
+    path = [judge("the file", plans)]
+    while path[-1].refused > bound and len(path) <= MAX_ROUNDS:
+        now = path[-1]
+        better = [found for found in (judge(*move) for move in changes(now.plans)) if found.refused < now.refused]
+        if not better:
+            break
+        path.append(max(better, key=_gain_over(now)))
+    return path
+
+
+def _gain_over(now: Outcome) -> Callable[[Outcome], float]:
+    """Return the rank of outcomes: refused callers saved per USD. Outcomes without additional cost are first."""
+
+    def worth(found: Outcome) -> float:
+        return (now.refused - found.refused) / max(1.0, found.usd_per_month - now.usd_per_month)
+
+    return worth
+
+
+def evaluate(change: str, plans: Plans, trace: Trace, settings: Settings) -> Outcome:
+    """Simulate a trace."""
+    result = Simulation(plans, own(plans), trace, settings).run()
+    ledger, usd = result.ledger, 0.0
+    for plan in plans:
+        fewest = sum(group.min_hosts for group in plan.groups)
+        beyond = float((result.course.hosts[plan.name] - fewest).clip(0).sum()) * result.tick_s / 3600
+        usd += (fewest * HOURS_PER_MONTH + beyond * DAYS_PER_MONTH) * (plan.usd_per_hour or 0.0)
+    return Outcome(change, plans, (ledger.refused + ledger.cut) / max(1, ledger.offered), usd)
+
+
+def changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
+    """Yield every single change."""
+    for number, plan in enumerate(plans):
+        for change, changed in _of_fleet(plan):
+            yield change, (*plans[:number], changed, *plans[number + 1 :])
+
+
+def _of_fleet(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
+    groups = tuple(
+        replace(each, min_hosts=min(each.max_hosts, max(each.min_hosts + 1, round(each.min_hosts * MORE_HOSTS))))
+        for each in plan.groups
+    )
+    if groups != plan.groups:
+        yield f"{plan.name}: min {groups[0].min_hosts}", replace(plan, groups=groups)
+    for number, rule in enumerate(plan.rules):
+        for change, changed in _of_rule(rule, plan.max_hosts // len(plan.groups)):
+            rules = (*plan.rules[:number], changed, *plan.rules[number + 1 :])
+            yield f"{plan.name}, {rule.name}: {change}", replace(plan, rules=rules)
+
+
+def _of_rule(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, ScalingRule]]:
+    if not rule.adds_hosts:
+        return
+    if rule.metric == "SlotsTaken" and (threshold := rule.threshold - THRESHOLD_STEP) >= LOWEST_THRESHOLD:
+        yield f"threshold {threshold:g}", rule.model_copy(update={"threshold": threshold})
+    steps = tuple(step.model_copy(update={"adjustment": min(max_hosts, 2 * step.adjustment)}) for step in rule.steps)
+    if steps != rule.steps:
+        sizes = ", ".join(f"{step.adjustment}" for step in steps)
+        yield f"steps of {sizes}", rule.model_copy(update={"steps": steps})
+
+
+def tune_table(path: list[Outcome], bound: float) -> Table:
+    """Return the changes in the order of the search, each with its result."""
+    met = path[-1].refused <= bound
+    caption = "set the last value of each fleet and rule in the file" if met else "no further change refuses less"
+    table = empty_table(f"at most {bound:.1%} refused", ["change"], ["refused", "USD a month"], caption=caption)
+    for outcome in path:
+        table.add_row(outcome.change, f"{outcome.refused:.2%}", f"{outcome.usd_per_month:,.0f}")
+    return table

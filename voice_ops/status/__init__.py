@@ -1,0 +1,1 @@
+"""Read-only comparison of a running deployment with its file."""

@@ -1,0 +1,166 @@
+"""Stacks, alarms, drift and cost of a deployment."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
+from voice_ops.aws.account import AREA, Account
+from voice_ops.aws.regions import dropped
+from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.status.fleets import serving
+
+if TYPE_CHECKING:
+    from types_boto3_cloudformation import CloudFormationClient
+
+COSTS_REGION = "us-east-1"
+"""Region in which Cost Explorer serves all regions."""
+
+DETECTION_S = 300.0
+_POLL_S = 2.0
+_DONE = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
+_ALARMS_IN_ONE_CALL = 100
+PROTECTED = {"Key": "deletion_protection.enabled", "Value": "true"}
+
+
+def stack_rows(account: Account) -> Iterator[Row]:
+    """Compare the stacks of the file with the existing ones."""
+    live = account.stacks()
+    for stack in account.templates:
+        state = live.get(stack, "not deployed")
+        remedy = "deploy the file" if stack not in live else "see the events of the stack"
+        yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
+    prune = f"run `voice prune {account.deployment.source.file}`: it drains and deletes what left the file"
+    for stack in sorted(live.keys() - account.templates.keys()):
+        yield answer(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
+    for there in dropped(account) if account.deployment.is_first_region else ():
+        result = f"{len(there.stacks())} stacks of {there.deployment.name}"
+        yield answer(AREA, f"region {there.region}", result, "not in the file", warns=prune)
+
+
+def protection_rows(account: Account) -> Iterator[Row]:
+    """Report the stacks and load balancers that are protected against deletion, and those that should be."""
+    result = account.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+    live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
+    refuses = {stack: live[stack] for stack in account.templates if stack in live}
+    elbv2 = account.session.client("elbv2")
+    with_balancers = (names.stack(account.deployment, tier) for tier in ("edge", "agents"))
+    for stack in [stack for stack in with_balancers if stack in refuses]:
+        for arn in (each for each in account.physical_ids(stack).values() if ":loadbalancer/" in each):
+            attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
+            refuses[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
+    if refuses:
+        desired = account.deployment.aws.deletion_protection
+        wrong = ", ".join(name for name, refused in refuses.items() if refused != desired)
+        yield answer(
+            AREA,
+            "refuse deletion",
+            f"{sum(refuses.values())} of {len(refuses)} stacks and load balancers",
+            "all" if desired else "none",
+            warns=f"deploy the file again; it changes {wrong}" if wrong else "",
+        )
+
+
+def alarm_rows(account: Account) -> Iterator[Row]:
+    """Report every alarm in ALARM, and metrics that hosts in service should publish but do not; count the others."""
+    desired = [
+        resource["Properties"]["AlarmName"]
+        for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    ]
+    states: Counter[str] = Counter()
+    silent: dict[str, set[str]] = {}
+    client = account.session.client("cloudwatch")
+    for start in range(0, len(desired), _ALARMS_IN_ONE_CALL):
+        asked = desired[start : start + _ALARMS_IN_ONE_CALL]
+        result = client.describe_alarms(
+            AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
+        )
+        for alarm in (*result["MetricAlarms"], *result.get("CompositeAlarms", [])):
+            states[alarm["StateValue"]] += 1
+            if alarm["StateValue"] == "ALARM":
+                name, why = alarm["AlarmName"], alarm.get("StateReason", "")
+                yield answer(AREA, f"alarm {name}", "in alarm", warns=why or "see its runbook")
+            if alarm["StateValue"] == "INSUFFICIENT_DATA":
+                for fleet, metric in _own_metrics(alarm):
+                    silent.setdefault(fleet, set()).add(metric)
+    yield from _silent(account, silent)
+    missing = len(desired) - states.total()
+    yield answer(
+        AREA,
+        "alarms",
+        f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
+        f"{len(desired)} alarms",
+        warns=f"{missing} are not deployed: deploy the file" if missing else "",
+    )
+
+
+def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield fleet and name of each metric of our own hosts that an alarm reads."""
+    stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+    for metric in (alarm, *stats):
+        if metric.get("Namespace") == NAMESPACE:
+            fleets = [each["Value"] for each in metric["Dimensions"] if each["Name"] == FLEET_DIMENSION]
+            yield from ((fleet, metric["MetricName"]) for fleet in fleets)
+
+
+def _silent(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
+    in_service = serving(account) if silent else {}
+    for fleet, metrics in silent.items():
+        if hosts := in_service.get(fleet, 0):
+            result = f"{hosts} in service, and no data of {', '.join(sorted(metrics))}"
+            remedy = "see the telemetry container in the hosts' log group: without its data the fleet does not scale"
+            yield answer(AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
+
+
+def drift_rows(account: Account) -> Iterator[Row]:
+    """Run CloudFormation's drift detection for every stack, which takes some seconds each."""
+    client = account.session.client("cloudformation")
+    live = account.stacks()
+    runs = {
+        stack: client.detect_stack_drift(StackName=stack)["StackDriftDetectionId"]
+        for stack in account.templates
+        if stack in live
+    }
+    for stack, run in runs.items():
+        yield _drift(client, stack, run)
+
+
+def cost_rows(account: Account) -> Iterator[Row]:
+    """Query Cost Explorer, which charges 0.01 USD, for the cost of the current month."""
+    today = datetime.now(UTC).date()
+    answer = account.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
+        TimePeriod={"Start": today.replace(day=1).isoformat(), "End": (today + timedelta(days=1)).isoformat()},
+        Granularity="MONTHLY",
+        Metrics=["UnblendedCost"],
+        Filter={"Tags": {"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}},
+    )
+    costs = [period["Total"]["UnblendedCost"] for period in answer["ResultsByTime"] if period.get("Total")]
+    usd = sum(float(cost["Amount"]) for cost in costs)
+    remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; figures follow a day later"
+    budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
+    result = f"{usd:,.2f} USD" if usd else "nothing carries the tag yet"
+    yield Row(AREA, "cost so far this month", Status.FINE if usd else Status.NOT_ASKED, result, budget, remedy)
+
+
+def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
+    asked = f"drift of {stack}"
+    deadline = time.monotonic() + DETECTION_S
+    while (state := client.describe_stack_drift_detection_status(StackDriftDetectionId=run)).get(
+        "DetectionStatus"
+    ) == "DETECTION_IN_PROGRESS":
+        if time.monotonic() > deadline:
+            return Row(AREA, asked, Status.UNANSWERED, f"not detected in {DETECTION_S:.0f} s", remedy="run it again")
+        time.sleep(_POLL_S)
+    if state["DetectionStatus"] == "DETECTION_FAILED":
+        return Row(AREA, asked, Status.UNANSWERED, state.get("DetectionStatusReason", "failed"), remedy="run it again")
+    drifts = client.describe_stack_resource_drifts(
+        StackName=stack, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"]
+    )["StackResourceDrifts"]
+    changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
+    remedy = "put the change into the file or undo it; a deploy does not" if drifts else ""
+    return answer(AREA, asked, changed or "in sync", "in sync", warns=remedy)

@@ -1,0 +1,42 @@
+"""Status of an AWS section: stacks, hosts, tasks, alarms, images, drift, cost to date."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.aws.account import AREA, Account, sign_in
+from voice_ops.aws.refusals import ERRORS, explain
+from voice_ops.preflight.aws import fleets as catalogue
+from voice_ops.preflight.questions import run_questions, unanswered_rows
+from voice_ops.preflight.report import Row
+from voice_ops.status import account as whole
+from voice_ops.status import fleets
+from voice_ops.synthesis import templates
+
+
+def deployment_rows(deployment: Deployment) -> Iterator[Row]:
+    """Compare a deployment's account with its file, or report missing credentials."""
+    try:
+        session = sign_in(deployment)
+    except ERRORS as error:
+        refusal = explain(error)
+        yield from unanswered_rows(AREA, ["everything"], refusal.found, refusal.remedy)
+    else:
+        yield from aws_rows(Account(deployment, templates(deployment), session))
+
+
+def aws_rows(account: Account) -> Iterator[Row]:
+    """Query all resources of the account. Errors become results."""
+    topics: dict[str, Callable[[Account], Iterable[Row]]] = {
+        "stacks": whole.stack_rows,
+        "deletion protection": whole.protection_rows,
+        "hosts and tasks": fleets.fleet_rows,
+        "calls that these carry": fleets.calls_row,
+        "alarms": whole.alarm_rows,
+        "images": fleets.image_rows,
+        "drift of the stacks": whole.drift_rows,
+        "instance types against the catalogue": catalogue.drift_rows,
+        "cost so far this month": whole.cost_rows,
+    }
+    questions = {about: partial(rows, account) for about, rows in topics.items()}
+    yield from run_questions(AREA, questions, ERRORS, explain)

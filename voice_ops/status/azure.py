@@ -1,0 +1,149 @@
+"""Status of an Azure section: the cluster, its pools, and each Deployment with its pods and images."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from azure.core.exceptions import AzureError
+
+from voice_blueprint.azure import names
+from voice_blueprint.azure.names import SYSTEM_POOL
+from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.base import HostCount
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.azure.cluster import Cluster, explain_cluster
+from voice_ops.azure.workloads import Live, Wanted, differences, digests, live, wanted
+from voice_ops.preflight.azure import account, subscription_in
+from voice_ops.preflight.azure.account import AREA
+from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
+from voice_ops.preflight.report import Row, answer
+from voice_sandbox.azure.errors import EngineError
+
+DEPLOY_WORKLOADS = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
+DEPLOY_CLUSTER = "deploy the file: pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy"
+RUNNING = ("Succeeded", "Running")
+"""Expected provisioning state and power state of a cluster."""
+SHORT, MAX_SHOWN = 19, 4
+ERRORS = (AzureError, EngineError)
+
+
+@dataclass(frozen=True)
+class State:
+    """A file, and the cluster of its name."""
+
+    deployment: Deployment
+    cluster: Cluster
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        return wanted(self.deployment)
+
+    @cached_property
+    def live(self) -> dict[tuple[str, str], Live]:
+        return live(self.cluster.kubernetes, self.wanted.namespaces)
+
+
+def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
+    """Compare the cluster, its pools and its Deployments with the file; errors of Azure become results."""
+    subscription = subscription_in(environment)
+    if isinstance(subscription, Refusal):
+        yield from unanswered_rows(AREA, TOPICS, subscription.found, subscription.remedy)
+        return
+    state = State(deployment, Cluster(account.connect(deployment, Counter(), subscription)))
+    questions = {about: partial(ask, state) for about, ask in TOPICS.items()}
+    for row in run_questions(AREA, questions, ERRORS, explain_cluster):
+        yield row
+        if row == _missing(deployment):
+            return
+
+
+def cluster_rows(state: State) -> Iterator[Row]:
+    """Compare state and version of the cluster with the file."""
+    name, version = names.cluster(state.deployment), state.deployment.azure.kubernetes_version
+    result = state.cluster.properties()
+    if result is None:
+        yield _missing(state.deployment)
+        return
+    runs, power = result.get("kubernetesVersion", ""), result.get("powerState", {}).get("code", "")
+    now = f"{result.get('provisioningState')}, {power}, Kubernetes {result.get('currentKubernetesVersion') or runs}"
+    wrong = "see the activity log of the cluster" if (result.get("provisioningState"), power) != RUNNING else ""
+    if runs != version and not runs.startswith(f"{version}."):
+        wrong = wrong or DEPLOY_CLUSTER
+    yield answer(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=wrong)
+
+
+def _missing(deployment: Deployment) -> Row:
+    """Return the result before the first deploy, when nothing else can be compared."""
+    version = f"Kubernetes {deployment.azure.kubernetes_version}"
+    return answer(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
+
+
+def pool_rows(state: State) -> Iterator[Row]:
+    """Compare size, nodes and state of each pool with the file."""
+    section = state.deployment.azure
+    pools: list[tuple[str, str, HostCount]] = [(SYSTEM_POOL, section.system_pool.vm_size, section.system_pool.nodes)]
+    pools += [(CPU_POOL, pool.vm_size, pool.nodes) for pool in [section.cpu_pool] if pool]
+    pools += [(pool.name, pool.vm_size, pool.nodes) for pool in section.pools]
+    for name, size, nodes in pools:
+        asked, needed = f"pool {name}", f"{nodes.min} to {nodes.max} x {size}"
+        result = state.cluster.properties(f"/agentPools/{name}")
+        if result is None:
+            yield answer(AREA, asked, "not deployed", needed, warns=DEPLOY_CLUSTER)
+            continue
+        count = result.get("count", 0)
+        now = f"{count} x {result.get('vmSize')}, {result.get('provisioningState')}"
+        same = result.get("vmSize") == size and (result.get("minCount"), result.get("maxCount")) == (
+            nodes.min,
+            nodes.max,
+        )
+        wrong = "" if same else DEPLOY_CLUSTER
+        if result.get("provisioningState") == "Failed" or count < nodes.min:
+            wrong = "see the pool in the portal: a quota or the location's free machines may be in its way"
+        yield answer(AREA, asked, now, needed, warns=wrong)
+
+
+def deployment_rows(state: State) -> Iterator[Row]:
+    """Compare pods, images and settings of each Deployment with the file.
+
+    Report those that the file does not define.
+    """
+    for key in state.wanted.deployments:
+        result = state.live.get(key)
+        if result is None:
+            yield answer(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
+            continue
+        pods = f"{result.available} of {result.desired} pods available"
+        wrong = "; ".join(result.troubles)
+        if result.available < result.desired:
+            wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
+        yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
+        yield from _image_rows(state.wanted, key, result)
+    for namespace, name in state.live.keys() - state.wanted.deployments.keys():
+        remedy = f"{DEPLOY_WORKLOADS}; what nothing deploys: kubectl delete deployment --namespace={namespace} {name}"
+        yield answer(AREA, f"deployment {name}", "the file does not have it", "none", warns=remedy)
+
+
+def _image_rows(new: Wanted, key: tuple[str, str], found: Live) -> Iterator[Row]:
+    runs, named = digests(found.manifest), digests(new.deployments[key])
+    for image, digest in named.items():
+        wrong = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
+        yield answer(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=wrong)
+    settings = [each for each in differences(new, key, found.manifest) if not each.endswith(".image")]
+    if settings:
+        told = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN])}"
+        yield answer(AREA, f"settings of {key[1]}", told, "as in the file", warns=DEPLOY_WORKLOADS)
+
+
+def short(digest: str | None) -> str:
+    """Return a digest shortened for comparison by eye."""
+    return digest[:SHORT] if digest else "none"
+
+
+TOPICS: dict[str, Callable[[State], Iterator[Row]]] = {
+    "cluster": cluster_rows,
+    "node pools": pool_rows,
+    "deployments": deployment_rows,
+}
+"""All comparisons, in this order."""

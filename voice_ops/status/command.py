@@ -1,0 +1,53 @@
+"""`voice status`: compares a running deployment with its file."""
+
+from collections.abc import Iterator
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_ops.exits import FAILED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import err, out, print_json
+from voice_ops.preflight.report import Row, Status, print_report, summary
+from voice_ops.progress import Progress
+
+
+def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+    """Show the fleets, alarms, drift, image versions and cost to date of a deployment.
+
+    For Azure it shows the cluster, its pools, and the pods, images and settings of each Deployment. Requires
+    credentials with read access, and lists resources that they cannot read. Starts a drift detection in CloudFormation,
+    and otherwise changes nothing; Cost Explorer charges 0.01 USD per request. Exits with 1 if a resource differs from
+    the file or is in alarm, or if nothing could be read.
+
+    Example: voice status deployments/production-us-east-1.yaml
+    """
+    deployment = load_region(file, region)
+    with Progress(err).phase("read the account"):
+        rows = list(_rows(deployment))
+    if as_json:
+        print_json({"answers": [row.as_dict() for row in rows]}, deployment.name)
+    else:
+        print_report(out, rows)
+        out.print(summary(rows))
+    if not healthy(rows):
+        raise typer.Exit(FAILED)
+
+
+def healthy(rows: list[Row]) -> bool:
+    """Return True if there are results and no faults; an error of a cloud is not a fault."""
+    wrong = {Status.WARNING, Status.BLOCKS}
+    return any(row.status is Status.FINE for row in rows) and not any(row.status in wrong for row in rows)
+
+
+def _rows(deployment: Deployment) -> Iterator[Row]:
+    # Imported here, since each cloud needs an extra of its own.
+    if deployment.aws_section:
+        from voice_ops.status.aws import deployment_rows  # noqa: PLC0415
+
+        yield from deployment_rows(deployment)
+    if deployment.azure_section:
+        from voice_ops.status.azure import azure_rows  # noqa: PLC0415
+
+        yield from azure_rows(deployment)

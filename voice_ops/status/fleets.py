@@ -1,0 +1,187 @@
+"""Hosts and gateway tasks: their number and their images."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from voice_blueprint.aws import names
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.tiers import capacities
+from voice_blueprint.contract.images import Image
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.file.model.edge import TaskCount
+from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES
+from voice_ops.aws.account import AREA, Account, Group
+from voice_ops.preflight.report import Row, answer
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
+
+IN_SERVICE = "InService"
+_IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
+
+
+def fleet_rows(account: Account) -> Iterator[Row]:
+    """Compare hosts in service with the desired number, and this with the file's bounds; then the services' tasks."""
+    live = live_groups(account)
+    for group in account.groups.values():
+        result = live.get(group.name)
+        yield _fleet(account, group, result) if result else _missing(f"hosts of {group.name}")
+    yield from _left(account)
+    aws = account.deployment.aws
+    yield _tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
+    if aws.agents:
+        yield _tasks(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
+
+
+def calls_row(account: Account) -> Iterator[Row]:
+    """Compare the capacity of hosts in service and running tasks with the calls that the file expects."""
+    hosts, service = serving(account), _service(account, "edge")
+    hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
+    room: Counter[Tier] = Counter()
+    for each in capacities(account.deployment.aws):
+        room[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
+    tier, calls = min(room.items(), key=itemgetter(1))
+    load = account.deployment.load
+    yield answer(
+        AREA,
+        "calls that these carry",
+        f"{calls:,}; {tier} binds",
+        f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else "",
+        warns="see the hosts and tasks above: fewer are in service than the load takes"
+        if load and calls < load.calls
+        else "",
+    )
+
+
+def serving(account: Account) -> dict[str, int]:
+    """Return the healthy hosts in service by fleet."""
+    live, result = live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
+    for name, group in live.items():
+        result[account.groups[name].fleet] += _in_service(group)
+    return result
+
+
+def image_rows(account: Account) -> Iterator[Row]:
+    """Compare the digests with which each group's hosts and the gateway's tasks were started with the file's."""
+    live = live_groups(account)
+    for group in account.groups.values():
+        if group.name in live and live[group.name]["Instances"]:
+            yield _images(account, group.name, group.images, _running(account, live[group.name]))
+    for stack, tier, images in (("edge", Tier.GATEWAY, GATEWAY_IMAGES), ("agents", Tier.AGENT, AGENT_IMAGES)):
+        if service := _service(account, stack):
+            task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
+            text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
+            yield _images(account, tier, images, _digests(account, text))
+
+
+def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
+    result = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
+    return {group["AutoScalingGroupName"]: group for group in result if group["AutoScalingGroupName"] in account.groups}
+
+
+def _left(account: Account) -> Iterator[Row]:
+    """Count the hosts of groups that were removed from the file."""
+    tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
+    result = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
+    for group in result:
+        if (name := group["AutoScalingGroupName"]) not in account.groups:
+            counts = f"{_in_service(group)} in service of {group['DesiredCapacity']} desired"
+            remedy = f"no alarm watches them: run `voice prune {account.deployment.source.file}`"
+            yield answer(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
+
+
+def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
+    bounds = group.low, group.high
+    return _count(account, f"hosts of {group.name}", _in_service(live), live["DesiredCapacity"], group.images, bounds)
+
+
+def _in_service(live: AutoScalingGroupTypeDef) -> int:
+    return sum(
+        instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
+        for instance in live["Instances"]
+    )
+
+
+def _tasks(account: Account, stack: str, asked: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
+    service = _service(account, stack)
+    if service is None:
+        return _missing(asked)
+    running, desired = service["runningCount"], service["desiredCount"]
+    return _count(account, asked, running, desired, images, (tasks.min, tasks.max))
+
+
+def _count(  # noqa: PLR0917  two places call it
+    account: Account, asked: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
+) -> Row:
+    low, high = bounds
+    if any(image not in account.deployment.images for image in images):
+        low = 0  # an image without a digest keeps its number at 0
+    remedy = ""
+    if serving < desired:
+        remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
+    elif not low <= desired <= high:
+        remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
+    return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
+
+
+def _missing(asked: str) -> Row:
+    return answer(AREA, asked, "not deployed", warns="deploy the file")
+
+
+def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
+    place = account.service(stack)
+    if place is None:
+        return None
+    cluster, arn = place
+    services = account.session.client("ecs").describe_services(cluster=cluster, services=[arn])["services"]
+    return next(iter(services), None)
+
+
+def _running(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
+    """Return the digests by image in the hosts' user data, over all launch template versions in use."""
+    versions = {
+        (template["LaunchTemplateId"], template["Version"])
+        for instance in live["Instances"]
+        if (template := instance.get("LaunchTemplate"))
+    }
+    results: dict[str, set[str]] = {}
+    for template_id, version in sorted(versions):
+        answer = account.session.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=template_id, Versions=[version]
+        )
+        data = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", "")
+        for image, digests in _digests(account, base64.b64decode(data).decode()).items():
+            results.setdefault(image, set()).update(digests)
+    return results
+
+
+def _digests(account: Account, text: str) -> dict[str, set[str]]:
+    results: dict[str, set[str]] = {}
+    for repository, digest in _IMAGE.findall(text):
+        prefix, _, image = repository.rpartition("/")
+        if prefix == account.deployment.name:
+            results.setdefault(image, set()).add(digest)
+    return results
+
+
+def _images(account: Account, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+    desired = account.deployment.images
+    other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
+    said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
+    return answer(
+        AREA,
+        f"images of {who}",
+        said,
+        ", ".join(f"{image} {_short({desired[image]})}" for image in other) or "as in the file",
+        warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
+    )
+
+
+def _short(digests: set[str]) -> str:
+    return " and ".join(sorted(digest.removeprefix("sha256:")[:12] for digest in digests)) or "none"

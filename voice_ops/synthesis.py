@@ -1,0 +1,41 @@
+"""CloudFormation templates of a deployment, synthesized in this process."""
+
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from voice_blueprint.file.model.deployment import Deployment
+
+if TYPE_CHECKING:
+    from aws_cdk.cx_api import CloudAssembly
+
+QUIET = {
+    "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+    "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+    "NODE_NO_WARNINGS": "1",
+}
+"""Variables that suppress warnings of jsii and Node about versions that `make setup` has selected."""
+
+
+def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
+    """Synthesize a deployment that has passed its checks, and write its cloud assembly to a folder."""
+    from voice_stacks.node import start_jsii  # noqa: PLC0415  a plan by itself needs no extra
+
+    os.environ.update(QUIET)
+    start_jsii()
+    # Imported here, since aws-cdk-lib starts a Node process, which commands that only read the file do not need.
+    from voice_stacks.aws.app import make_app  # noqa: PLC0415
+
+    return make_app(deployment, outdir=str(folder)).synth()
+
+
+def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """Synthesize a deployment that has passed its checks; return its templates by stack name."""
+    with TemporaryDirectory(prefix="voice-synth-") as folder:
+        assembly = synthesize(deployment, Path(folder))
+        return {
+            stack.stack_name: json.loads(Path(stack.template_full_path).read_text(encoding="utf-8"))
+            for stack in assembly.stacks
+        }

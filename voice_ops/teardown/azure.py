@@ -1,0 +1,45 @@
+"""The order in which the Pulumi CLI deletes the Azure section, and the retained resources."""
+
+from dataclasses import dataclass
+
+from voice_blueprint.file.model.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class AzureKept:
+    """A retained resource, with the reason."""
+
+    resource: str
+    why: str
+
+
+@dataclass(frozen=True)
+class AzureOrder:
+    """A teardown of the Azure section.
+
+    Attributes:
+        commands: Commands to run, in this order.
+        deleted: Deleted resources, in this order.
+    """
+
+    commands: tuple[str, ...]
+    deleted: tuple[str, ...]
+    kept: tuple[AzureKept, ...]
+
+
+def azure_order(deployment: Deployment) -> AzureOrder:
+    """Plan the deletion on the local engine, which checks that no resource is deleted while another one needs it.
+
+    Raises:
+        EngineError: A program fails, or a resource would be deleted too early.
+    """
+    from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
+
+    with Rehearsal.of(deployment) as rehearsal:
+        rehearsal.run()
+        plan = rehearsal.teardown()
+        folders = [project.folder for project in reversed(rehearsal.projects)]
+    commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
+    kept = [AzureKept(resource.label, why) for resource, why in plan.kept]
+    kept += [AzureKept(resource.label, "Pulumi forgets it and leaves it in the cloud") for resource in plan.forgotten]
+    return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(kept))

@@ -1,0 +1,200 @@
+"""`voice teardown`: delete a deployment, and list the remaining resources."""
+
+from collections.abc import Container
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from voice_blueprint.file.model.deployment import Deployment, Environment
+from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.deletion import DeletionError, delete_order, delete_stacks, exporters
+from voice_ops.aws.refusals import ERRORS, explain, failed
+from voice_ops.cost.command import price_list
+from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.findings import load_region
+from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.output import err, out, print_json, stop
+from voice_ops.progress import Progress
+from voice_ops.synthesis import synthesize, templates
+from voice_ops.teardown.azure import azure_order
+from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout, machine_images
+from voice_ops.teardown.plan import Plan, Sizes, plan
+from voice_ops.teardown.remains import Left, from_earlier_deployment, is_expected, remains
+from voice_ops.teardown.removal import OperatorsAws, Resource, empty_log_buckets, existing, lift_protection, sizes
+from voice_ops.teardown.report import print_azure, print_left, print_plan
+from voice_sandbox.azure.errors import EngineError
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+
+NAME_HELP = "Name of the deployment as a confirmation, required for production and protected deployments."
+YES_HELP = "Skip the confirmation."
+DRY_RUN_HELP = "Show the resources to delete and to retain, without deleting them."
+
+
+def teardown(
+    file: DeploymentFile,
+    *,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
+    region: Region = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the stacks of a deployment, and list the resources that remain.
+
+    Shows the resources to delete and to retain, and the cost of the latter. `cdk destroy` deletes the AWS section and
+    its access logs; all regions of the file are then searched for remaining resources. For the Azure section it prints
+    the Pulumi commands in order. Exits with 1 if unexpected resources remain.
+
+    Example: voice teardown deployments/sandbox.yaml --dry-run
+    """
+    deployment = load_region(file, region)
+    if not dry_run:
+        refuse_guarded(deployment, name)
+    report: dict[str, Any] = {"dry_run": dry_run}
+    gone = True
+    try:
+        if deployment.aws_section:
+            gone = tear_down(deployment, report, dry_run=dry_run, ask=not yes, as_json=as_json)
+        if deployment.azure_section:
+            report["azure"] = order = azure_order(deployment)
+            if not as_json:
+                print_azure(order)
+            gone = gone and dry_run
+    except ERRORS as error:
+        raise failed(error) from None
+    except (CdkError, DeletionError, EngineError) as error:
+        raise stop(str(error), FAILED) from None
+    except KeyboardInterrupt:
+        text = "interrupted: stacks that were being deleted may still go; run the command again"
+        raise stop(text, INTERRUPTED) from None
+    if as_json:
+        print_json(report, deployment.name)
+    if not gone:
+        raise typer.Exit(FAILED)
+
+
+def is_guarded(deployment: Deployment) -> bool:
+    """Return True if the deployment's name must be entered before anything is deleted."""
+    protected = deployment.aws_section and deployment.aws_section.deletion_protection
+    return deployment.environment is Environment.PRODUCTION or bool(protected)
+
+
+def refuse_guarded(deployment: Deployment, name: str | None) -> None:
+    """Exit if a required name is missing or differs."""
+    if is_guarded(deployment) and name != deployment.name:
+        typed = "" if name is None else f", not {name}"
+        why = "production" if deployment.environment is Environment.PRODUCTION else "protected"
+        raise stop(f"{deployment.name} is {why}: type its name back, --name {deployment.name}{typed}", REFUSED)
+    if name not in {None, deployment.name}:
+        raise stop(f"the file is {deployment.name}, not {name}", REFUSED)
+
+
+def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
+    """Tear down the AWS section, or show the plan.
+
+    Args:
+        report: Object that receives the plan and the remaining resources.
+
+    Returns:
+        Whether no unexpected resources remain.
+    """
+    made = templates(deployment)
+    account: Account | None = None
+    live: dict[str, dict[str, Any]] = {}
+    resources: list[Resource] = []
+    stored: Sizes = {}
+    try:
+        signed_in = Account(deployment, made, sign_in(deployment))
+        _refuse_other_account(signed_in)
+        live = signed_in.live_templates()
+        resources = existing(signed_in, live)
+        stored = sizes(signed_in, resources)
+        account = signed_in
+    except ERRORS as error:
+        if not dry_run:
+            raise
+        result = explain(error).found
+        err.print(f"no account was asked, so this is what the file makes: {result}", soft_wrap=True)
+    planned = plan((live if account else None) or made, deployment.aws, price_list(), stored)
+    if account:
+        planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
+    gone = plan({stack: each for stack, each in made.items() if stack not in live}, deployment.aws, price_list())
+    number = account.caller["Account"] if account else None
+    report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
+    report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
+    if not as_json:
+        out.print(f"AWS account {number}, {deployment.aws.region}" if number else "AWS")
+        print_plan(planned)
+    if dry_run or account is None:
+        return True
+    if ask and not is_guarded(deployment):
+        typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
+    earlier = from_earlier_deployment(account, resources, planned.kept_kinds)
+    _delete(account, resources)
+    delete_logs(account, {**made, **live})
+    return _left(account, gone, resources, report, earlier=earlier, as_json=as_json)
+
+
+def _refuse_other_account(account: Account) -> None:
+    result, meant = account.caller["Account"], account.deployment.aws.account
+    if meant not in {None, result}:
+        raise stop(f"the credentials are of account {result}, the file is for {meant}", REFUSED)
+
+
+def _delete(account: Account, resources: list[Resource]) -> None:
+    end_rollout(account, lambda line: err.print(line, soft_wrap=True))
+    if not account.stacks():
+        err.print("none of its stacks exists")
+        return
+    progress = Progress(err)
+    with progress.phase("end the hosts of jobs"):
+        end_jobs(account, progress.detail)
+    if is_guarded(account.deployment):
+        with progress.phase("lift the protection of stacks and load balancers"):
+            lift_protection(account, account.stacks(), resources)
+    with progress.phase("empty the buckets of access logs"):
+        empty_log_buckets(account, resources)
+    if first := _with_importers(account):
+        with progress.phase("delete the stacks that left the file"):
+            delete_stacks(account.session.client("cloudformation"), first, progress.detail)
+    with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
+        operator = OperatorsAws(account.caller["Account"], account.region)
+        cdk = Cdk(operator, account.deployment, Path(home))
+        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+        cdk.on_line = progress.detail
+        cdk.destroy()
+
+
+def _with_importers(account: Account) -> tuple[str, ...]:
+    """Return the stacks that were removed from the file, after those that import from them.
+
+    `cdk destroy` only deletes the stacks of the file.
+    """
+    live = account.live_templates()
+    stacks = {stack for stack in live if stack not in account.templates}
+    while more := {stack for stack in live.keys() - stacks if exporters(live[stack], live) & stacks}:
+        stacks |= more
+    return delete_order(sorted(stacks), live)
+
+
+def _left(
+    account: Account,
+    gone: Plan,
+    resources: list[Resource],
+    report: dict[str, Any],
+    *,
+    earlier: Container[Left],
+    as_json: bool,
+) -> bool:
+    expected: list[Left] = []
+    unexpected: list[Left] = []
+    for left in remains(account):
+        is_kept = left in earlier or is_expected(left, resources, gone.kept_kinds)
+        (expected if is_kept else unexpected).append(left)
+    report["left"] = {"as_announced": expected, "behind": unexpected}
+    if not as_json:
+        print_left(expected, unexpected)
+    return not unexpected

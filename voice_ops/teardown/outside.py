@@ -1,0 +1,129 @@
+"""Resources outside of stacks, created by `voice`, by jobs and by AWS's services."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account
+from voice_ops.aws.deletion import DeletionError
+from voice_ops.rollout.resume import begun, forget
+from voice_ops.teardown.plan import Kept
+
+POLL_S = 5.0
+MAX_WAIT_S = 600.0
+"""Maximum time until a job's host has terminated: a shutdown takes a minute or two, on accelerators up to ten."""
+MAX_UPDATE_S = 7200.0
+"""Maximum time until an update has ended: a rollback of an instance refresh replaces hosts once more."""
+IMAGE = "machine image"
+_RUNNING = ["pending", "running", "stopping", "stopped"]
+_INSIGHTS = "/aws/ecs/containerinsights/"
+_BAKING = "/aws/imagebuilder/"
+
+
+def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
+    """Delete the stored rollout, so that no pipeline resumes it, and cancel its update.
+
+    Raises:
+        DeletionError: An update has not ended in time; CloudFormation cannot delete a stack during an update.
+    """
+    if rollout := begun(account):
+        tell(f"the rollout {rollout.label} ends here: no `voice rollout --resume` continues it")
+        forget(account)
+    client, since = account.session.client("cloudformation"), time.monotonic()
+    told = set[str]()
+    while updated := _updated(account):
+        for stack in updated.keys() - told:
+            told.add(stack)
+            tell(f"{stack} is {updated[stack]}: waiting for its end, {MAX_UPDATE_S / 3600:g} h at most")
+            if updated[stack] == "UPDATE_IN_PROGRESS":
+                client.cancel_update_stack(StackName=stack)
+        if (waited := time.monotonic() - since) > MAX_UPDATE_S:
+            states = ", ".join(f"{stack} is {state}" for stack, state in updated.items())
+            raise DeletionError(
+                f"{states} after {waited:.0f} s, longer than {MAX_UPDATE_S:.0f} s: see the events, and run the "
+                "command again"
+            )
+        time.sleep(POLL_S)
+
+
+def _updated(account: Account) -> dict[str, str]:
+    """Return the status of stacks whose update is in progress."""
+    states = account.stacks().items()
+    return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
+
+
+def end_jobs(account: Account, tell: Callable[[str], None]) -> None:
+    """Terminate the hosts of jobs, since their interfaces would prevent the deletion of subnets and security groups.
+
+    Raises:
+        DeletionError: A host still exists after the timeout.
+    """
+    client = account.session.client("ec2")
+    since, told = time.monotonic(), set[str]()
+    while hosts := _jobs(account):
+        if fresh := sorted(hosts - told):
+            tell(f"terminate {', '.join(fresh)}: a host of a job, or one that is in no Auto Scaling group")
+            client.terminate_instances(InstanceIds=fresh)
+            told |= hosts
+        elif (waited := time.monotonic() - since) > MAX_WAIT_S:
+            raise DeletionError(
+                f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s, longer than {MAX_WAIT_S:.0f} s: see "
+                "its state, and run the command again"
+            )
+        time.sleep(POLL_S)
+
+
+def _jobs(account: Account) -> set[str]:
+    """Return the deployment's instances without an Auto Scaling group; others are terminated with their group."""
+    filters: Any = [
+        {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
+        {"Name": "instance-state-name", "Values": [*_RUNNING, "shutting-down"]},
+    ]
+    result: Iterator[Mapping[str, Any]] = account.listed(
+        "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
+    )
+    grouped = "aws:autoscaling:groupName"
+    return {each["InstanceId"] for each in result if grouped not in {tag["Key"] for tag in each.get("Tags", [])}}
+
+
+def service_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the log groups that ECS and Image Builder have created for resources of templates.
+
+    Container Insights creates one per cluster, and a machine image build one per recipe.
+    """
+    for stack, template in templates.items():
+        for logical, resource in template["Resources"].items():
+            prefix = _log_prefix(stack, logical, resource)
+            if prefix:
+                yield from account.listed(
+                    "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
+                )
+
+
+def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | None:
+    match resource["Type"]:
+        case "AWS::ECS::Cluster":
+            # CloudFormation appends random characters to generated names.
+            return f"{_INSIGHTS}{stack}-{logical}-"
+        case "AWS::ImageBuilder::ImageRecipe":
+            return f"{_BAKING}{resource['Properties']['Name']}"
+    return None
+
+
+def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
+    """Delete the log groups of `service_logs` after the resources that write to them."""
+    client = account.session.client("logs")
+    for group in service_logs(account, templates):
+        client.delete_log_group(logGroupName=group)
+
+
+def machine_images(account: Account) -> Iterator[Kept]:
+    """Yield the machine images that were built for fleets, which are kept since the file may refer to them."""
+    owned = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
+    for each in account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=owned):
+        fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
+        why = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
+        yield Kept("", each["ImageId"], IMAGE, why, None)

@@ -1,0 +1,118 @@
+"""Deleted and retained resources of a teardown, from the templates."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from voice_blueprint.file.model.aws import Aws, CapacityBlock, CapacityReservation
+from voice_ops.cost import aws
+from voice_ops.cost.model import Expected
+from voice_ops.cost.prices import PriceBook
+
+KEPT_POLICIES = {"Retain", "RetainExceptOnCreate", "Snapshot"}
+RESERVATION = "capacity reservation"
+_STORED = {
+    "AWS::ECR::Repository": "ecr-storage",
+    "AWS::Logs::LogGroup": "logs-stored",
+    "AWS::S3::Bucket": "s3-standard",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A resource that outlives the stacks.
+
+    Attributes:
+        stack: Its stack; empty for a resource outside of stacks.
+        name: Logical id, or the id of a resource outside of stacks.
+        kind: Resource type.
+        why: Reason.
+        usd: USD per month, per GB if ``per_gb``; ``None`` if unknown.
+        gb: Size; ``None`` if unknown.
+    """
+
+    stack: str
+    name: str
+    kind: str
+    why: str
+    usd: float | None
+    per_gb: bool = False
+    gb: float | None = None
+
+    @property
+    def usd_per_month(self) -> float | None:
+        """Monthly cost, or ``None`` if it is unknown."""
+        if not self.per_gb or self.usd is None:
+            return self.usd
+        return None if self.gb is None else self.usd * self.gb
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Resources to delete and to retain.
+
+    Attributes:
+        deleted: Number of resources by stack and type.
+    """
+
+    deleted: Mapping[str, Counter[str]]
+    kept: tuple[Kept, ...]
+
+    @property
+    def kept_kinds(self) -> set[str]:
+        """Resource types that outlive the stacks."""
+        return {each.kind.removeprefix("snapshot of ") for each in self.kept}
+
+    @property
+    def usd_per_month(self) -> float:
+        """Known cost of the retained resources."""
+        return sum(each.usd_per_month or 0 for each in self.kept)
+
+
+Sizes = Mapping[tuple[str, str], float]
+"""GB by stack and logical id."""
+
+
+def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None) -> Plan:
+    """Return the effect of `cdk destroy` on the stacks of these templates."""
+    deleted: dict[str, Counter[str]] = {}
+    kept = []
+    for stack, template in templates.items():
+        deleted[stack] = Counter()
+        for name, resource in template["Resources"].items():
+            policy = resource.get("DeletionPolicy", "Delete")
+            if policy in KEPT_POLICIES:
+                entry = _kept(stack, name, resource, book, section.region)
+                kept.append(replace(entry, gb=(sizes or {}).get((stack, name))))
+            if policy not in KEPT_POLICIES or policy == "Snapshot":
+                deleted[stack][resource["Type"]] += 1
+    return Plan(deleted, (*kept, *_reservations(section)))
+
+
+def _kept(stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, region: str) -> Kept:
+    kind = resource["Type"]
+    if resource["DeletionPolicy"] == "Snapshot":
+        return Kept(stack, name, f"snapshot of {kind}", "a last snapshot is taken", None, per_gb=True)
+    why = "its deletion policy"
+    if kind in _STORED:
+        price = book.find(_STORED[kind], region)
+        return Kept(stack, name, kind, why, price.usd_per_month if price else None, per_gb=True)
+    uses = (
+        list(aws.PRICED[kind](aws.Templates({}, Expected(0)), stack, resource["Properties"]))
+        if kind in aws.PRICED
+        else []
+    )
+    prices = [book.find(use.item, region) for use in uses]
+    known = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
+    return Kept(stack, name, kind, why, sum(known) if len(known) == len(uses) else None)
+
+
+def _reservations(section: Aws) -> Iterator[Kept]:
+    for fleet in section.asr:
+        if isinstance(fleet.purchase, CapacityReservation):
+            why = f"of fleet {fleet.name}; charged as On-Demand hosts until you cancel it"
+            yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, None)
+        if isinstance(fleet.purchase, CapacityBlock):
+            why = f"of fleet {fleet.name}; a Capacity Block was paid in advance"
+            yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, 0)

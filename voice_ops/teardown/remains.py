@@ -1,0 +1,203 @@
+"""Remaining resources of a deployment in its account: by tag, and by name if AWS does not support tags."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jmespath
+
+from voice_blueprint.aws import names
+from voice_ops.aws.account import Account
+from voice_ops.aws.regions import dropped
+from voice_ops.teardown.removal import Resource
+
+GLOBAL_REGION = "us-east-1"
+"""Region in which the tagging API lists resources of global services."""
+
+SNAPSHOT = "elasticache snapshot"
+BAKED = "ec2 image"
+"""A machine image built by a pipeline, which the teardown's plan lists as kept."""
+_KINDS = {
+    "AWS::ECR::Repository": "ecr repository",
+    "AWS::IAM::Role": "iam role",
+    "AWS::KMS::Key": "kms key",
+    "AWS::Logs::LogGroup": "logs log-group",
+    "AWS::S3::Bucket": "s3",
+    "AWS::SecretsManager::Secret": "secretsmanager secret",
+}
+"""Names of the resource types that stacks may keep."""
+
+_GONE_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
+
+
+@dataclass(frozen=True)
+class Left:
+    """An existing resource.
+
+    Attributes:
+        kind: Service and type as in an ARN, such as ``kms key``.
+        id: ARN, or name if the listing contains no ARN.
+    """
+
+    kind: str
+    id: str
+    region: str
+
+    def is_called(self, physical_id: str) -> bool:
+        return self.id == physical_id or self.id.removesuffix(":*").endswith((f":{physical_id}", f"/{physical_id}"))
+
+
+def is_expected(left: Left, resources: Iterable[Resource], kinds: set[str]) -> bool:
+    """Return True if a resource remains on purpose.
+
+    Args:
+        resources: Resources of the stacks at the start of the teardown.
+        kinds: Retained resource types of stacks that did not exist then: an earlier teardown deleted them, and the ids
+            of their resources are unknown.
+    """
+    kept = [each for each in resources if each.kept]
+    if left.kind == BAKED:
+        return True
+    if left.kind == SNAPSHOT:
+        return "AWS::ElastiCache::ReplicationGroup" in {*kinds, *(each.kind for each in kept)}
+    return any(_is_same(left, each) for each in kept) or any(left.kind == _KINDS.get(kind) for kind in kinds)
+
+
+def _is_same(left: Left, resource: Resource) -> bool:
+    """Return True if it is a stack's resource.
+
+    Ids alone are ambiguous, since another kind, such as a stage, may have the same one.
+    """
+    return left.kind == _KINDS.get(resource.kind) and left.is_called(resource.physical_id)
+
+
+def from_earlier_deployment(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[Left]:
+    """Return resources that earlier teardowns retained, before the current stacks are deleted.
+
+    Args:
+        resources: Resources of the current stacks.
+        kinds: Retained resource types of stacks.
+    """
+    kept = {_KINDS.get(kind) for kind in kinds}
+    if not kept:
+        return set()
+    return {
+        left for left in remains(account) if left.kind in kept and not any(_is_same(left, each) for each in resources)
+    }
+
+
+def remains(account: Account) -> list[Left]:
+    """Return all remaining resources in every region that the deployment uses."""
+    tagged = [left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)]
+    listed = [
+        Left(kind, result, account.region) for kind, all_found in _listed(account).items() for result in all_found
+    ]
+    return tagged + [
+        left for left in listed if not any(left.kind == other.kind and other.is_called(left.id) for other in tagged)
+    ]
+
+
+def _tagged(account: Account, region: str) -> Iterator[Left]:
+    tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
+    path = "ResourceTagMappingList[].ResourceARN"
+    for arn in account.listed("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
+        _, _, service, _, _, rest = arn.split(":", 5)
+        kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
+        if kind not in _STATES or _state(account, kind, arn, region) not in _GONE_STATES:
+            yield Left(kind, arn, region)
+
+
+_STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
+    "ec2 instance": (
+        "describe_instances",
+        lambda arn: {"Filters": [{"Name": "instance-id", "Values": [arn.rpartition("/")[2]]}]},
+        "Reservations[0].Instances[0].State.Name",
+    ),
+    "ec2 natgateway": (
+        "describe_nat_gateways",
+        lambda arn: {"Filters": [{"Name": "nat-gateway-id", "Values": [arn.rpartition("/")[2]]}]},
+        "NatGateways[0].State",
+    ),
+    "ecs cluster": ("describe_clusters", lambda arn: {"clusters": [arn]}, "clusters[0].status"),
+    "ecs service": (
+        "describe_services",
+        lambda arn: {"cluster": arn.split("/")[1], "services": [arn]},
+        "services[0].status",
+    ),
+    "ecs task-definition": (
+        "describe_task_definition",
+        lambda arn: {"taskDefinition": arn},
+        "taskDefinition.status",
+    ),
+    "kms key": ("describe_key", lambda arn: {"KeyId": arn}, "KeyMetadata.KeyState"),
+}
+"""Resources that the tagging API lists during their deletion: the query for the state, and its path in the response."""
+
+
+def _state(account: Account, kind: str, arn: str, region: str) -> object:
+    operation, request, path = _STATES[kind]
+    client: Any = account.session.client(kind.split(maxsplit=1)[0], region_name=region)  # type: ignore[call-overload]
+    return jmespath.search(path, getattr(client, operation)(**request(arn)))
+
+
+def _listed(account: Account) -> dict[str, Iterable[str]]:
+    """Return the resources that the tagging API omits, by kind."""
+    name, store = account.deployment.name, names.state_group(account.deployment)
+    elsewhere = dropped(account) if account.deployment.is_first_region else ()
+    alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    return {
+        "cloudformation stack": [*account.stacks(), *(stack for each in elsewhere for stack in each.stacks())],
+        "autoscaling group": account.listed(
+            "autoscaling",
+            "describe_auto_scaling_groups",
+            "AutoScalingGroups[].AutoScalingGroupName",
+            Filters=[{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [name]}],
+        ),
+        "ec2 launch-template": account.listed(
+            "ec2",
+            "describe_launch_templates",
+            "LaunchTemplates[].LaunchTemplateId",
+            Filters=[{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [name]}],
+        ),
+        "logs log-group": [
+            group
+            for prefix in (f"/voice/{name}/", f"aws-waf-logs-{name}")
+            for group in account.listed(
+                "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
+            )
+            if prefix.endswith("/") or group == prefix
+        ],
+        "ecr repository": [
+            repository
+            for repository in account.listed("ecr", "describe_repositories", "repositories[].repositoryName")
+            if repository.startswith(f"{name}/")
+        ],
+        SNAPSHOT: [
+            snapshot["SnapshotName"]
+            for snapshot in account.listed("elasticache", "describe_snapshots", "Snapshots[]")
+            if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}
+        ],
+        "iam role": [
+            role
+            for role in account.listed("iam", "list_roles", "Roles[].RoleName")
+            if role.startswith(tuple(f"{stack}-" for stack in account.templates))
+        ],
+        "cloudwatch alarm": alarms.intersection(
+            account.listed(
+                "cloudwatch",
+                "describe_alarms",
+                "[MetricAlarms, CompositeAlarms][].AlarmName",
+                AlarmNamePrefix=f"{name}-",
+                AlarmTypes=["MetricAlarm", "CompositeAlarm"],
+            )
+        ),
+        "cloudwatch dashboard": _named(account, "DashboardName", "AWS::CloudWatch::Dashboard").intersection(
+            account.listed("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
+        ),
+    }
+
+
+def _named(account: Account, setting: str, *kinds: str) -> set[str]:
+    """Return the names in the templates of resources of some types."""
+    return {resource["Properties"][setting] for resource in account.resources(*kinds)}

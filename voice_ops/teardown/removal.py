@@ -1,0 +1,146 @@
+"""Resources of existing stacks, with their size, and their deletion."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from voice_ops.aws.account import Account
+from voice_ops.teardown.plan import KEPT_POLICIES, Sizes
+
+_GB = 2**30
+"""A GB as charged by CloudWatch Logs and S3."""
+
+_DAYS_BACK = 3
+"""S3 reports the size of a bucket once a day, a day or two late."""
+
+
+@dataclass(frozen=True)
+class OperatorsAws:
+    """The account of the environment's credentials, for the CDK."""
+
+    account: str
+    region: str
+
+    def environment(self, _home: Path) -> dict[str, str]:
+        """Return the operator's own environment, with the region of the file."""
+        return {
+            **os.environ,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "CDK_DEFAULT_ACCOUNT": self.account,
+            "CDK_DEFAULT_REGION": self.region,
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+        }
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of an existing stack.
+
+    Attributes:
+        kept: Whether its deletion policy retains it.
+    """
+
+    stack: str
+    logical_id: str
+    physical_id: str
+    kind: str
+    kept: bool
+
+
+def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
+    """Return the resources of the existing stacks, with their deployed deletion policies.
+
+    Args:
+        live: Templates of the existing stacks.
+    """
+    return [
+        Resource(stack, logical, physical, resource["Type"], resource.get("DeletionPolicy") in KEPT_POLICIES)
+        for stack, template in live.items()
+        for logical, physical in account.physical_ids(stack).items()
+        if (resource := template["Resources"].get(logical))
+    ]
+
+
+def sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
+    """Query the size of all retained resources that are charged by size."""
+    stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.kept}
+    return {place: size / _GB for place, size in stored.items() if size is not None}
+
+
+def _bytes(account: Account, resource: Resource) -> float | None:
+    name = resource.physical_id
+    match resource.kind:
+        case "AWS::Logs::LogGroup":
+            path = f"logGroups[?logGroupName == '{name}'].storedBytes"
+            return next(account.listed("logs", "describe_log_groups", path, logGroupNamePrefix=name), None)
+        case "AWS::ECR::Repository":
+            path = "imageDetails[].imageSizeInBytes"
+            return float(sum(account.listed("ecr", "describe_images", path, repositoryName=name)))
+        case "AWS::S3::Bucket":
+            return _bucket_bytes(account, name)
+    return None
+
+
+def _bucket_bytes(account: Account, name: str) -> float | None:
+    now = datetime.now(UTC)
+    dimensions = {"BucketName": name, "StorageType": "StandardStorage"}
+    points = account.session.client("cloudwatch").get_metric_statistics(
+        Namespace="AWS/S3",
+        MetricName="BucketSizeBytes",
+        Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+        StartTime=now - timedelta(days=_DAYS_BACK),
+        EndTime=now,
+        Period=86400,
+        Statistics=["Average"],
+    )["Datapoints"]
+    return max(points, key=lambda point: point["Timestamp"])["Average"] if points else None
+
+
+def lift_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
+    """Disable the deletion protection of stacks and their load balancers."""
+    formation, states = account.session.client("cloudformation"), account.stacks()
+    for stack in stacks:
+        if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier command, and no longer modifiable
+            formation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
+    _switch_off(account, resources, "deletion_protection.enabled")
+
+
+def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
+    """Disable access logs, and empty the buckets that are deleted with their stacks.
+
+    Return the number of deleted objects.
+
+    CloudFormation only deletes empty buckets. The platform's buckets only contain access logs.
+    """
+    _switch_off(account, resources, "access_logs.s3.enabled")
+    buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.kept]
+    return sum(_empty(account, bucket) for bucket in buckets)
+
+
+def _switch_off(account: Account, resources: Iterable[Resource], attribute: str) -> None:
+    client = account.session.client("elbv2")
+    for each in resources:
+        if each.kind == "AWS::ElasticLoadBalancingV2::LoadBalancer":
+            # An earlier command may already have deleted it.
+            with suppress(client.exceptions.LoadBalancerNotFoundException):
+                client.modify_load_balancer_attributes(
+                    LoadBalancerArn=each.physical_id, Attributes=[{"Key": attribute, "Value": "false"}]
+                )
+
+
+def _empty(account: Account, bucket: str) -> int:
+    client: Any = account.session.client("s3")
+    count = 0
+    with suppress(client.exceptions.NoSuchBucket):  # as above
+        for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            results = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+            if results:
+                objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in results]
+                client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+                count += len(objects)
+    return count

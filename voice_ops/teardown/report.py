@@ -1,0 +1,59 @@
+"""A teardown as tables and as JSON."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from voice_ops.output import empty_table, out, stack_table, styled
+from voice_ops.teardown.azure import AzureOrder
+from voice_ops.teardown.plan import Kept, Plan
+from voice_ops.teardown.remains import Left
+
+
+def print_plan(plan: Plan) -> None:
+    """Print the resources to delete, and the retained ones with their cost."""
+    out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
+    if not plan.kept:
+        out.print("  kept: nothing")
+        return
+    table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
+    groups: dict[tuple[str, str, str], list[Kept]] = {}
+    for kept in plan.kept:
+        groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
+    for (stack, kind, why), group in groups.items():
+        what = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
+        table.add_row(stack, what, _cost(group))
+    table.add_section()
+    table.add_row("together, as far as is known", "", f"{plan.usd_per_month:,.2f}")
+    out.print(table)
+
+
+def _cost(group: list[Kept]) -> str:
+    if group[0].usd is None:
+        return "no price known"
+    known = [each.usd_per_month for each in group if each.usd_per_month is not None]
+    return f"{sum(known):,.2f}" if len(known) == len(group) else f"{group[0].usd:g} per GB"
+
+
+def print_left(expected: list[Left], unexpected: list[Left]) -> None:
+    """Print the remaining resources: expected ones by kind, others individually."""
+    out.print(f"left as announced: {_counted(expected)}", soft_wrap=True)
+    out.print(f"left behind: {_counted(unexpected)}", soft_wrap=True)
+    for left in unexpected:
+        out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", left.kind, left.id, left.region), soft_wrap=True)
+
+
+def print_azure(order: AzureOrder) -> None:
+    """Print the commands, and the resources that they delete and retain."""
+    out.print("Azure: run these in this order, `pulumi state unprotect` first where something is protected")
+    for command in order.commands:
+        out.print(f"  {command}", soft_wrap=True)
+    out.print(f"  that deletes {len(order.deleted)} resources in this order:")
+    for number, label in enumerate(order.deleted, start=1):
+        out.print(f"  {number:4} {label}", soft_wrap=True)
+    for kept in order.kept:
+        out.print(styled("  [yellow]![/] kept: {}, {}", kept.resource, kept.why), soft_wrap=True)
+
+
+def _counted(left: Iterable[Left]) -> str:
+    counts = Counter(each.kind for each in left)
+    return ", ".join(f"{count}×{kind}" for kind, count in counts.most_common()) or "nothing"

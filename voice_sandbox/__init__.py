@@ -1,0 +1,1 @@
+"""Local clouds, one package per cloud."""

@@ -1,0 +1,380 @@
+"""An adapter: a resource, which is created, changed and deleted according to the row of its type."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from botocore.model import ListShape, Shape
+from botocore.parsers import ResponseParserError
+
+from voice_sandbox.aws.adapters.schemas import create_only
+from voice_sandbox.aws.adapters.tagging import TAG_CALLS
+from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.shapes import Json, conform, member
+
+if TYPE_CHECKING:
+    from voice_sandbox.aws.adapters.kind import Kind, Members, Setting
+
+Properties = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Account, region, stack and logical id of a resource."""
+
+    account: str
+    region: str
+    stack_name: str
+    stack_id: str
+    logical_id: str
+
+
+class Adapter:
+    """A resource, managed through the API of its service.
+
+    A type that a row cannot fully describe extends the class: `translated` for properties that differ in the API,
+    `configure` for additional calls, `address` and `attributes` for its identification and its attributes.
+
+    Attributes:
+        resource_type: The CloudFormation type.
+        kind: Its row of the table.
+        id: Physical id, which is the value of `Ref`; empty until the resource exists.
+        properties: Deployed properties; None until the resource exists. Secrets remain references.
+        update_policy: The template's attribute of that name, for the next change.
+    """
+
+    def __init__(self, resource_type: str, kind: Kind, scope: Scope) -> None:
+        self.resource_type = resource_type
+        self.kind = kind
+        self.scope = scope
+        self.id = ""
+        self.properties: Properties = {}
+        self.update_policy: Properties = {}
+
+    def create(self, properties: Properties) -> None:
+        """Create the resource. It exists as soon as it has an id, even if a later call fails."""
+        kind, properties = self.kind, self._represented(properties)
+        apart = self._apart()
+        given = {key: value for key, value in properties.items() if key not in apart or self.takes(kind.create, key)}
+        answer = self.call(kind.create, self._with_tags(given)) if kind.create else {}
+        try:
+            self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
+        except LookupError as error:
+            raise ValueError(f"{self.resource_type}: {kind.create} has made nothing: {answer}") from error
+        if not kind.create:
+            given = {}
+            self._update({}, properties)
+        if kind.service in TAG_CALLS and "Tags" not in given:
+            self.retag({}, tag_map(properties))
+        self.configure(given, properties)
+
+    def change(self, new: Properties) -> None:
+        """Change the resource from `properties` to new ones."""
+        if self.kind.anew:
+            self.delete()
+            self.create(new)
+            return
+        before, after = self._represented(self.properties), self._represented(new)
+        if self.kind.service in TAG_CALLS:
+            self.retag(tag_map(before), tag_map(after))
+        self._update(before, after)
+        self.configure(before, after)
+
+    def delete(self) -> None:
+        """Delete the resource, after members that would prevent it."""
+        properties = self.translated(self.properties)
+        for key, members in self.kind.members.items():
+            if members.hold:
+                self._exchange(members, key, properties, without(properties, key))
+        if self.kind.delete:
+            self.on(self.kind.delete, properties)
+
+    def snapshot(self) -> None:
+        """Save the resource's data before its deletion; only for types with snapshots."""
+        raise NotImplementedError(f"{self.resource_type}: this type has no snapshots")
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the attributes for `Fn::GetAtt`; names of nested attributes contain dots."""
+        read = self.kind.read
+        answer = self.call(read[0], {read[1]: self.id}) if read else {}
+        values = {**self.properties, **answer}
+        return {name: self._filled(text, values) for name, text in self.kind.attributes.items()}
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+        """Return the desired and the actual value of each property that the service returns.
+
+        None if the resource no longer exists.
+
+        Args:
+            attached: Resources of the stack that refer to this one.
+        """
+        if self.kind.live is None:
+            raise NotImplementedError(f"{self.resource_type}: nothing here reads it")
+        operation, argument, path = self.kind.live
+        found: Json = self.on(operation, self.properties, {argument: self.id})
+        shape = self._output(operation)
+        for part in path.split(".") if path else ():
+            found, shape = found.get(part), shape.members[part]
+            if isinstance(shape, ListShape):
+                found, shape = found[0] if found else None, shape.member
+            if not found:
+                return None
+        pairs = {}
+        for key, value in self._represented(self.properties).items():
+            name = member(shape, key)
+            if name is not None and "{{resolve:" not in json.dumps(value):
+                pairs[key] = (conform(shape.members[name], value, key), found.get(name))
+        wanted_name, found_name = pairs.get(self.kind.name, ("", ""))
+        return pairs if wanted_name == found_name else None  # found by a prefix of another resource's name
+
+    def exists(self, properties: Properties) -> bool:
+        """Return True if the service has a resource of this name, and use that resource from now on.
+
+        Types without a read call are assumed not to exist; their creation then fails.
+        """
+        if self.kind.live is None:
+            return False
+        self.id, self.properties = str(properties[self.kind.name]), properties
+        try:
+            is_there = self.live(()) is not None
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+            is_there = False
+        if not is_there:
+            self.id, self.properties = "", {}
+        return is_there
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return a template's properties in the API's format."""
+        renamed = {self.kind.rename.get(key, key): value for key, value in properties.items()}
+        missing = self.kind.defaults.keys() - renamed.keys()
+        return renamed | {key: self._filled(self.kind.defaults[key], properties) for key in missing}
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Make the calls for settings and members that differ.
+
+        Args:
+            before: Current properties of the resource; after its creation, those that the creation has set.
+            after: New properties.
+        """
+        for key, setting in self.kind.settings.items():
+            if before.get(key) != after.get(key):
+                self._set(setting, key, after)
+        for key, members in self.kind.members.items():
+            self._exchange(members, key, before, after)
+
+    def address(self, properties: Properties) -> dict[str, Any]:
+        """Return the arguments that identify the resource in operations."""
+        place = only(properties, *self.kind.place)
+        return {**place, self.kind.key: self.id} if self.kind.key else place
+
+    def must_replace(self, new: Properties) -> bool:
+        """Return True if new properties require a new resource.
+
+        They do if CloudFormation's schema says so, or if no call here can make the change.
+        """
+        old = self.properties
+        if not all(self._can_change(key) for key in changed_keys(old, new)):
+            return True
+        return any(_at(old, path) != _at(new, path) for path in create_only(self.resource_type))
+
+    def takes(self, operation: str, name: str) -> bool:
+        """Return True if an operation has an argument."""
+        return bool(operation) and member(self._input(operation), name) is not None
+
+    def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Call an operation on this resource, with the arguments, and those of its address that the operation has."""
+        address = {key: value for key, value in self.address(properties).items() if self.takes(operation, key)}
+        return self.call(operation, arguments or {}, address)
+
+    def call(self, operation: str, /, *properties: Mapping[str, Any], **more: Json) -> dict[str, Any]:
+        """Call an operation of the type's service with properties in the API's format.
+
+        Args:
+            operation: boto3's name of the operation.
+            properties: Properties to pass on.
+            more: Additional arguments, which override the properties.
+
+        Raises:
+            ClientError: The service rejects the call.
+            NotImplementedError: moto does not support the operation, or fails in it.
+        """
+        always = self.kind.always.get(operation, {}).items()
+        arguments = {key: self._filled(value, {}) if isinstance(value, str) else value for key, value in always}
+        for given in (*properties, more):
+            arguments.update(given)
+        shape = self._input(operation)
+        if shape is not None:
+            arguments = conform(shape, arguments, self.resource_type)
+        try:
+            result: dict[str, Any] = getattr(self._client(), operation)(**arguments)
+        except (ClientError, ResponseParserError) as error:
+            if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
+                raise NotImplementedError(
+                    f"{self.resource_type}: moto cannot carry out {self.kind.service}.{operation}; "
+                    "the server's log says why"
+                ) from error
+            raise
+        return result
+
+    def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Change the resource's tags from one map to the other."""
+        calls = TAG_CALLS[self.kind.service]
+        if gone := sorted(before.keys() - after.keys()):
+            keys = [{"Key": key} for key in gone] if calls.keys == calls.tags else gone
+            self.call(calls.untag, calls.always, {calls.resource: self.tag_target(), calls.keys: keys})
+        if new := {key: value for key, value in after.items() if before.get(key) != value}:
+            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.listed(new)})
+
+    def tag_target(self) -> str:
+        """Return the identifier of the resource in the service's tag calls."""
+        return self._filled(self.kind.arn, self.properties)
+
+    def new_name(self) -> str:
+        """Generate a name as CloudFormation does: stack, logical id and twelve random characters."""
+        suffix = "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(12))
+        stem = f"{self.scope.stack_name}-{self.scope.logical_id}"[: self.kind.limit - 13].rstrip("-")
+        name = f"{stem}-{suffix}"
+        return name.lower() if self.kind.lower else name
+
+    def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
+        """Return the patch operations that change properties from one state to the other."""
+        return patch(before, after, self.kind.patches)
+
+    def _update(self, before: Properties, after: Properties) -> None:
+        kind = self.kind
+        if not kind.update:
+            return
+        if self.takes(kind.update, "patchOperations"):
+            arguments: Properties = {"patchOperations": self.patches(before, after)}
+            if not arguments["patchOperations"]:
+                return
+        else:
+            apart = self._apart()
+            if not changed_keys(before, after) - apart:
+                return
+            arguments = {
+                key: value for key, value in after.items() if key not in apart and self.takes(kind.update, key)
+            }
+            for key, (add, remove) in kind.moves.items():
+                had, wanted = set(before.get(key, [])), set(after.get(key, []))
+                moved = {add: sorted(wanted - had), remove: sorted(had - wanted)}
+                arguments |= {name: items for name, items in moved.items() if items}
+        self.on(kind.update, after, arguments)
+
+    def _set(self, setting: Setting, key: str, properties: Properties) -> None:
+        value = properties.get(key, setting.otherwise)
+        if value is not None:
+            self.on(setting.put, properties, {setting.argument: value} if setting.argument else value)
+        elif setting.remove:
+            self.on(setting.remove, properties)
+
+    def _exchange(self, members: Members, key: str, before: Properties, after: Properties) -> None:
+        def name(item: Json) -> Json:
+            return item[members.argument] if isinstance(item, Mapping) else item
+
+        had, wanted = before.get(key, []), after.get(key, [])
+        kept = [name(item) for item in wanted]
+        for item in had:
+            if name(item) not in kept:
+                self.on(members.remove, after, {members.argument: name(item)})
+        for item in wanted:
+            if item not in had:
+                self.on(members.add, after, item if isinstance(item, Mapping) else {members.argument: item})
+
+    def _can_change(self, key: str) -> bool:
+        kind, name = self.kind, self.kind.rename.get(key, key)
+        named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own, kind.ignored)
+        return (
+            kind.anew
+            or (key == "Tags" and kind.service in TAG_CALLS)
+            or any(name in group for group in named)
+            or self.takes(kind.update, name)
+        )
+
+    def _apart(self) -> set[str]:
+        """Return the properties that an operation need not accept, since they have calls of their own."""
+        kind = self.kind
+        tags = {"Tags"} if kind.service in TAG_CALLS else set()
+        return {*kind.settings, *kind.members, *kind.own} | tags
+
+    def _represented(self, properties: Properties) -> Properties:
+        return without(self.translated(properties), *self.kind.ignored)
+
+    def _filled(self, text: str, values: Mapping[str, Any]) -> str:
+        place = {"account": self.scope.account, "region": self.scope.region, "unique": self.new_name()}
+        return text.format(**{"id": self.id, **place, **values})
+
+    def _with_tags(self, given: Properties) -> Properties:
+        if "Tags" in given and self.kind.service in TAG_CALLS:
+            return {**given, "Tags": TAG_CALLS[self.kind.service].listed(tag_map(given))}
+        return given
+
+    def _client(self) -> Any:
+        return client(self.kind.service, region=self.scope.region, account=self.scope.account)
+
+    def _input(self, operation: str) -> Shape | None:
+        meta = self._client().meta
+        shape: Shape | None = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
+        return shape
+
+    def _output(self, operation: str) -> Any:
+        meta = self._client().meta
+        return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
+
+
+def patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the patch operations that change properties from one state to the other.
+
+    Args:
+        before: Properties before.
+        after: Properties after.
+        paths: The path of each property that can be patched.
+    """
+    new = {name: after.get(name, "") for name in paths if before.get(name) != after.get(name)}
+    return [
+        {"op": "replace", "path": paths[name], "value": value if isinstance(value, str) else json.dumps(value)}
+        for name, value in new.items()
+    ]
+
+
+def changed_keys(old: Properties, new: Properties) -> set[str]:
+    """Return the names of the properties that differ."""
+    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+
+
+def tag_map(properties: Properties) -> dict[str, str]:
+    """Return a resource's tags as a map, for all notations of templates."""
+    tags = properties.get("Tags") or {}
+    if isinstance(tags, Mapping):
+        return {str(key): str(value) for key, value in tags.items()}
+    return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
+
+
+def only(properties: Properties, *keys: str) -> Properties:
+    """Return the named properties that are set."""
+    return {key: properties[key] for key in keys if key in properties}
+
+
+def without(properties: Properties, *keys: str) -> Properties:
+    """Return all properties except the named ones."""
+    return {key: value for key, value in properties.items() if key not in keys}
+
+
+def is_missing(error: ClientError) -> bool:
+    """Return True if an API error means that the resource does not exist."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    return any(word in code for word in ("NotFound", "NoSuch", "DoesNotExist", "NonExistent"))
+
+
+def _at(properties: Json, path: list[str]) -> Json:
+    for name in path:
+        properties = properties.get(name) if isinstance(properties, Mapping) else None
+    return properties

@@ -1,0 +1,70 @@
+"""API Gateway: methods with their integrations, and nested properties that a path cannot express."""
+
+from __future__ import annotations
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, patch, without
+
+
+class Method(Adapter):
+    """A method of a resource with its integration and its responses."""
+
+    def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always made anew
+        """Put the responses and the integration."""
+        for response in after.get("MethodResponses", []):
+            self.on("put_method_response", after, response)
+        if integration := after.get("Integration"):
+            # A method's own HttpMethod differs from that of its integration.
+            place = {"restApiId": after["RestApiId"], "resourceId": after["ResourceId"]}
+            self.call(
+                "put_integration", without(integration, "IntegrationResponses"), place, httpMethod=after["HttpMethod"]
+            )
+            for response in integration.get("IntegrationResponses", []):
+                self.on("put_integration_response", after, response)
+
+
+class RestApi(Adapter):
+    """A REST API that its template describes resource by resource."""
+
+    def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
+        """Also change the type of the endpoint."""
+        was, wanted = _endpoint(before), _endpoint(after)
+        return super().patches(before, after) + patch(
+            {"type": was}, {"type": wanted}, {"type": f"/endpointConfiguration/types/{was}"}
+        )
+
+
+def _endpoint(properties: Properties) -> str:
+    return str(properties.get("EndpointConfiguration", {}).get("Types", ["EDGE"])[0])
+
+
+# Path of a patch by a method setting's property.
+_METHOD_SETTINGS = {
+    "CacheDataEncrypted": "caching/dataEncrypted",
+    "CacheTtlInSeconds": "caching/ttlInSeconds",
+    "CachingEnabled": "caching/enabled",
+    "DataTraceEnabled": "logging/dataTrace",
+    "LoggingLevel": "logging/loglevel",
+    "MetricsEnabled": "metrics/enabled",
+    "ThrottlingBurstLimit": "throttling/burstLimit",
+    "ThrottlingRateLimit": "throttling/rateLimit",
+}
+_ACCESS_LOG = {"DestinationArn": "/accessLogSettings/destinationArn", "Format": "/accessLogSettings/format"}
+
+
+class Stage(Adapter):
+    """A stage. A removed method setting remains set."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Patch the logging and the limits, which neither the creation nor the other patches support."""
+        was, wanted = before.get("AccessLogSetting", {}), after.get("AccessLogSetting", {})
+        operations = patch(was, wanted, _ACCESS_LOG) if wanted else []
+        if was and not wanted:
+            operations = [{"op": "remove", "path": "/accessLogSettings"}]
+        for setting in after.get("MethodSettings", []):
+            if setting not in before.get("MethodSettings", []):
+                path = setting.get("ResourcePath", "/*").removeprefix("/").replace("/", "~1")
+                place = f"/{path if path == '*' else '~1' + path}/{setting.get('HttpMethod', '*')}"
+                named = {name: f"{place}/{where}" for name, where in _METHOD_SETTINGS.items()}
+                operations += patch({}, setting, only(named, *setting))
+        if operations:
+            self.on("update_stage", after, {"patchOperations": operations})

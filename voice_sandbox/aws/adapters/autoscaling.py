@@ -1,0 +1,127 @@
+"""EC2 Auto Scaling: groups."""
+
+from __future__ import annotations
+
+import time
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties
+
+POLL_S = 0.1
+PAUSE_S = 120.0
+"""Maximum wait for an instance refresh while only the clock of a pause or of a bake runs."""
+PATIENCE_S = 600.0
+"""Maximum wait for a group while none of its hosts comes into service or is replaced."""
+PAUSES = ("Waiting at a checkpoint.", "Baking.")
+PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in a file that is rehearsed"
+SILENT = "see the consoles of its hosts, and the log of the local AWS for the hooks that are not answered"
+
+
+class Progress:
+    """Time of the last change of a group, so that a rehearsal has a timeout for it."""
+
+    def __init__(self, group: str) -> None:
+        self._group, self._since = group, time.monotonic()
+        self._last: object = None
+
+    def refuse_standstill(self, now: object, text: str, limit_s: float, remedy: str) -> None:
+        """Raise an error if nothing has changed for too long.
+
+        Args:
+            now: Values that change while the group makes progress.
+            text: What the group waits for.
+
+        Raises:
+            ValueError: Nothing has changed; the message contains what the group waits for.
+        """
+        if now != self._last:
+            self._last, self._since = now, time.monotonic()
+        elif (waited := time.monotonic() - self._since) > limit_s:
+            raise ValueError(
+                f"{self._group}: {text}; nothing has changed for {waited:.0f} s, and the local AWS waits for "
+                f"{limit_s:.0f} s: {remedy}"
+            )
+
+
+class Group(Adapter):
+    """A group, whose tags have a format of their own."""
+
+    def create(self, properties: Properties) -> None:
+        """Create the group, and wait until its minimum is in service.
+
+        Raises:
+            ValueError: A launch failed before that.
+        """
+        super().create(properties)
+        progress = Progress(self.id)
+        while True:
+            named = {"AutoScalingGroupNames": [self.id]}
+            (group,) = self.call("describe_auto_scaling_groups", named)["AutoScalingGroups"]
+            serving = sum(host["LifecycleState"] == "InService" for host in group["Instances"])
+            if serving >= group["MinSize"]:
+                return
+            progress.refuse_standstill(
+                serving, f"{serving} of {group['MinSize']} hosts are in service", PATIENCE_S, SILENT
+            )
+            activities = self.call("describe_scaling_activities", AutoScalingGroupName=self.id)["Activities"]
+            for activity in activities:
+                if activity["StatusCode"] in {"Failed", "Cancelled"}:
+                    raise ValueError(
+                        "Group did not stabilize. {current/minimum/desired group size} = "
+                        f"{{{serving}/{group['MinSize']}/{group['DesiredCapacity']}}}. "
+                        f"Failed Scaling Activity: {activity['StatusMessage']}"
+                    )
+            time.sleep(POLL_S)
+
+    def change(self, new: Properties) -> None:
+        """Change the group; with an instance refresh policy, a new launch template starts a refresh.
+
+        Raises:
+            ValueError: The refresh failed.
+        """
+        policy = self.update_policy.get("AutoScalingInstanceRefresh")
+        template, before = new.get("LaunchTemplate"), self.properties.get("LaunchTemplate")
+        if not policy or template == before:
+            super().change(new)
+            return
+        super().change({**new, "LaunchTemplate": before})
+        refresh = self.call(
+            "start_instance_refresh",
+            policy,
+            AutoScalingGroupName=self.id,
+            DesiredConfiguration={"LaunchTemplate": template},
+        )
+        named = {"AutoScalingGroupName": self.id, "InstanceRefreshIds": [refresh["InstanceRefreshId"]]}
+        progress = Progress(self.id)
+        while True:
+            (found,) = self.call("describe_instance_refreshes", named)["InstanceRefreshes"]
+            if found["Status"] == "Successful":
+                return
+            if found["Status"] != "InProgress":
+                raise ValueError(
+                    f"Instance refresh {found['InstanceRefreshId']} of {self.id} is {found['Status']}: "
+                    f"{found.get('StatusReason')}"
+                )
+            why, percent = found.get("StatusReason") or "", found.get("PercentageComplete", 0)
+            limit, remedy = (PAUSE_S, PAUSED) if why in PAUSES else (PATIENCE_S, SILENT)
+            progress.refuse_standstill(
+                (percent, why), f"{percent} % of its hosts are replaced {why}".strip(), limit, remedy
+            )
+            time.sleep(POLL_S)
+
+    def translated(self, properties: Properties) -> Properties:
+        """Convert tags and subnets to the API's format."""
+        name = properties["AutoScalingGroupName"]
+        tags = [{"ResourceId": name, "ResourceType": "auto-scaling-group", **tag} for tag in properties.get("Tags", [])]
+        subnets = properties.get("VPCZoneIdentifier", [])
+        return {**properties, "Tags": tags, "VPCZoneIdentifier": ",".join(subnets)}
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set tags and metrics."""
+        super().configure(before, after)
+        for metrics in after.get("MetricsCollection", []):
+            self.on("enable_metrics_collection", after, metrics)
+        had, wanted = ({tag["Key"]: tag for tag in item["Tags"]} for item in (before, after))
+        if gone := [had[key] for key in sorted(had.keys() - wanted.keys())]:
+            self.call("delete_tags", Tags=gone)
+        if new := [tag for tag in wanted.values() if tag not in had.values()]:
+            self.call("create_or_update_tags", Tags=new)

@@ -1,0 +1,19 @@
+"""Budgets: cost limits with their notifications."""
+
+from __future__ import annotations
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties
+
+
+class Budget(Adapter):
+    """A budget; its name is nested."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Add the account, and a name if the template has none."""
+        name = properties["Budget"].get("BudgetName") or self.id or self.new_name()
+        return {**properties, "AccountId": self.scope.account, "Budget": {**properties["Budget"], "BudgetName": name}}
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Change the budget itself."""
+        if before["Budget"] != after["Budget"]:
+            self.call("update_budget", AccountId=self.scope.account, NewBudget=after["Budget"])

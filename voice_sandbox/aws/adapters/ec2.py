@@ -1,0 +1,127 @@
+"""EC2: resources that are not addressed by their physical id, security groups, launch templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, tag_map
+from voice_sandbox.aws.shapes import Json
+
+
+class Address(Adapter):
+    """An elastic address: its physical id is the address itself, but EC2 identifies it by its allocation."""
+
+    def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
+        """Return the allocation id."""
+        return only(dict(self.attributes()), "AllocationId")
+
+    def tag_target(self) -> str:
+        """Return the allocation id."""
+        return str(self.attributes()["AllocationId"])
+
+
+class Vpc(Adapter):
+    """A VPC, which is created with a security group."""
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the id of that group."""
+        named = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "group-name", "Values": ["default"]}]
+        group = self.call("describe_security_groups", Filters=named)["SecurityGroups"][0]
+        return {"VpcId": self.id, "DefaultSecurityGroup": group["GroupId"]}
+
+
+class LaunchTemplate(Adapter):
+    """A launch template; its tags are in a specification."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set the template's own tags."""
+        self.retag(_specified_tags(before), _specified_tags(after))
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+        """Return the newest version; moto includes the template's own tags in those of instances."""
+        pairs = super().live(attached)
+        if pairs:
+            _, data = pairs["LaunchTemplateData"]
+            tagged = data.get("TagSpecifications", [])
+            data["TagSpecifications"] = [item for item in tagged if item["ResourceType"] != "launch-template"]
+        return pairs
+
+
+def _specified_tags(properties: Properties) -> dict[str, str]:
+    return tag_map((properties.get("TagSpecifications") or [{}])[0])
+
+
+_PEER = {
+    "SourceSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+    "DestinationSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
+    "SourcePrefixListId": ("PrefixListIds", "PrefixListId"),
+    "DestinationPrefixListId": ("PrefixListIds", "PrefixListId"),
+    "CidrIp": ("IpRanges", "CidrIp"),
+    "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
+}
+# Rules of a new group without rules in a template.
+_BORN_WITH: dict[str, list[Properties]] = {
+    "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
+    "SecurityGroupIngress": [],
+}
+
+
+def _permission(rule: Properties) -> dict[str, Any]:
+    """Return a rule in the format of EC2's requests."""
+    result: dict[str, Any] = only(rule, "IpProtocol", "FromPort", "ToPort")
+    for name, (group, key) in _PEER.items():
+        if name in rule:
+            result[group] = [{key: rule[name], **only(rule, "Description")}]
+    return result
+
+
+def _as_written(rule: Properties) -> Properties:
+    """Return a rule of EC2's response in the format of a template."""
+    result = only(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
+    side = "Destination" if rule["IsEgress"] else "Source"
+    if "CidrIpv4" in rule:
+        result["CidrIp"] = rule["CidrIpv4"]
+    if "PrefixListId" in rule:
+        result[f"{side}PrefixListId"] = rule["PrefixListId"]
+    if "ReferencedGroupInfo" in rule:
+        result[f"{side}SecurityGroupId"] = rule["ReferencedGroupInfo"]["GroupId"]
+    return result
+
+
+class SecurityGroup(Adapter):
+    """A security group with its inline rules."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Remove rules that no longer exist, then add the new ones."""
+        for key, always in _BORN_WITH.items():
+            had, wanted = before.get(key, always), after.get(key, always)
+            direction = key.removeprefix("SecurityGroup").lower()
+            for verb, rules in (
+                ("revoke", [rule for rule in had if rule not in wanted]),
+                ("authorize", [rule for rule in wanted if rule not in had]),
+            ):
+                if rules:
+                    permissions = [_permission(rule) for rule in rules]
+                    self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+        """Return the group with its inline rules, without separate rule resources in the same stack."""
+        pairs = super().live(attached)
+        if pairs is None:
+            return None
+        own = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
+        found = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
+        rules = [rule for rule in found["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
+        for key, always in _BORN_WITH.items():
+            shown = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
+            pairs[key] = (self.properties.get(key, always), shown)
+        return pairs
+
+
+class Rule(Adapter):
+    """A separate rule resource, so that two groups can refer to each other."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return the group and the permission."""
+        return {"GroupId": properties["GroupId"], "IpPermissions": [_permission(properties)]}

@@ -1,0 +1,66 @@
+"""ElastiCache: replication groups and their parameters."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties
+
+
+class ParameterGroup(Adapter):
+    """A parameter group; the template has its parameters as a map."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set the parameters in the template, and reset removed ones."""
+        had, wanted = before.get("Properties", {}), after.get("Properties", {})
+        for operation, values in (
+            ("reset_cache_parameter_group", dict.fromkeys(sorted(had.keys() - wanted.keys()), "")),
+            ("modify_cache_parameter_group", wanted if wanted != had else {}),
+        ):
+            if values:
+                listed = [{"ParameterName": name, "ParameterValue": value} for name, value in values.items()]
+                self.on(operation, after, {"ParameterNameValues": listed})
+
+
+class ReplicationGroup(Adapter):
+    """A replication group, with or without cluster mode."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Change the numbers of shards and replicas."""
+        resized: Properties = {"ReplicationGroupId": self.id, "ApplyImmediately": True}
+        if before.get("NumNodeGroups") != after.get("NumNodeGroups"):
+            shards = after["NumNodeGroups"]
+            self.call("modify_replication_group_shard_configuration", resized, NodeGroupCount=shards)
+        had, wanted = _replicas(before), _replicas(after)
+        if wanted != had:
+            self.call(f"{'increase' if wanted > had else 'decrease'}_replica_count", resized, NewReplicaCount=wanted)
+
+    def snapshot(self) -> None:
+        """Create the snapshot that the deletion policy requires.
+
+        A later deployment's snapshot does not replace an earlier one.
+        """
+        name = f"{self.id}-final"
+        taken = self.call("describe_snapshots", ReplicationGroupId=self.id)["Snapshots"]
+        if name in {each["SnapshotName"] for each in taken}:
+            name = f"{name}-{secrets.token_hex(3)}"
+        self.call("create_snapshot", ReplicationGroupId=self.id, SnapshotName=name)
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the endpoints: primary and reader without cluster mode, configuration with it."""
+        found = self.call("describe_replication_groups", ReplicationGroupId=self.id)["ReplicationGroups"][0]
+        shard = found["NodeGroups"][0]
+        endpoints = (
+            {"ConfigurationEndPoint": found["ConfigurationEndpoint"]}
+            if found.get("ConfigurationEndpoint")
+            else {"PrimaryEndPoint": shard["PrimaryEndpoint"], "ReaderEndPoint": shard["ReaderEndpoint"]}
+        )
+        return {f"{name}.{part}": str(endpoint[part]) for name, endpoint in endpoints.items() for part in endpoint}
+
+
+def _replicas(properties: Properties) -> int:
+    if "ReplicasPerNodeGroup" in properties:
+        return int(properties["ReplicasPerNodeGroup"])
+    return int(properties.get("NumCacheClusters", 1)) - 1

@@ -1,0 +1,52 @@
+"""IAM: policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+from voice_sandbox.aws.shapes import Json
+
+
+class InlinePolicy(Adapter):
+    """An inline policy of roles; users and groups are not supported."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Put the policy on its roles, and delete it from removed ones."""
+        kept = after.get("Roles", []) if before.get("PolicyName") == after.get("PolicyName") else []
+        for role in before.get("Roles", []):
+            if role not in kept:
+                self.call("delete_role_policy", RoleName=role, PolicyName=before["PolicyName"])
+        for role in after.get("Roles", []):
+            self.call("put_role_policy", only(after, "PolicyName", "PolicyDocument"), RoleName=role)
+
+    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+        """Return the document from the first of its roles."""
+        role, name = self.properties["Roles"][0], self.properties["PolicyName"]
+        found = self.call("get_role_policy", RoleName=role, PolicyName=name)
+        return {"PolicyDocument": (self.properties["PolicyDocument"], found["PolicyDocument"])}
+
+    def delete(self) -> None:
+        """Delete the policy from all its roles."""
+        self.configure(self.properties, {})
+
+
+class ManagedPolicy(Adapter):
+    """A managed policy; IAM keeps a version of each change."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Create a new default version, and delete the others."""
+        super().configure(before, after)
+        if before["PolicyDocument"] != after["PolicyDocument"]:
+            self._forget_versions()
+            self.on("create_policy_version", after, {**only(after, "PolicyDocument"), "SetAsDefault": True})
+
+    def delete(self) -> None:
+        """Delete the policy after its versions."""
+        self._forget_versions()
+        super().delete()
+
+    def _forget_versions(self) -> None:
+        for version in self.call("list_policy_versions", PolicyArn=self.id)["Versions"]:
+            if not version["IsDefaultVersion"]:
+                self.call("delete_policy_version", PolicyArn=self.id, VersionId=version["VersionId"])

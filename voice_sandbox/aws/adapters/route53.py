@@ -1,0 +1,37 @@
+"""Route 53: records and health checks."""
+
+from __future__ import annotations
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+
+
+class HealthCheck(Adapter):
+    """A health check, whose changes are not nested."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Change its target and its failure threshold."""
+        if before.get("HealthCheckConfig") != (config := after["HealthCheckConfig"]):
+            fixed = {"Type", "RequestInterval", "MeasureLatency"}
+            self.call("update_health_check", only(config, *config.keys() - fixed), HealthCheckId=self.id)
+
+
+class RecordSet(Adapter):
+    """A record, which is only changed by a batch of changes."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Create or change the record; one of another type or identifier is a different record."""
+        if before and any(before.get(key) != after.get(key) for key in ("Type", "SetIdentifier")):
+            self._change("DELETE", before)
+        self._change("UPSERT" if before else "CREATE", after)
+
+    def delete(self) -> None:
+        self._change("DELETE", self.properties)
+
+    def _change(self, action: str, properties: Properties) -> None:
+        record = only(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
+        if "ResourceRecords" in properties:
+            record["ResourceRecords"] = [{"Value": value} for value in properties["ResourceRecords"]]
+        if "AliasTarget" in properties:
+            record["AliasTarget"] = {"EvaluateTargetHealth": False, **properties["AliasTarget"]}
+        batch = {"Changes": [{"Action": action, "ResourceRecordSet": record}]}
+        self.call("change_resource_record_sets", HostedZoneId=properties["HostedZoneId"], ChangeBatch=batch)

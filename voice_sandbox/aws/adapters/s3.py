@@ -1,0 +1,48 @@
+"""S3: buckets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+
+
+class Bucket(Adapter):
+    """A bucket with properties that are nested differently in the API."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return the properties in the API's nesting, and the bucket's location."""
+        result = super().translated(properties)
+        if self.scope.region != "us-east-1":  # which the API does not accept
+            result["CreateBucketConfiguration"] = {"LocationConstraint": self.scope.region}
+        if "AccessControl" in result:  # `LogDeliveryWrite` is `log-delivery-write`
+            result["AccessControl"] = re.sub(r"(?<!^)(?=[A-Z])", "-", result["AccessControl"]).lower()
+        if "BucketEncryption" in result:
+            rules = result["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+            result["BucketEncryption"] = [_encryption_rule(rule) for rule in rules]
+        if "LifecycleConfiguration" in result:
+            result["LifecycleConfiguration"] = [
+                _lifecycle_rule(rule) for rule in result["LifecycleConfiguration"]["Rules"]
+            ]
+        return result
+
+
+def _encryption_rule(rule: Properties) -> dict[str, Any]:
+    default = {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"]}
+    return default | only(rule, "BucketKeyEnabled")
+
+
+def _lifecycle_rule(rule: Properties) -> dict[str, Any]:
+    """Return a rule in the API's format; the template does not nest days and prefix."""
+    names = {"Id": "ID", "ExpirationInDays": "Expiration"}
+    result = {names.get(key, key): value for key, value in rule.items()}
+    result["Filter"] = {"Prefix": result.pop("Prefix", "")}
+    if "Expiration" in result:
+        result["Expiration"] = {"Days": result["Expiration"]}
+    if "Transitions" in result:
+        days = {"TransitionInDays": "Days"}
+        result["Transitions"] = [
+            {days.get(key, key): value for key, value in item.items()} for item in result["Transitions"]
+        ]
+    return result

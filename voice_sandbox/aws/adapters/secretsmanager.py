@@ -1,0 +1,25 @@
+"""Secrets Manager: secrets."""
+
+from __future__ import annotations
+
+import json
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, without
+
+
+class Secret(Adapter):
+    """A secret, given or generated. A generated value does not change until its rule changes."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return the properties with a new value if the rule is new."""
+        plain, rule = without(properties, "GenerateSecretString"), properties.get("GenerateSecretString")
+        if rule and rule != self.properties.get("GenerateSecretString"):
+            plain["SecretString"] = self._generate(rule)
+        return plain
+
+    def _generate(self, rule: Properties) -> str:
+        password = self.call("get_random_password", without(rule, "SecretStringTemplate", "GenerateStringKey"))
+        generated = str(password["RandomPassword"])
+        if "GenerateStringKey" not in rule:
+            return generated
+        return json.dumps(json.loads(rule["SecretStringTemplate"]) | {rule["GenerateStringKey"]: generated})

@@ -1,0 +1,51 @@
+"""SNS: topics and their policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, only, without
+
+
+class Topic(Adapter):
+    """A topic, whose properties are attributes in the API. Inline subscriptions are not supported."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Collect the attributes."""
+        attributes = without(properties, "Tags", "TopicName")
+        return {"Name": properties["TopicName"], "Attributes": attributes, **only(properties, "Tags")}
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set the attributes that differ."""
+        for key in changed_keys(before["Attributes"], after["Attributes"]):
+            value = after["Attributes"].get(key, "")
+            self.call("set_topic_attributes", TopicArn=self.id, AttributeName=key, AttributeValue=value)
+
+
+class TopicPolicy(Adapter):
+    """The policy of one or more topics; its deletion restores a policy that only permits the owner."""
+
+    def configure(self, before: Properties, after: Properties) -> None:
+        """Set the policy of its topics, and restore the default of removed ones."""
+        for topic in before.get("Topics", []):
+            if topic not in after["Topics"]:
+                self._set_policy(topic, self._owner_only(topic))
+        for topic in after["Topics"]:
+            self._set_policy(topic, after["PolicyDocument"])
+
+    def delete(self) -> None:
+        """Set the default policy."""
+        self.configure(self.properties, {"Topics": []})
+
+    def _set_policy(self, topic: str, policy: Properties) -> None:
+        self.call("set_topic_attributes", TopicArn=topic, AttributeName="Policy", AttributeValue=policy)
+
+    def _owner_only(self, topic: str) -> dict[str, Any]:
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": ["sns:Publish", "sns:Subscribe", "sns:SetTopicAttributes", "sns:DeleteTopic"],
+            "Resource": topic,
+            "Condition": {"StringEquals": {"AWS:SourceOwner": self.scope.account}},
+        }
+        return {"Version": "2008-10-17", "Statement": [statement]}

@@ -1,0 +1,17 @@
+"""The table of the API calls for each resource type of this project.
+
+`Kind` documents the keys. Types that no template contains have no row, and a test compares table and templates.
+"""
+
+from pathlib import Path
+
+import yaml
+from pydantic import TypeAdapter
+
+from voice_sandbox.aws.adapters.kind import Kind
+
+_TABLE = Path(__file__).with_name("table.yaml")
+
+KINDS = TypeAdapter(dict[str, Kind]).validate_python(
+    yaml.load(_TABLE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+)

@@ -1,0 +1,57 @@
+"""The calls by which each service sets and removes tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TagCalls:
+    """Names of a service's tag operations and of their arguments.
+
+    Attributes:
+        tag: Operation that sets tags.
+        untag: Operation that removes them.
+        resource: Argument that identifies the resource.
+        tags: Argument with the tags.
+        keys: Argument with the keys of the tags to remove.
+        pair: The service's names of a tag's key and value.
+        always: Constant arguments.
+    """
+
+    tag: str = "tag_resource"
+    untag: str = "untag_resource"
+    resource: str = "ResourceArn"
+    tags: str = "Tags"
+    keys: str = "TagKeys"
+    pair: tuple[str, str] = ("Key", "Value")
+    always: Mapping[str, str] = field(default_factory=dict)
+
+    def listed(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return a map as the service's list of tags."""
+        return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
+
+
+_USUAL = TagCalls()
+
+TAG_CALLS: dict[str, TagCalls] = {
+    "acm": TagCalls("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
+    "apigateway": _USUAL,
+    "cloudwatch": TagCalls(resource="ResourceARN"),
+    "ec2": TagCalls("create_tags", "delete_tags", "Resources", keys="Tags"),
+    "ecr": _USUAL,
+    "ecs": _USUAL,
+    "elasticache": TagCalls("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
+    "elbv2": TagCalls("add_tags", "remove_tags", "ResourceArns"),
+    "iam": TagCalls("tag_role", "untag_role", "RoleName"),  # the only type with tags here
+    "kms": TagCalls(resource="KeyId", pair=("TagKey", "TagValue")),
+    "logs": _USUAL,
+    "secretsmanager": TagCalls(resource="SecretId"),
+    "sns": _USUAL,
+    "ssm": TagCalls(
+        "add_tags_to_resource", "remove_tags_from_resource", "ResourceId", always={"ResourceType": "Parameter"}
+    ),
+    "wafv2": TagCalls(resource="ResourceARN"),
+}
+"""Tag calls by boto3's name of the service; for a missing service, tags are ordinary properties."""

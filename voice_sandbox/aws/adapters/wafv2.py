@@ -1,0 +1,34 @@
+"""WAF: web ACLs and their logging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties
+
+
+class WebAcl(Adapter):
+    """A web ACL, which WAF identifies by name, scope and id, and protects by a lock token."""
+
+    def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
+        """Return the address with the current lock token."""
+        name, identifier, scope = self.id.split("|")
+        place = {"Name": name, "Id": identifier, "Scope": scope}
+        return {**place, "LockToken": self.call("get_web_acl", place)["LockToken"]}
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the ARN."""
+        return {"Arn": self.on("get_web_acl", self.properties)["WebACL"]["ARN"]}
+
+    def tag_target(self) -> str:
+        """Return the ARN."""
+        return str(self.attributes()["Arn"])
+
+
+class LoggingConfiguration(Adapter):
+    """Logging configuration of a web ACL."""
+
+    def translated(self, properties: Properties) -> Properties:
+        """Return the properties as a single argument of the API."""
+        return {"LoggingConfiguration": properties}

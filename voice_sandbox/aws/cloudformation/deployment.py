@@ -1,0 +1,243 @@
+"""Deployment of a template to a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from voice_sandbox.aws.adapters.adapter import Properties, Scope
+from voice_sandbox.aws.adapters.kind import Kind
+from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.cloudformation import faults
+from voice_sandbox.aws.cloudformation.functions import Evaluator
+from voice_sandbox.aws.cloudformation.removal import RETAIN, remove
+from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+from voice_sandbox.aws.cloudformation.template import TemplateError, dependencies, in_order
+from voice_sandbox.aws.cloudformation.values import resolve_dynamic
+from voice_sandbox.aws.shapes import Json
+
+
+class DeploymentError(Exception):
+    """A resource or an output could not be changed to the template's state."""
+
+
+class Deployment:
+    """Processes a template's resources in dependency order.
+
+    Attributes:
+        superseded: Replaced resources, which are kept until the deployment has succeeded.
+        rolls_back: Whether this is a rollback. No alarm may stop an instance refresh then, since the alarm that has
+            caused the rollback is still active.
+        imports: Names of other stacks' exports that the template reads.
+        owned: Types and ids of the resources of all stacks, if other existing ones are imported; otherwise ``None``.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        template: dict[str, Any],
+        resolved: Mapping[str, Any],
+        exports: Mapping[str, Any],
+        *,
+        rolls_back: bool = False,
+        owned: frozenset[tuple[str, str]] | None = None,
+    ) -> None:
+        self.stack = stack
+        self.template = template
+        self.exports = exports
+        self.rolls_back = rolls_back
+        self.owned = owned
+        self.superseded: list[Resource] = []
+        self.imports: set[str] = set()
+        pseudo = {
+            "AWS::AccountId": stack.account_id,
+            "AWS::NotificationARNs": stack.notification_arns,
+            "AWS::Partition": "aws",
+            "AWS::Region": stack.region_name,
+            "AWS::StackId": stack.stack_id,
+            "AWS::StackName": stack.name,
+            "AWS::URLSuffix": "amazonaws.com",
+        }
+        self.evaluator = Evaluator(
+            template=template,
+            parameters={**pseudo, **resolved},
+            resource=lambda name: self._deployed(name).physical_id,
+            attribute=lambda name, attribute: self._deployed(name).attribute(attribute),
+            imported=self._imported,
+            zones=self._zones,
+        )
+
+    def apply(self) -> None:
+        """Create, change and replace resources until they match the template.
+
+        Raises:
+            DeploymentError: A resource fails; the message contains the service's reason.
+        """
+        bodies = self.template["Resources"]
+        needs = dependencies(bodies)
+        for name in in_order(needs):
+            if self._wanted(bodies[name]):
+                self._bring(name, bodies[name], needs[name])
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """Return the stack's outputs."""
+        shown = []
+        for key, body in (self.template.get("Outputs") or {}).items():
+            if not self._wanted(body):
+                continue
+            try:
+                shown.append(
+                    {
+                        "OutputKey": key,
+                        "OutputValue": self.evaluator.value(body["Value"]),
+                        "Description": body.get("Description"),
+                        "ExportName": self.evaluator.value(body.get("Export", {}).get("Name")),
+                    }
+                )
+            except TemplateError as error:
+                raise DeploymentError(f"Output {key}: {error}") from error
+        return shown
+
+    def leftovers(self) -> list[Resource]:
+        """Remove and return the resources that the template no longer contains."""
+        bodies = self.template["Resources"]
+        gone = [name for name in self.stack.resources if name not in bodies or not self._wanted(bodies[name])]
+        return [self.stack.resources.pop(name) for name in gone]
+
+    def _wanted(self, body: Mapping[str, Any]) -> bool:
+        return "Condition" not in body or self.evaluator.condition(body["Condition"])
+
+    def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
+        """Create, change, replace or keep one resource."""
+        current = self.stack.resources.get(name)
+        place = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
+        kind = KINDS[body["Type"]]
+        target = Resource(kind.adapter(body["Type"], kind, place), named=False, needs=needs, body=body)
+        same_kind = current is not None and current.adapter.kind is kind
+        verb, failed = "UPDATE" if same_kind else "CREATE", current or target
+        try:
+            properties = self.evaluator.value(body.get("Properties", {}))
+            target.named = kind.name in properties
+            if kind.name and not target.named:
+                keeps = current is not None and same_kind and not current.named
+                properties[kind.name] = (
+                    current.adapter.properties[kind.name] if current and keeps else target.adapter.new_name()
+                )
+            if current is None and self._adopts(target, properties):
+                self._import(target, properties)
+                return
+            if current is None or not same_kind:
+                self._create(target, properties, current)
+                return
+            if not current.adapter.must_replace(properties):
+                self._update(current, target, properties)
+                return
+            verb, failed = "CREATE", target
+            self._create(target, _renamed(target, current, properties), current)
+        except Exception as error:
+            self.stack.report(failed, f"{verb}_FAILED", str(error))
+            raise DeploymentError(f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}") from error
+
+    def _create(self, target: Resource, properties: Properties, current: Resource | None) -> None:
+        adapter = target.adapter
+        self.stack.report(target, "CREATE_IN_PROGRESS")
+        try:
+            faults.raise_for(self.stack.name, target.logical_id)
+            adapter.create(self._resolved(properties))
+        except Exception:
+            if adapter.id:
+                target.settle(properties)
+                remove(self.stack, [target], keep=frozenset())
+            raise
+        target.settle(properties)
+        if current is not None:
+            self.superseded.append(current)
+        self.stack.resources[target.logical_id] = target
+        self.stack.report(target, "CREATE_COMPLETE")
+
+    def _adopts(self, target: Resource, properties: Properties) -> bool:
+        """Return True if automatic import applies to an existing resource that belongs to no stack."""
+        kind, owned = target.adapter.kind, self.owned
+        if owned is None or not importable(target.body, kind):
+            return False
+        return (target.resource_type, str(properties[kind.name])) not in owned and target.adapter.exists(properties)
+
+    def _import(self, target: Resource, properties: Properties) -> None:
+        """Import an existing resource into the stack unchanged; differences from the template are drift."""
+        self.stack.report(target, "IMPORT_IN_PROGRESS")
+        target.imported = True
+        target.settle(properties)
+        self.stack.resources[target.logical_id] = target
+        self.stack.report(target, "IMPORT_COMPLETE")
+
+    def _update(self, current: Resource, target: Resource, properties: Properties) -> None:
+        current.body, current.needs, current.named = target.body, target.needs, target.named
+        if properties == current.adapter.properties:
+            return
+        self.stack.report(current, "UPDATE_IN_PROGRESS")
+        before = current.adapter.properties
+        current.adapter.update_policy = self._update_policy(target.body)
+        try:
+            current.adapter.change(self._resolved(properties))
+        except Exception:
+            # Some calls of a failed update may have succeeded, and are reverted as far as possible.
+            current.settle(properties)
+            current.adapter.update_policy = {}
+            with suppress(Exception):
+                current.adapter.change(self._resolved(before))
+            current.settle(before)
+            raise
+        current.settle(properties)
+        self.stack.report(current, "UPDATE_COMPLETE")
+
+    def _update_policy(self, body: Mapping[str, Any]) -> Properties:
+        policy: Properties = self.evaluator.value(body.get("UpdatePolicy", {}))
+        if self.rolls_back and (refresh := policy.get("AutoScalingInstanceRefresh")):
+            preferences = {name: item for name, item in refresh["Preferences"].items() if name != "AlarmSpecification"}
+            return {"AutoScalingInstanceRefresh": {**refresh, "Preferences": preferences}}
+        return policy
+
+    def _resolved(self, properties: Properties) -> Properties:
+        resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)
+        return resolved
+
+    def _deployed(self, name: str) -> Resource:
+        try:
+            return self.stack.resources[name]
+        except KeyError as error:
+            raise TemplateError(f"Template error: unresolved resource dependency {name}") from error
+
+    def _imported(self, name: str) -> Json:
+        self.imports.add(name)
+        if name not in self.exports:
+            raise TemplateError(f"No export named {name} found.")
+        return self.exports[name].value
+
+    def _zones(self, region: str) -> list[str]:
+        api: Any = client("ec2", region=region, account=self.stack.account_id)
+        return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
+
+
+def _renamed(target: Resource, current: Resource, properties: Properties) -> Properties:
+    """Return properties with which a resource can be created while the one that it replaces still exists."""
+    key = target.adapter.kind.name
+    if not key:
+        return properties
+    name = properties[key]
+    if target.named and current.adapter.properties.get(key) == name:
+        raise TemplateError(
+            "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
+            f"Rename {name} and update the stack again."
+        )
+    return properties if target.named else {**properties, key: target.adapter.new_name()}
+
+
+def importable(body: Mapping[str, Any], kind: Kind) -> bool:
+    """Return True if automatic import applies to a resource: its name is literal, and its deletion policy retains it.
+
+    Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
+    """
+    name = body.get("Properties", {}).get(kind.name) if kind.name else None
+    return isinstance(name, str) and body.get("DeletionPolicy") in RETAIN

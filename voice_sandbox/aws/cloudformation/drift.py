@@ -1,0 +1,107 @@
+"""Drift: changes that were not made through CloudFormation.
+
+As in AWS, only properties in the template are compared, and only types that can be read, which have a row in the table
+for it. Additions by other resources of the stack, such as rules of a group, are not drift.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+from moto.core.utils import utcnow
+
+from voice_sandbox.aws.adapters.adapter import is_missing
+from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+from voice_sandbox.aws.shapes import Json
+
+
+@dataclass
+class Detection:
+    """A run of DetectStackDrift, with the attributes of its description."""
+
+    stack_id: str
+    drifts: list[dict[str, Any]]
+    stack_drift_detection_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    detection_status: str = "DETECTION_COMPLETE"
+    timestamp: datetime = field(default_factory=utcnow)
+
+    @property
+    def drifted_stack_resource_count(self) -> int:
+        return sum(drift["StackResourceDriftStatus"] != "IN_SYNC" for drift in self.drifts)
+
+    @property
+    def stack_drift_status(self) -> str:
+        return "DRIFTED" if self.drifted_stack_resource_count else "IN_SYNC"
+
+
+def detect(stack: Stack, names: Collection[str] = ()) -> Detection:
+    """Compare all or some resources of a stack with their actual state."""
+    drifts = [
+        _drift(stack, resource)
+        for name, resource in list(stack.resources.items())
+        if resource.adapter.kind.live and (not names or name in names)
+    ]
+    return Detection(stack.stack_id, drifts)
+
+
+def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
+    attached = [item.adapter for item in stack.resources.values() if resource.logical_id in item.needs]
+    shown: dict[str, Any] = {
+        "StackId": stack.stack_id,
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.resource_type,
+        "Timestamp": utcnow(),
+    }
+    try:
+        live = resource.adapter.live(attached)
+    except ClientError as error:
+        if not is_missing(error):
+            raise
+        live = None
+    if live is None:
+        return {**shown, "StackResourceDriftStatus": "DELETED", "ExpectedProperties": "{}"}
+    differences = [
+        {
+            "PropertyPath": f"/{name}",
+            "ExpectedValue": json.dumps(wanted, default=str),
+            "ActualValue": json.dumps(found, default=str),
+            "DifferenceType": "REMOVE" if found in (None, "", []) else "NOT_EQUAL",
+        }
+        for name, (wanted, found) in live.items()
+        if not _covers(wanted, found)
+    ]
+    return {
+        **shown,
+        "StackResourceDriftStatus": "MODIFIED" if differences else "IN_SYNC",
+        "ExpectedProperties": json.dumps({name: wanted for name, (wanted, _) in live.items()}, default=str),
+        "ActualProperties": json.dumps({name: found for name, (_, found) in live.items()}, default=str),
+        "PropertyDifferences": differences,
+    }
+
+
+def _covers(wanted: Json, found: Json) -> bool:
+    """Return True if an actual value matches.
+
+    Additional members of an object or another order of a list are not drift.
+    """
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(_covers(item, found.get(key)) for key, item in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(any(_covers(item, other) for other in found) for item in wanted)
+    if wanted in ([], {}, "", None) and found in ([], {}, "", None):
+        return True
+    return any(one == other for one in _readings(wanted) for other in _readings(found))
+
+
+def _readings(value: Json) -> Iterator[Json]:
+    """Yield a value, and its parsed content if it is JSON text, as for policies."""
+    yield value
+    if isinstance(value, str) and value.startswith("{"):
+        yield json.loads(value)

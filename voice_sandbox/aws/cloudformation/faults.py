@@ -1,0 +1,22 @@
+"""Faults for drills: resources that cannot be created, for example because of missing capacity or quota."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_files: list[Path] = []
+
+
+def read_from(file: Path) -> None:
+    """Read the faults from a file, which may change: one ``stack/logical id`` per line."""
+    _files.append(file)
+
+
+def raise_for(stack: str, logical_id: str) -> None:
+    """Raise an error if the file contains the resource.
+
+    Raises:
+        RuntimeError: The file contains it.
+    """
+    if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _files):
+        raise RuntimeError("a fault that a drill asked for")

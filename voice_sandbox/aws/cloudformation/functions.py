@@ -1,0 +1,157 @@
+"""Intrinsic functions, conditions and parameters of a template."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from voice_sandbox.aws.cloudformation.template import SUBSTITUTION, TemplateError
+from voice_sandbox.aws.shapes import Json
+
+_NOTHING = object()  # value of Ref to AWS::NoValue, which removes the property or list item
+
+
+@dataclass
+class Evaluator:
+    """Evaluates template expressions.
+
+    Attributes:
+        template: The template, for its Mappings and Conditions.
+        parameters: Resolved parameters and pseudo parameters.
+        resource: Returns the physical id of a resource.
+        attribute: Returns an attribute of a resource.
+        imported: Returns the value of another stack's export.
+        zones: Returns the availability zones of a region.
+    """
+
+    template: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    resource: Callable[[str], str]
+    attribute: Callable[[str, str], Any]
+    imported: Callable[[str], Any]
+    zones: Callable[[str], list[str]]
+    _conditions: dict[str, bool] = field(default_factory=dict)
+
+    def value(self, node: Json) -> Json:
+        """Evaluate a part of a template."""
+        result = self._value(node)
+        return None if result is _NOTHING else result
+
+    def condition(self, name: str) -> bool:
+        if name not in self._conditions:
+            if name not in self.template.get("Conditions", {}):
+                raise TemplateError(f"Template error: unresolved condition {name}")
+            self._conditions[name] = bool(self.value(self.template["Conditions"][name]))
+        return self._conditions[name]
+
+    def _value(self, node: Json) -> Json:
+        if isinstance(node, list):
+            return [value for item in node if (value := self._value(item)) is not _NOTHING]
+        if not isinstance(node, dict):
+            return node
+        if len(node) == 1:
+            key, argument = next(iter(node.items()))
+            function = _FUNCTIONS.get(key)
+            if function is not None:
+                return function(self, argument)
+            if key.startswith("Fn::"):
+                raise TemplateError(f"Template error: the sandbox does not know {key}")
+        return {key: value for key, item in node.items() if (value := self._value(item)) is not _NOTHING}
+
+    def ref(self, name: str) -> Json:
+        if name == "AWS::NoValue":
+            return _NOTHING
+        return self.parameters[name] if name in self.parameters else self.resource(name)
+
+    def get_att(self, argument: str | list[Any]) -> Json:
+        """Evaluate `Fn::GetAtt`, in list or dotted form."""
+        name, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
+        return self.attribute(name, self.value(attribute))
+
+    def sub(self, argument: str | list[Any]) -> str:
+        """Evaluate `Fn::Sub`."""
+        text, own = (argument, {}) if isinstance(argument, str) else argument
+        own = {name: self.value(node) for name, node in own.items()}
+        pieces, end = [], 0
+        for match in SUBSTITUTION.finditer(text):
+            literal, name = match.groups()
+            pieces.append(text[end : match.start()])
+            end = match.end()
+            if literal:
+                pieces.append(f"${{{name}}}")
+            elif name in own:
+                pieces.append(_text(own[name]))
+            else:
+                pieces.append(_text(self.get_att(name) if "." in name else self.ref(name)))
+        return "".join([*pieces, text[end:]])
+
+    def choose(self, argument: list[Any]) -> Json:
+        """Evaluate `Fn::If`."""
+        name, if_true, if_false = argument
+        return self._value(if_true if self.condition(name) else if_false)
+
+    def find_in_map(self, argument: list[Any]) -> Json:
+        """Evaluate `Fn::FindInMap`."""
+        name, first, second = (self.value(item) for item in argument[:3])
+        try:
+            return self.value(self.template["Mappings"][name][first][second])
+        except KeyError as error:
+            raise TemplateError(f"Template error: Unable to get mapping for {name}::{first}::{second}") from error
+
+    def cidr(self, argument: list[Any]) -> list[str]:
+        """Evaluate `Fn::Cidr`."""
+        block, count, bits = ([*self.value(argument), 8])[:3]
+        network = ipaddress.ip_network(block)
+        parts = network.subnets(new_prefix=network.max_prefixlen - int(bits))
+        return [str(next(parts)) for _ in range(int(count))]
+
+    def joined(self, argument: list[Any]) -> str:
+        """Evaluate `Fn::Join`."""
+        separator, items = argument
+        return str(separator).join(_text(item) for item in self.value(items))
+
+    def equals(self, argument: list[Any]) -> bool:
+        """Evaluate `Fn::Equals`."""
+        left, right = (self.value(item) for item in argument)
+        return _text(left) == _text(right)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _select(evaluator: Evaluator, argument: list[Any]) -> Json:
+    index, items = evaluator.value(argument)
+    return items[int(index)]
+
+
+def _split(evaluator: Evaluator, argument: list[Any]) -> list[str]:
+    separator, text = evaluator.value(argument)
+    return str(text).split(separator)
+
+
+_FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
+    "Condition": lambda e, a: e.condition(a) if isinstance(a, str) else {"Condition": e.value(a)},
+    "Fn::And": lambda e, a: all(e.value(item) for item in a),
+    "Fn::Base64": lambda e, a: base64.b64encode(str(e.value(a)).encode()).decode(),
+    "Fn::Cidr": Evaluator.cidr,
+    "Fn::Equals": Evaluator.equals,
+    "Fn::FindInMap": Evaluator.find_in_map,
+    "Fn::GetAZs": lambda e, a: e.zones(e.value(a) or e.parameters["AWS::Region"]),
+    "Fn::GetAtt": Evaluator.get_att,
+    "Fn::If": Evaluator.choose,
+    "Fn::ImportValue": lambda e, a: e.imported(e.value(a)),
+    "Fn::Join": Evaluator.joined,
+    "Fn::Length": lambda e, a: len(e.value(a)),
+    "Fn::Not": lambda e, a: not e.value(a[0]),
+    "Fn::Or": lambda e, a: any(e.value(item) for item in a),
+    "Fn::Select": _select,
+    "Fn::Split": _split,
+    "Fn::Sub": Evaluator.sub,
+    "Fn::ToJsonString": lambda e, a: json.dumps(e.value(a)),
+    "Ref": Evaluator.ref,
+}

@@ -1,0 +1,306 @@
+"""CloudFormation's state in an account and region, which replaces moto's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
+from moto.cloudformation.models import CloudFormationBackend, Event
+from moto.cloudformation.parsing import Export
+from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
+from moto.core.exceptions import ServiceException
+
+from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.cloudformation import operations
+from voice_sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
+from voice_sandbox.aws.cloudformation.deployment import DeploymentError
+from voice_sandbox.aws.cloudformation.drift import Detection, detect
+from voice_sandbox.aws.cloudformation.operations import Wanted
+from voice_sandbox.aws.cloudformation.stack import Stack
+from voice_sandbox.aws.cloudformation.template import TemplateError, check, parse
+from voice_sandbox.aws.cloudformation.values import resolve_parameters
+from voice_sandbox.aws.shapes import Json
+
+_COMPARABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"})
+_BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
+
+
+class ChangeSetNotFoundError(ServiceException):
+    """Error code that tools wait for after they have deleted a change set."""
+
+    code = "ChangeSetNotFound"
+
+
+class SandboxCloudFormation(CloudFormationBackend):
+    """Stacks of an account and region. An operation has completed when its call returns."""
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self.stacks: dict[str, Stack] = {}  # type: ignore[assignment]
+        self.deleted_stacks: dict[str, Stack] = {}  # type: ignore[assignment]
+        self.change_sets: dict[str, ChangeSet] = {}  # type: ignore[assignment]
+        self.exports: dict[str, Export] = {}
+        self.detections: dict[str, Detection] = {}
+        self._lock = threading.RLock()
+
+    def create_stack(  # type: ignore[override]
+        self, name: str, template: str, parameters: dict[str, str], **options: Json
+    ) -> Stack:
+        """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
+        self._refuse_namesake(name)
+        with self._lock:
+            wanted = self._read(template, parameters, options.get("tags"))
+            stack = self._enter(name, options)
+            operations.create(stack, wanted, self.exports, self._claim)
+            return stack
+
+    def update_stack(  # type: ignore[override]
+        self,
+        name: str,
+        template: str,
+        role_arn: str | None,
+        parameters: list[dict[str, Any]],
+        tags: dict[str, str] | None,
+    ) -> Stack:
+        """Update a stack to a template; a failed update is rolled back."""
+        _refuse_busy(self.get_stack(name))
+        with self._lock:
+            stack = self.get_stack(name)
+            given = {
+                entry["ParameterKey"]: stack.stack_parameters[entry["ParameterKey"]]
+                if entry.get("UsePreviousValue")
+                else entry["ParameterValue"]
+                for entry in parameters
+            }
+            wanted = self._read(template, given, tags)
+            if not differs(stack, wanted):
+                raise ValidationError(message="No updates are to be performed.")
+            self._update(stack, wanted)
+            stack.role_arn = role_arn or stack.role_arn
+            return stack
+
+    def delete_stack(self, name_or_stack_id: str, retain: Iterable[str] = ()) -> None:
+        """Delete a stack; a resource that cannot be deleted leaves the stack in DELETE_FAILED.
+
+        Args:
+            name_or_stack_id: Name or id; as in AWS, a stack that does not exist is accepted.
+            retain: Logical ids of resources to retain.
+        """
+        stack = self._live(name_or_stack_id)
+        if stack and stack.status.startswith("UPDATE_") and stack.status.endswith("_IN_PROGRESS"):
+            raise ValidationError(message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}")
+        with self._lock:
+            stack = self._live(name_or_stack_id)
+            if stack is None:
+                return
+            if stack.enable_termination_protection:
+                raise ValidationError(
+                    message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
+            for name in retain:
+                stack.resources.pop(name, None)
+            if operations.delete(stack, self._claim):
+                self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+
+    def protect(self, name: str, *, protected: bool) -> Stack:
+        """Enable or disable a stack's termination protection."""
+        stack = self.get_stack(name)
+        stack.enable_termination_protection = protected
+        return stack
+
+    def get_stack(self, name_or_stack_id: str) -> Stack:  # type: ignore[override]
+        """Return a stack: by name if it exists, by id also after its deletion.
+
+        Raises:
+            ValidationError: There is none.
+        """
+        stack = self._live(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
+        if stack is None:
+            raise ValidationError(message=f"Stack with id {name_or_stack_id} does not exist")
+        return stack
+
+    def describe_stack_events(self, stack_name: str) -> list[Event]:
+        """Return a stack's events, oldest first."""
+        return self.get_stack(stack_name).events
+
+    def create_change_set(  # type: ignore[override]
+        self,
+        stack_name: str,
+        change_set_name: str,
+        *,
+        template: str,
+        parameters: dict[str, str],
+        description: str | None,
+        change_set_type: str,
+        **options: Json,
+    ) -> tuple[str, str]:
+        """Plan a change of an existing or new stack; return the ids of change set and stack."""
+        if living := self._live(stack_name):
+            _refuse_busy(living)
+        with self._lock:
+            # moto passes "no tags" for a request without tags, which keeps the current ones.
+            wanted = self._read(template, parameters, options.get("tags") or None)
+            stack = self._live(stack_name)
+            if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
+                stack = self._enter(stack_name, options)
+                stack.enter("REVIEW_IN_PROGRESS", "User Initiated")
+            if stack is None:
+                raise ValidationError(message=f"Stack [{stack_name}] does not exist")
+            change_set = ChangeSet(
+                change_set_id=generate_changeset_id(change_set_name, self.region_name, self.account_id),
+                change_set_name=change_set_name,
+                change_set_type=change_set_type,
+                stack=stack,
+                wanted=wanted,
+                description=description,
+                notification_arns=options.get("notification_arns") or [],
+                changes=planned(stack, wanted.template),
+            )
+            change_set.refuse_if_empty()
+            self.change_sets[change_set.change_set_id] = change_set
+            return change_set.change_set_id, stack.stack_id
+
+    def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:  # type: ignore[override]
+        """Return a change set by its id, or by its name and the stack's.
+
+        Raises:
+            ChangeSetNotFoundError: There is none.
+        """
+        for change_set in self.change_sets.values():
+            same_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
+            if change_set_name == change_set.change_set_id or (
+                change_set_name == change_set.change_set_name and same_stack
+            ):
+                return change_set
+        raise ChangeSetNotFoundError(f"ChangeSet [{change_set_name}] does not exist")
+
+    def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Delete a change set, and the stack if it was never created."""
+        try:
+            change_set = self.describe_change_set(change_set_name, stack_name)
+        except ChangeSetNotFoundError:
+            return
+        del self.change_sets[change_set.change_set_id]
+
+    def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Execute a change set.
+
+        Raises:
+            ValidationError: It cannot be executed.
+        """
+        _refuse_busy(self.describe_change_set(change_set_name, stack_name).stack)
+        with self._lock:
+            change_set = self.describe_change_set(change_set_name, stack_name)
+            if change_set.execution_status != "AVAILABLE":
+                raise ValidationError(
+                    message=f"ChangeSet [{change_set_name}] cannot be executed: {change_set.status_reason}"
+                )
+            del self.change_sets[change_set.change_set_id]
+            change_set.stack.change_set_id = change_set.change_set_id
+            wanted = replace(change_set.wanted, owned=self._owned()) if change_set.imports else change_set.wanted
+            if change_set.stack.status == "REVIEW_IN_PROGRESS":
+                operations.create(change_set.stack, wanted, self.exports, self._claim)
+            else:
+                self._update(change_set.stack, wanted)
+
+    def detect_drift(self, name: str, resources: Collection[str] | None) -> Detection:
+        """Compare a stack with its actual state, and record the result.
+
+        Raises:
+            ValidationError: The stack is in a failed state, or lacks one of the resources.
+        """
+        with self._lock:
+            stack = self.get_stack(name)
+            if stack.status not in _COMPARABLE:
+                raise ValidationError(
+                    message=f"Drift detection cannot be performed on stack {stack.name} in status {stack.status}"
+                )
+            if unknown := sorted(set(resources or ()) - stack.resources.keys()):
+                raise ValidationError(message=f"Resources {unknown} do not exist in stack {stack.name}")
+            found = detect(stack, resources or ())
+            for drift in found.drifts:
+                stack.resources[drift["LogicalResourceId"]].drift = drift
+            if not resources:
+                status = {"StackDriftStatus": found.stack_drift_status, "LastCheckTimestamp": found.timestamp}
+                stack.drift_information = status
+            self.detections[found.stack_drift_detection_id] = found
+            return found
+
+    def drift_detection(self, identifier: str) -> Detection:
+        """Return a drift detection by its id.
+
+        Raises:
+            ValidationError: There is none.
+        """
+        if identifier not in self.detections:
+            raise ValidationError(message=f"Drift detection {identifier} does not exist")
+        return self.detections[identifier]
+
+    def _update(self, stack: Stack, wanted: Wanted) -> None:
+        if stack.status in _BROKEN:
+            raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
+        operations.update(stack, wanted, self.exports, self._claim)
+
+    def _owned(self) -> frozenset[tuple[str, str]]:
+        resources = [resource for stack in self.stacks.values() for resource in stack.resources.values()]
+        return frozenset((resource.resource_type, resource.physical_id) for resource in resources)
+
+    def _live(self, name_or_id: str) -> Stack | None:
+        return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
+
+    def _refuse_namesake(self, name: str) -> None:
+        if self._live(name):
+            raise AlreadyExistsException(f"Stack [{name}] already exists")
+
+    def _enter(self, name: str, options: dict[str, Any]) -> Stack:
+        self._refuse_namesake(name)
+        stack = Stack(
+            stack_id=generate_stack_id(name, self.region_name, self.account_id),
+            name=name,
+            region_name=self.region_name,
+            account_id=self.account_id,
+            notification_arns=options.get("notification_arns") or [],
+            role_arn=options.get("role_arn"),
+            timeout_in_minutes=options.get("timeout_in_mins"),
+            policy=options.get("stack_policy_body") or "",
+            enable_termination_protection=bool(options.get("enable_termination_protection")),
+        )
+        self.stacks[stack.stack_id] = stack
+        return stack
+
+    def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> Wanted:
+        try:
+            template = parse(body)
+            check(template, KINDS.keys())
+            resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
+        except TemplateError as error:
+            raise ValidationError(message=str(error)) from error
+        return Wanted(body, template, parameters, resolved, tags)
+
+    def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
+        """Set a stack's exports to its outputs, unless another stack has the name or still imports the value."""
+        values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
+        mine = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
+        for name in values.keys() & (self.exports.keys() - mine.keys()):
+            raise DeploymentError(
+                f"Export with name {name} is already exported by stack {self.exports[name].exporting_stack_id}"
+            )
+        for name, export in mine.items():
+            if values.get(name) == export.value:
+                continue
+            readers = [item.name for item in self.stacks.values() if name in item.imports and item is not stack]
+            if readers:
+                verb = "updated" if name in values else "deleted"
+                raise DeploymentError(f"Export {name} cannot be {verb} as it is in use by {', '.join(readers)}")
+        for name in mine:
+            del self.exports[name]
+        self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})
+
+
+def _refuse_busy(stack: Stack) -> None:
+    """Reject operations that AWS rejects during another one, instead of waiting for it."""
+    if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
+        raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")

@@ -1,0 +1,127 @@
+"""Creation, update and rollback of stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moto.cloudformation.parsing import Export
+from moto.core.utils import utcnow
+
+from voice_sandbox.aws.cloudformation.deployment import Deployment, DeploymentError
+from voice_sandbox.aws.cloudformation.removal import remove
+from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+
+Claim = Callable[[Stack, list[dict[str, Any]]], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Desired state of a stack.
+
+    Attributes:
+        body: The template as received.
+        template: The parsed template.
+        parameters: Parameters as given.
+        resolved: Values of all parameters.
+        tags: Tags of the stack; None keeps the current ones.
+        owned: Types and ids of the resources of all stacks, if other existing ones are imported; otherwise ``None``.
+    """
+
+    body: str
+    template: dict[str, Any]
+    parameters: dict[str, str]
+    resolved: dict[str, Any]
+    tags: dict[str, str] | None = None
+    owned: frozenset[tuple[str, str]] | None = None
+
+
+def create(stack: Stack, wanted: Wanted, exports: Mapping[str, Export], claim: Claim) -> None:
+    """Deploy a stack for the first time; after a failure, its resources are deleted.
+
+    Args:
+        stack: The stack without resources.
+        wanted: Its desired state.
+        exports: Exports of other stacks.
+        claim: Registers the stack's own exports, or rejects them.
+    """
+    stack.adopt(wanted.body, wanted.template, wanted.parameters, wanted.resolved, wanted.tags)
+    stack.enter("CREATE_IN_PROGRESS", "User Initiated")
+    deployment = Deployment(stack, wanted.template, wanted.resolved, exports, owned=wanted.owned)
+    try:
+        _carry_out(stack, deployment, claim)
+    except DeploymentError as error:
+        stack.enter("ROLLBACK_IN_PROGRESS", f"{error} Rollback requested by user.")
+        created = [each for each in stack.resources.values() if not each.imported]
+        failed = remove(stack, created, keep=frozenset({"Retain"}))
+        stack.forget_deleted()
+        stack.enter("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", _reasons(failed))
+    else:
+        stack.enter("CREATE_COMPLETE")
+
+
+def update(stack: Stack, wanted: Wanted, exports: Mapping[str, Export], claim: Claim) -> None:
+    """Update a deployed stack to another template; after a failure, it is rolled back."""
+    before = Wanted(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
+    held = dict(stack.resources)
+    stack.enter("UPDATE_IN_PROGRESS", "User Initiated")
+    deployment = Deployment(stack, wanted.template, wanted.resolved, exports, owned=wanted.owned)
+    try:
+        _carry_out(stack, deployment, claim)
+    except DeploymentError as error:
+        stack.enter("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
+        _go_back(stack, before, held, exports)
+        return
+    stack.adopt(wanted.body, wanted.template, wanted.parameters, wanted.resolved, wanted.tags)
+    stack.last_updated_time = utcnow()
+    stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
+    leftovers = deployment.leftovers()
+    # As in AWS, a failed cleanup does not fail an update; it is reported as an event.
+    remove(stack, deployment.superseded, policy="UpdateReplacePolicy")
+    remove(stack, leftovers)
+    stack.enter("UPDATE_COMPLETE")
+
+
+def _carry_out(stack: Stack, deployment: Deployment, claim: Claim) -> None:
+    deployment.apply()
+    outputs = deployment.outputs()
+    claim(stack, outputs)
+    stack.outputs, stack.imports = outputs, deployment.imports
+
+
+def _go_back(stack: Stack, before: Wanted, held: dict[str, Resource], exports: Mapping[str, Export]) -> None:
+    made = [item for name, item in stack.resources.items() if held.get(name) is not item]
+    stack.resources = dict(held)
+    try:
+        Deployment(stack, before.template, before.resolved, exports, rolls_back=True).apply()
+    except DeploymentError as error:
+        stack.enter("UPDATE_ROLLBACK_FAILED", str(error))
+        return
+    remove(stack, [each for each in made if not each.imported], keep=frozenset())
+    stack.enter("UPDATE_ROLLBACK_COMPLETE")
+
+
+def _reasons(failed: Mapping[str, str]) -> str | None:
+    if not failed:
+        return None
+    detail = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    return f"The following resource(s) failed to delete: [{', '.join(failed)}]. {detail}"
+
+
+def delete(stack: Stack, claim: Claim) -> bool:
+    """Delete a stack's resources, and return True if all are deleted or retained."""
+    stack.enter("DELETE_IN_PROGRESS", "User Initiated")
+    try:
+        claim(stack, [])
+    except DeploymentError as error:
+        stack.enter("DELETE_FAILED", str(error))
+        return False
+    failed = remove(stack, stack.resources.values())
+    if failed:
+        stack.forget_deleted()
+        stack.enter("DELETE_FAILED", _reasons(failed))
+        return False
+    stack.deletion_time = utcnow()
+    stack.enter("DELETE_COMPLETE")
+    return True

@@ -1,0 +1,59 @@
+"""Deletion: dependent resources first, retained resources are kept, and a failure keeps its dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from botocore.exceptions import ClientError
+
+from voice_sandbox.aws.adapters.adapter import is_missing
+from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+from voice_sandbox.aws.cloudformation.template import in_order
+
+RETAIN = frozenset({"Retain", "RetainExceptOnCreate"})
+
+
+def remove(
+    stack: Stack, resources: Iterable[Resource], *, policy: str = "DeletionPolicy", keep: frozenset[str] = RETAIN
+) -> dict[str, str]:
+    """Delete resources in reverse dependency order.
+
+    Args:
+        stack: The stack, for events.
+        resources: Resources to delete, at most one per logical id.
+        policy: The template attribute with the deletion policy.
+        keep: Values of that attribute that retain the resource.
+
+    Returns:
+        The reason for each logical id that could not be deleted; dependencies of such a resource are kept as well.
+    """
+    by_name = {resource.logical_id: resource for resource in resources}
+    order = in_order({name: resource.needs for name, resource in by_name.items()})
+    failed: dict[str, str] = {}
+    blocked: set[str] = set()
+    for name in reversed(order):
+        resource = by_name[name]
+        if name in blocked:
+            blocked |= resource.needs
+        elif resource.body.get(policy) in keep:
+            stack.report(resource, "DELETE_SKIPPED")
+        else:
+            reason = _delete(stack, resource, snapshot=resource.body.get(policy) == "Snapshot")
+            if reason:
+                failed[name] = reason
+                blocked |= resource.needs
+    return failed
+
+
+def _delete(stack: Stack, resource: Resource, *, snapshot: bool) -> str | None:
+    stack.report(resource, "DELETE_IN_PROGRESS")
+    try:
+        if snapshot:
+            resource.adapter.snapshot()
+        resource.adapter.delete()
+    except Exception as error:  # noqa: BLE001 - whatever a service answers is the reason that the user has to see
+        if not (isinstance(error, ClientError) and is_missing(error)):
+            stack.report(resource, "DELETE_FAILED", str(error))
+            return str(error)
+    stack.report(resource, "DELETE_COMPLETE")
+    return None

@@ -1,0 +1,132 @@
+"""CloudFormation operations that moto's responses lack or simplify."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import cloudformation_backends
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.responses import ActionResult, EmptyResult
+
+from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+
+if TYPE_CHECKING:
+    from voice_sandbox.aws.cloudformation.models import SandboxCloudFormation
+
+
+class SandboxCloudFormationResponse(CloudFormationResponse):
+    """moto's CloudFormation API with the sandbox's stacks."""
+
+    @property
+    def stacks(self) -> SandboxCloudFormation:
+        """The stacks of the caller's account and region."""
+        return cast("SandboxCloudFormation", cloudformation_backends[self.current_account][self.region])
+
+    def delete_stack(self) -> ActionResult:
+        self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
+        return EmptyResult()
+
+    def cancel_update_stack(self) -> ActionResult:
+        """Handle CancelUpdateStack: waits of an update end, so the update is rolled back."""
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        if stack.status != "UPDATE_IN_PROGRESS":
+            raise ValidationError(
+                message=f"CancelUpdateStack cannot be called from current stack status: {stack.status}"
+            )
+        api: Any = client("autoscaling", region=self.region, account=self.current_account)
+        for resource in list(stack.resources.values()):
+            if resource.resource_type == "AWS::AutoScaling::AutoScalingGroup":
+                with suppress(api.exceptions.ActiveInstanceRefreshNotFoundFault):
+                    api.cancel_instance_refresh(AutoScalingGroupName=resource.physical_id)
+        return EmptyResult()
+
+    def update_termination_protection(self) -> ActionResult:
+        protected = bool(self._get_bool_param("EnableTerminationProtection"))
+        stack = self.stacks.protect(self._get_param("StackName"), protected=protected)
+        return ActionResult({"StackId": stack.stack_id})
+
+    def describe_stack_resource(self) -> ActionResult:
+        stack, resources = self._resources()
+        return ActionResult({"StackResourceDetail": _shown(stack, resources[0])})
+
+    def describe_stack_resources(self) -> ActionResult:
+        stack, resources = self._resources()
+        return ActionResult({"StackResources": [_shown(stack, item) for item in resources]})
+
+    def list_stack_resources(self) -> ActionResult:
+        stack, resources = self._resources()
+        return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
+
+    def detect_stack_drift(self) -> ActionResult:
+        """Handle DetectStackDrift. The detection has completed when the call returns."""
+        return ActionResult(
+            self.stacks.detect_drift(self._get_param("StackName"), self._get_param("LogicalResourceIds"))
+        )
+
+    def detect_stack_resource_drift(self) -> ActionResult:
+        stack, (resource, *_) = self._resources()
+        drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
+        if not drifts:
+            raise ValidationError(message=f"Resource type {resource.resource_type} does not support drift detection")
+        return ActionResult({"StackResourceDrift": drifts[0]})
+
+    def describe_stack_drift_detection_status(self) -> ActionResult:
+        return ActionResult(self.stacks.drift_detection(self._get_param("StackDriftDetectionId")))
+
+    def describe_stack_resource_drifts(self) -> ActionResult:
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        wanted = self._get_param("StackResourceDriftStatusFilters")
+        drifts = [item.drift for item in stack.resources.values() if item.drift]
+        shown = [drift for drift in drifts if not wanted or drift["StackResourceDriftStatus"] in wanted]
+        return ActionResult({"StackResourceDrifts": shown})
+
+    def create_change_set(self) -> ActionResult:
+        """Handle CreateChangeSet; as in AWS, the default type is an update."""
+        self.params.setdefault("ChangeSetType", "UPDATE")
+        result = super().create_change_set()
+        imports = bool(self._get_bool_param("ImportExistingResources"))
+        self.stacks.describe_change_set(*self._change_set()).imports = imports
+        return result
+
+    def describe_change_set(self) -> ActionResult:
+        return ActionResult(self.stacks.describe_change_set(*self._change_set()))
+
+    def delete_change_set(self) -> ActionResult:
+        self.stacks.delete_change_set(*self._change_set())
+        return EmptyResult()
+
+    def _change_set(self) -> tuple[str, str | None]:
+        return self._get_param("ChangeSetName"), self._get_param("StackName")
+
+    def _resources(self) -> tuple[Stack, list[Resource]]:
+        """Return the stack and the requested resources."""
+        stack = self.stacks.get_stack(self._get_param("StackName"))
+        wanted = self._get_param("LogicalResourceId")
+        found = [item for name, item in list(stack.resources.items()) if wanted in (None, name)]
+        if wanted and not found:
+            raise ValidationError(message=f"Resource {wanted} does not exist for stack {stack.name}")
+        return stack, found
+
+    def _validate_different_update(self, *_: object) -> None:
+        """Do nothing, since only the stacks, which know the resolved parameters, can detect changes."""
+
+
+def _shown(stack: Stack, resource: Resource) -> dict[str, Any]:
+    return {
+        "StackName": stack.name,
+        "StackId": stack.stack_id,
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.resource_type,
+        "ResourceStatus": resource.status,
+        "ResourceStatusReason": resource.reason,
+        "Timestamp": resource.timestamp,
+        "LastUpdatedTimestamp": resource.timestamp,
+        "DriftInformation": {
+            "StackResourceDriftStatus": resource.drift.get("StackResourceDriftStatus", "NOT_CHECKED"),
+            "LastCheckTimestamp": resource.drift.get("Timestamp"),
+        },
+    }

@@ -1,0 +1,130 @@
+"""Templates: parsing, validation, and the dependency order of resources."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from voice_sandbox.aws.shapes import Json
+
+SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
+
+
+class TemplateError(ValueError):
+    """The template itself is invalid; CloudFormation rejects it before any change."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Parses CloudFormation's short tags, and keeps dates such as a policy's `2012-10-17` as text."""
+
+
+def _short_tag(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if isinstance(node, yaml.MappingNode):
+        value: Any = loader.construct_mapping(node, deep=True)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = node.value
+    name = suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}"
+    return {name: value.split(".", 1) if suffix == "GetAtt" and isinstance(value, str) else value}
+
+
+_Loader.add_multi_constructor("!", _short_tag)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parse(body: str) -> dict[str, Any]:
+    """Parse a JSON or YAML template.
+
+    Raises:
+        TemplateError: It is neither, or uses a transform.
+    """
+    try:
+        template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, Loader=_Loader)  # noqa: S506
+    except (ValueError, yaml.YAMLError) as error:
+        raise TemplateError(f"Template format error: {error}") from error
+    if not isinstance(template, dict) or not template.get("Resources"):
+        raise TemplateError("Template format error: At least one Resources member must be defined.")
+    if "Transform" in template:
+        raise TemplateError(f"Template format error: the sandbox runs no transforms ({template['Transform']})")
+    return template
+
+
+def check(template: Mapping[str, Any], known: Container[str]) -> None:
+    """Reject a template with an unsupported resource type, or with circular dependencies.
+
+    Raises:
+        TemplateError: The template is rejected; the message contains the type and the logical id of each such resource.
+    """
+    resources = template["Resources"]
+    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if body["Type"] not in known]
+    if unknown:
+        raise TemplateError(
+            f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
+            "A type that the sandbox is to deploy needs a row in voice_sandbox/aws/adapters/table.yaml"
+        )
+    in_order(dependencies(resources))
+
+
+def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return the resources to which each resource refers by Ref, GetAtt, Sub or DependsOn."""
+    found = {}
+    for name, body in resources.items():
+        explicit = body.get("DependsOn", [])
+        named = set(references(body.get("Properties", {})))
+        named.update([explicit] if isinstance(explicit, str) else explicit)
+        found[name] = (named & resources.keys()) - {name}
+    return found
+
+
+def references(node: Json) -> Iterator[str]:
+    """Yield all names to which a part of a template refers."""
+    if isinstance(node, list):
+        for item in node:
+            yield from references(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key == "Ref":
+                yield value
+            elif key == "Fn::GetAtt":
+                yield value.split(".")[0] if isinstance(value, str) else value[0]
+            elif key == "Fn::Sub":
+                text = value if isinstance(value, str) else value[0]
+                yield from (name.split(".")[0] for literal, name in SUBSTITUTION.findall(text) if not literal)
+                yield from references([] if isinstance(value, str) else value[1:])
+            else:
+                yield from references(value)
+
+
+def in_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names in dependency order, otherwise in the given order.
+
+    Raises:
+        TemplateError: There is a circular dependency.
+    """
+    done: dict[str, None] = {}
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in path:
+            circle = ", ".join(path[path.index(name) :])
+            raise TemplateError(f"Circular dependency between resources: [{circle}]")
+        path.append(name)
+        for needed in sorted(needs[name]):
+            if needed in needs:
+                visit(needed)
+        path.pop()
+        done[name] = None
+
+    for name in needs:
+        visit(name)
+    return list(done)

@@ -1,0 +1,163 @@
+"""Changes that a deploy would make to previously synthesized stacks: in place, by replacement, or by deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from voice_sandbox.aws.adapters.schemas import create_only, identifier
+from voice_sandbox.aws.cloudformation.template import references
+from voice_sandbox.aws.shapes import Json
+from voice_sandbox.changes import Op
+
+Templates = Mapping[str, Mapping[str, Any]]
+"""Templates by stack name."""
+Place = tuple[str, str]
+"""A stack, and a resource's logical id in it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of a resource.
+
+    Attributes:
+        op: Operation; a change of type is a delete and a create.
+        place: Stack and logical id.
+        kind: Type.
+        changes: Own properties that cannot change in place.
+        because: Replaced resources to which it refers in properties that cannot change in place.
+        downgrades: Properties that its service refuses to lower, with both values.
+        kept_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
+    """
+
+    op: Op
+    place: Place
+    kind: str
+    changes: tuple[str, ...] = ()
+    because: frozenset[Place] = frozenset()
+    kept_name: bool = False
+    downgrades: tuple[str, ...] = ()
+
+
+ONLY_UPWARDS = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
+"""Properties that a service can raise in place but never lower.
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html"""
+
+
+def compare(old: Templates, new: Templates) -> list[Step]:
+    """Return a step for each resource of both."""
+    before, after = _resources(old), _resources(new)
+    kept = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
+    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in kept}
+    replaced = {place for place in kept if own[place]}
+    named = {place: frozenset(_named_where_fixed(place, after[place], new)) & kept for place in kept}
+    while more := {place for place in kept - replaced if named[place] & replaced}:
+        replaced |= more
+    steps = [
+        Step(
+            Op.REPLACE,
+            place,
+            after[place]["Type"],
+            own[place],
+            named[place] & replaced,
+            kept_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
+        )
+        if place in replaced
+        else Step(
+            Op.UPDATE if before[place] != after[place] else Op.SAME,
+            place,
+            after[place]["Type"],
+            downgrades=tuple(_downgrades(before[place], after[place])),
+        )
+        for place in kept
+    ]
+    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - kept]
+    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - kept]
+    return sorted(steps, key=lambda step: (step.place, step.op.value))
+
+
+def _resources(templates: Templates) -> dict[Place, dict[str, Any]]:
+    """Return resources with the defaults of their parameters substituted."""
+    found = {}
+    for stack, template in templates.items():
+        defaults = {name: each.get("Default") for name, each in template.get("Parameters", {}).items()}
+        found.update({(stack, name): _filled(body, defaults) for name, body in template["Resources"].items()})
+    return found
+
+
+def _filled(node: Json, defaults: Mapping[str, Json]) -> Any:
+    match node:
+        case {"Ref": str(name)} if name in defaults:
+            return {"Parameter": name, "Default": defaults[name]}
+        case dict():
+            return {key: _filled(item, defaults) for key, item in node.items() if key != "Metadata"}
+        case list():
+            return [_filled(item, defaults) for item in node]
+        case _:
+            return node
+
+
+def _fixed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for path in create_only(new["Type"]):
+        if _at(old.get("Properties"), path) != _at(new.get("Properties"), path):
+            yield ".".join(path)
+
+
+def _downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in ONLY_UPWARDS.get(new["Type"], ()):
+        before, after = (str(each.get("Properties", {}).get(name, "")) for each in (old, new))
+        if before and after and is_older(after, before):
+            yield f"{name} {before} to {after}"
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return True if a version such as ``7.2`` is older than another, up to the shorter length."""
+    pairs = [(int(one), int(two)) for one, two in zip(version.split("."), other.split("."), strict=False)]
+    return [one for one, _ in pairs] < [two for _, two in pairs]
+
+
+def _named_where_fixed(place: Place, body: Mapping[str, Any], templates: Templates) -> Iterator[Place]:
+    """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
+    for path in create_only(body["Type"]):
+        for value in _at(body.get("Properties"), path):
+            yield from ((place[0], name) for name in references(value))
+            for imported in imports(value):
+                yield from _exporters(imported, templates)
+
+
+def imports(node: Json) -> Iterator[str]:
+    """Yield the names of the exports that a part of a template imports."""
+    match node:
+        case {"Fn::ImportValue": str(name)}:
+            yield name
+        case dict():
+            for item in node.values():
+                yield from imports(item)
+        case list():
+            for item in node:
+                yield from imports(item)
+
+
+def _exporters(name: str, templates: Templates) -> Iterator[Place]:
+    for stack, template in templates.items():
+        for output in template.get("Outputs", {}).values():
+            if output.get("Export", {}).get("Name") == name:
+                yield from ((stack, named) for named in references(output["Value"]))
+
+
+def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[Place], stack: str) -> bool:
+    names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
+    taken = {(stack, name) for _, values in names for value in values for name in references(value)}
+    return bool(names) and all(before == after != [] for before, after in names) and not taken & because
+
+
+def _at(properties: Json, path: list[str]) -> list[Any]:
+    """Return the values at a path; `*` matches each item of a list or mapping."""
+    found = [] if properties is None else [properties]
+    for name in path:
+        if name == "*":
+            found = [item for each in found for item in (each.values() if isinstance(each, dict) else each)]
+        else:
+            found = [each[name] for each in found if isinstance(each, dict) and name in each]
+    return found

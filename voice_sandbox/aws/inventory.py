@@ -1,0 +1,57 @@
+"""Inventory of the local AWS by kind: it must be equal before a deploy and after a teardown."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import jmespath
+import yaml
+
+LISTED: dict[str, list[Any]] = yaml.safe_load(Path(__file__).with_name("inventory.yaml").read_text(encoding="utf-8"))
+
+
+def _listed(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]:
+    service, operation, path, *asked = LISTED[kind]
+    client: Any = session.client(service, endpoint_url=endpoint)
+    request = asked[0] if asked else {}
+    if client.can_paginate(operation):
+        return client.get_paginator(operation).paginate(**request).search(path)  # type: ignore[no-any-return]
+    return jmespath.search(path, getattr(client, operation)(**request))  # type: ignore[no-any-return]
+
+
+def _keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("kms", endpoint_url=endpoint)
+    for key in client.get_paginator("list_keys").paginate().search("Keys[].KeyId"):
+        # A deleted key exists until its recovery window ends, as on AWS.
+        if client.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] != "PendingDeletion":
+            yield key
+
+
+def _dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    client = session.client("route53", endpoint_url=endpoint)
+    for zone in client.list_hosted_zones()["HostedZones"]:
+        for record in client.list_resource_record_sets(HostedZoneId=zone["Id"])["ResourceRecordSets"]:
+            yield " ".join([record["Type"], record["Name"], record.get("SetIdentifier", "")])
+
+
+def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
+    account = session.client("sts", endpoint_url=endpoint).get_caller_identity()["Account"]
+    budgets = session.client("budgets", endpoint_url=endpoint).describe_budgets(AccountId=account)["Budgets"]
+    return (budget["BudgetName"] for budget in budgets)
+
+
+_COUNTED = {"key": _keys, "DNS record": _dns_records, "budget": _budgets}
+KINDS = {*LISTED, *_COUNTED}
+
+
+def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
+    """Return the ids of all resources, by kind."""
+    found = {kind: set(_listed(session, endpoint, kind)) for kind in LISTED}
+    return found | {kind: set(count(session, endpoint)) for kind, count in _COUNTED.items()}
+
+
+def added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
+    """Count new resources by kind; kinds without any are omitted."""
+    return Counter({kind: len(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]})

@@ -1,0 +1,102 @@
+"""API Gateway: integrations through VPC links and with streaming, and patch operations that moto does not support."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from moto.apigateway import models, urls
+from moto.apigateway.models import Deployment, DomainName, Integration, VpcLink
+from moto.apigateway.responses import APIGatewayResponse
+from moto.core.common_models import BaseModel
+from moto.core.common_types import TYPE_RESPONSE
+
+from voice_sandbox.aws.patches.base import Record, take_over
+
+# Fields that moto's integrations do not store.
+_KEPT = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
+
+Fields = dict[str, tuple[str, Callable[[str], Any]]]
+
+
+def _truth(text: str) -> bool:
+    return text.lower() == "true"
+
+
+_REST_API: Fields = {
+    "/description": ("description", str),
+    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _truth),
+    "/name": ("name", str),
+}
+_VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
+_DOMAIN_NAME: Fields = {
+    "/certificateArn": ("certificate_arn", str),
+    "/regionalCertificateArn": ("regional_certificate_arn", str),
+    "/securityPolicy": ("security_policy", str),
+}
+
+
+class MendedIntegration(Integration):
+    """An integration that stores the fields that moto's loses."""
+
+    kept: Record = {}  # noqa: RUF012 - replaced, never changed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the integration in the API's format."""
+        return {**super().to_json(), **self.kept}
+
+
+class MendedApiGateway(APIGatewayResponse):
+    """moto's API Gateway API with missing operations."""
+
+    def put_integration(self) -> TYPE_RESPONSE:
+        status, headers, _ = super().put_integration()
+        _, _, api, _, resource, _, method = self.path.split("/")[:7]
+        integration: Any = self.backend.get_integration(api, resource, method)
+        sent = json.loads(self.body)
+        integration.kept = {"responseTransferMode": "BUFFERED"} | {name: sent[name] for name in _KEPT if name in sent}
+        return status, headers, json.dumps(integration.to_json())
+
+    def update_rest_api(self) -> TYPE_RESPONSE:
+        api = self.backend.get_rest_api(self._named())
+        for patch in self._get_param("patchOperations"):
+            if patch["path"].startswith("/endpointConfiguration/types/"):
+                api.endpoint_configuration["types"] = [patch["value"]]
+            else:
+                _apply(api, patch, _REST_API)
+        return 200, {}, json.dumps(api.to_dict())
+
+    def update_deployment(self) -> TYPE_RESPONSE:
+        _, _, api, _, deployment = self.path.split("/")[:5]
+        found = self.backend.get_deployment(api, deployment)
+        return self._patched(found, {"/description": ("description", str)})
+
+    def update_vpc_link(self) -> TYPE_RESPONSE:
+        link = self.backend.get_vpc_link(self._named())
+        return self._patched(link, _VPC_LINK)
+
+    def update_domain_name(self) -> TYPE_RESPONSE:
+        return self._patched(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
+
+    def _patched(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
+        for patch in self._get_param("patchOperations"):
+            _apply(model, patch, fields)
+        return 200, {}, json.dumps(model.to_json())
+
+    def _named(self) -> str:
+        return self.path.strip("/").split("/")[1]
+
+
+def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
+    if patch["path"] not in fields:
+        raise NotImplementedError(f"API Gateway: the sandbox does not support a patch of {patch['path']}")
+    attribute, convert = fields[patch["path"]]
+    setattr(model, attribute, convert(patch.get("value", "")))
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, APIGatewayResponse, MendedApiGateway)
+    module: Any = models
+    module.Integration = MendedIntegration

@@ -1,0 +1,224 @@
+"""Auto Scaling's API: groups with their hooks, lifecycle actions, activities, warm pools, refreshes, deletion."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from moto.autoscaling import urls
+from moto.autoscaling.exceptions import AutoscalingClientError
+from moto.autoscaling.models import Activity
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.common_types import TYPE_RESPONSE
+from moto.core.responses import ActionResult, EmptyResult
+
+from voice_sandbox.aws.patches.base import Record, keep, result, take_over
+from voice_sandbox.aws.patches.lifecycle import Action, Host, LivingBackend, LivingGroup
+from voice_sandbox.aws.patches.refresh import Refresh
+
+# Fields that moto's groups do not store.
+_KEPT = (
+    "AvailabilityZoneDistribution",
+    "AvailabilityZoneImpairmentPolicy",
+    "CapacityRebalance",
+    "CapacityReservationSpecification",
+    "Context",
+    "DefaultCooldown",
+    "DefaultInstanceWarmup",
+    "DesiredCapacityType",
+    "InstanceMaintenancePolicy",
+    "MaxInstanceLifetime",
+    "PlacementGroup",
+    "TerminationPolicies",
+)
+_one_at_a_time = threading.RLock()
+
+
+class MendedAutoScaling(AutoScalingResponse):
+    """moto's Auto Scaling API with missing operations."""
+
+    def call_action(self) -> TYPE_RESPONSE:
+        """Handle a request, after the changes that time has caused since the last one."""
+        with _one_at_a_time:
+            for group in self._backend.living():
+                group.settle()
+            answer: TYPE_RESPONSE = super().call_action()
+            return answer
+
+    def create_auto_scaling_group(self) -> ActionResult:
+        """Handle CreateAutoScalingGroup: its hooks apply to its first hosts."""
+        params = self._get_params()
+        if params["AutoScalingGroupName"] in self.autoscaling_backend.autoscaling_groups:
+            raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
+        answer = super().create_auto_scaling_group()
+        group = self._group()
+        keep(group, params, *_KEPT)
+        for hook in params.get("LifecycleHookSpecificationList", []):
+            self._put_hook({**hook, "AutoScalingGroupName": group.name})
+        group.balance()
+        return answer
+
+    def update_auto_scaling_group(self) -> ActionResult:
+        """Handle UpdateAutoScalingGroup; a request without launch settings keeps the current ones."""
+        params = self._get_params()
+        group = self._group()
+        policy = group.mixed_instances_policy
+        answer = super().update_auto_scaling_group()
+        if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
+            group.mixed_instances_policy = policy
+        keep(group, params, *_KEPT)
+        group.set_desired_capacity(min(max(group.desired_capacity or 0, group.min_size or 0), group.max_size or 0))
+        return answer
+
+    def delete_auto_scaling_group(self) -> ActionResult:
+        """Handle DeleteAutoScalingGroup: with force, it terminates all hosts and deletes all parts of the group."""
+        group = self._group()
+        backend = self._backend
+        if group.instance_states and not self._get_bool_param("ForceDelete", False):
+            message = f"You cannot delete an AutoScalingGroup while there are instances in {group.name}."
+            raise AutoscalingClientError("ResourceInUse", message)
+        del backend.autoscaling_groups[group.name]
+        group.discard()
+        hanging: list[dict[str, Any]] = [backend.policies, backend.lifecycle_hooks, backend.scheduled_actions]
+        for kept in hanging:
+            for key, item in list(kept.items()):
+                if item.auto_scaling_group_name == group.name:
+                    del kept[key]
+        return EmptyResult()
+
+    def put_lifecycle_hook(self) -> ActionResult:
+        """Handle PutLifecycleHook; moto invents role and target of the notification."""
+        answer = super().put_lifecycle_hook()
+        self._put_hook(self._get_params())
+        return answer
+
+    def put_scaling_policy(self) -> ActionResult:
+        """Handle PutScalingPolicy; moto misspells the name of the ARN, which is then lost."""
+        answer = super().put_scaling_policy()
+        return ActionResult({"PolicyARN": result(answer)["PolicyArn"], "Alarms": []})
+
+    def complete_lifecycle_action(self) -> ActionResult:
+        group, host, action = self._action()
+        outcome = self._get_param("LifecycleActionResult")
+        group.complete(host, action.hook.name, outcome, f"Lifecycle Action Completed with {outcome} Result")
+        return EmptyResult()
+
+    def record_lifecycle_action_heartbeat(self) -> ActionResult:
+        _, _, action = self._action()
+        action.beat()
+        return EmptyResult()
+
+    def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
+        """Handle TerminateInstanceInAutoScalingGroup; a terminating host continues."""
+        group, host = self._backend.find(self._get_param("InstanceId"))
+        if self._get_bool_param("ShouldDecrementDesiredCapacity", False) and not host.is_leaving and not host.is_warm:
+            if (group.desired_capacity or 0) <= (group.min_size or 0):
+                message = (
+                    f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without "
+                    "replacement will violate group's min size constraint. Either set "
+                    "shouldDecrementDesiredCapacity flag to false or lower group's min size."
+                )
+                raise AutoscalingClientError("ValidationError", message)
+            group.desired_capacity = (group.desired_capacity or 0) - 1
+        if not host.is_leaving:
+            group.dismiss(host, "in response to a user request")
+            group.balance()
+        return ActionResult({"Activity": host.activity})
+
+    def set_instance_health(self) -> ActionResult:
+        self._backend.set_instance_health(
+            self._get_param("InstanceId"),
+            self._get_param("HealthStatus"),
+            respect_grace=self._get_bool_param("ShouldRespectGracePeriod", True) is True,
+        )
+        return EmptyResult()
+
+    def describe_scaling_activities(self) -> ActionResult:
+        """Handle DescribeScalingActivities, the newest first."""
+        name, ids = self._get_param("AutoScalingGroupName"), self._get_param("ActivityIds", [])
+        found: list[Activity] = [
+            activity
+            for group in self._backend.living()
+            if name in (None, group.name)
+            for activity in reversed(group.activities)
+            if not ids or activity.activity_id in ids
+        ]
+        return ActionResult({"Activities": found})
+
+    def start_instance_refresh(self) -> ActionResult:
+        params, group = self._get_params(), self._group()
+        if group.refresh:
+            message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
+            raise AutoscalingClientError("InstanceRefreshInProgress", message)
+        wanted = params.get("DesiredConfiguration", {}).get("LaunchTemplate", {})
+        template = {key: str(value) for key, value in wanted.items()} or group.template
+        others = sum(host.template != template for host in group.hosts)
+        group.refreshes.append(Refresh(params.get("Preferences", {}), template, group.template, others))
+        group.launch_from(template)
+        return ActionResult({"InstanceRefreshId": group.refreshes[-1].id})
+
+    def describe_instance_refreshes(self) -> ActionResult:
+        """Handle DescribeInstanceRefreshes, the newest first."""
+        group, ids = self._group(), self._get_param("InstanceRefreshIds", [])
+        found = [each.shown(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
+        return ActionResult({"InstanceRefreshes": found})
+
+    def cancel_instance_refresh(self) -> ActionResult:
+        """Handle CancelInstanceRefresh; replaced hosts remain."""
+        group = self._group()
+        if not (refresh := group.refresh):
+            message = f"No active instance refresh found for Auto Scaling group {group.name}"
+            raise AutoscalingClientError("ActiveInstanceRefreshNotFound", message)
+        refresh.end(group, "Cancelled", "Cancelled due to user request.")
+        return ActionResult({"InstanceRefreshId": refresh.id})
+
+    def put_warm_pool(self) -> ActionResult:
+        answer = super().put_warm_pool()
+        self._group().balance()
+        return answer
+
+    def describe_warm_pool(self) -> ActionResult:
+        group = self._group()
+        return ActionResult({"WarmPoolConfiguration": group.warm_pool, "Instances": group.pool})
+
+    def delete_warm_pool(self) -> ActionResult:
+        """Handle DeleteWarmPool; its hosts are terminated through their hooks."""
+        answer = super().delete_warm_pool()
+        self._group().balance()
+        return answer
+
+    @property
+    def _backend(self) -> LivingBackend:
+        return cast("LivingBackend", self.autoscaling_backend)
+
+    def _put_hook(self, hook: Record) -> None:
+        made = self.autoscaling_backend.create_lifecycle_hook(
+            hook["LifecycleHookName"],
+            hook["AutoScalingGroupName"],
+            hook["LifecycleTransition"],
+            hook.get("HeartbeatTimeout"),
+            hook.get("DefaultResult", "ABANDON"),
+        )
+        blank = dict.fromkeys(("NotificationTargetARN", "NotificationMetadata", "RoleARN"))
+        keep(made, {**blank, **hook}, *blank)
+
+    def _action(self) -> tuple[LivingGroup, Host, Action]:
+        instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
+        for group in self._backend.living():
+            for host in group.all_hosts():
+                if host.instance_id == instance and hook in host.actions:
+                    return group, host, host.actions[hook]
+        message = f"No active Lifecycle Action found with instance ID {instance}"
+        raise AutoscalingClientError("ValidationError", message)
+
+    def _group(self) -> LivingGroup:
+        name = self._get_param("AutoScalingGroupName")
+        found = self.autoscaling_backend.describe_auto_scaling_groups([name])
+        if not found:
+            raise AutoscalingClientError("ValidationError", f"AutoScalingGroup name not found - {name}")
+        return cast("LivingGroup", found[0])
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, AutoScalingResponse, MendedAutoScaling)

@@ -1,0 +1,43 @@
+"""Base of the patches for moto: a subclass of a service's responses replaces moto's routes."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, cast
+
+from botocore import xform_name
+from moto.core.base_backend import BaseBackend
+from moto.core.responses import ActionResult, BaseResponse
+
+Record = dict[str, Any]
+
+
+def take_over(urls: ModuleType, original: type[BaseResponse], patched: type[BaseResponse]) -> None:
+    """Route a service's requests to responses that extend moto's.
+
+    Args:
+        urls: The service's module of routes.
+        original: moto's responses.
+        patched: A subclass of them.
+    """
+    for path, handler in list(urls.url_paths.items()):
+        if getattr(handler, "__self__", None) is original:
+            urls.url_paths[path] = getattr(patched, handler.__name__)
+
+
+def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
+    """Return the resources of a kind that moto lacks; they are stored in moto's backend and deleted at its reset."""
+    kept: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
+    return kept
+
+
+def result(answer: ActionResult) -> Record:
+    """Return the result of a response of moto, which is a dictionary in all patched operations."""
+    return cast("Record", answer.result)
+
+
+def keep(model: object, request: Record, *names: str) -> None:
+    """Store request parameters on a model that does not store them, for moto's serializer."""
+    for name in names:
+        if name in request:
+            setattr(model, xform_name(name), request[name])

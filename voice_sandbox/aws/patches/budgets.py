@@ -1,0 +1,37 @@
+"""Budgets: changes of a budget, and the subscribers of its notifications."""
+
+from __future__ import annotations
+
+import json
+
+from moto.budgets import urls
+from moto.budgets.models import Budget
+from moto.budgets.responses import BudgetsResponse
+
+from voice_sandbox.aws.patches.base import take_over
+
+
+class MendedBudgets(BudgetsResponse):
+    """moto's Budgets API with missing operations."""
+
+    def update_budget(self) -> str:
+        new = self._get_param("NewBudget")
+        budget = self._budget(new["BudgetName"])
+        budget.budget = {**budget.budget, **new}
+        return "{}"
+
+    def describe_subscribers_for_notification(self) -> str:
+        wanted = self._get_param("Notification")
+        notifications = self._budget(self._get_param("BudgetName")).notifications
+        found = [item.subscribers for item in notifications if item.details == wanted]
+        return json.dumps({"Subscribers": found[0] if found else []})
+
+    def _budget(self, name: str) -> Budget:
+        account = self._get_param("AccountId")
+        self.backend.describe_budget(account, name)  # rejects an unknown name
+        return self.backend.budgets[account][name]
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, BudgetsResponse, MendedBudgets)

@@ -1,0 +1,25 @@
+"""CloudTrail: an explicit error for the lookup of events.
+
+The CDK calls it after every failed deployment, and retries for half a minute if the response is invalid.
+"""
+
+from __future__ import annotations
+
+from moto.cloudtrail import urls
+from moto.cloudtrail.responses import CloudTrailResponse
+from moto.core.exceptions import JsonRESTError
+
+from voice_sandbox.aws.patches.base import take_over
+
+
+class MendedCloudTrail(CloudTrailResponse):
+    """moto's CloudTrail API with missing operations."""
+
+    def lookup_events(self) -> str:
+        """Reject LookupEvents, since the sandbox records no calls."""
+        raise JsonRESTError("UnsupportedOperationException", "The sandbox records no calls.")
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, CloudTrailResponse, MendedCloudTrail)

@@ -1,0 +1,52 @@
+"""EC2: launch templates as requested, and instances whose termination deletes their interfaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.ec2 import urls
+from moto.ec2.models import instances
+from moto.ec2.models.instances import Instance, InstanceState
+from moto.ec2.responses import EC2Response
+from moto.ec2.utils import parse_user_data
+
+from voice_sandbox.aws.patches.base import result, take_over
+from voice_sandbox.aws.patches.ec2_network import NetworkResponses
+
+
+class MendedEc2(NetworkResponses):
+    """moto's EC2 API with missing operations."""
+
+    def create_launch_template_version(self) -> ActionResult:
+        """Handle CreateLaunchTemplateVersion; moto would leave the user data as text, with which no host can start."""
+        answer = super().create_launch_template_version()
+        data = result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
+        if isinstance(data.get("UserData"), str):
+            data["UserData"] = parse_user_data(data["UserData"])
+        return answer
+
+    def describe_launch_templates(self) -> ActionResult:
+        """Handle DescribeLaunchTemplates; moto returns 15 without a token, and the initial tags."""
+        self.params.setdefault("MaxResults", 200)
+        answer = super().describe_launch_templates()
+        for shown in result(answer)["LaunchTemplates"]:
+            shown["Tags"] = self.ec2_backend.get_launch_template(shown["LaunchTemplateId"]).get_tags()
+        return answer
+
+
+class MendedInstance(Instance):
+    """An instance that is launched with its interfaces, and deletes them on termination."""
+
+    def terminate(self) -> InstanceState:
+        """Terminate the instance; moto would leave its primary interface, and therefore its subnet, in use."""
+        for interface in self.nics.values():
+            interface.delete_on_termination = True
+        return super().terminate()
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, EC2Response, MendedEc2)
+    module: Any = instances
+    module.Instance = MendedInstance

@@ -1,0 +1,70 @@
+"""ECS: services that store all settings and are immediately stable, and lists without deleted resources."""
+
+from __future__ import annotations
+
+from moto.core.responses import ActionResult
+from moto.ecs import urls
+from moto.ecs.models import Service
+from moto.ecs.responses import EC2ContainerServiceResponse
+
+from voice_sandbox.aws.patches.base import keep, result, take_over
+
+# Fields that moto's services do not store.
+_KEPT = (
+    "availabilityZoneRebalancing",
+    "capacityProviderStrategy",
+    "deploymentConfiguration",
+    "enableECSManagedTags",
+    "enableExecuteCommand",
+    "healthCheckGracePeriodSeconds",
+    "loadBalancers",
+    "networkConfiguration",
+    "placementConstraints",
+    "placementStrategy",
+    "platformVersion",
+    "serviceRegistries",
+)
+
+
+class MendedEcs(EC2ContainerServiceResponse):
+    """moto's ECS API with missing operations."""
+
+    def create_service(self) -> ActionResult:
+        answer = super().create_service()
+        self._settle(result(answer)["service"])
+        return answer
+
+    def update_service(self) -> ActionResult:
+        answer = super().update_service()
+        self._settle(result(answer)["service"])
+        return answer
+
+    def list_clusters(self) -> ActionResult:
+        """Handle ListClusters without deleted clusters, which only DescribeClusters still returns."""
+        clusters = self.ecs_backend.clusters.values()
+        return ActionResult({"clusterArns": [item.arn for item in clusters if item.status != "INACTIVE"]})
+
+    def list_services(self) -> ActionResult:
+        """Handle ListServices without deleted services."""
+        answer = super().list_services()
+        gone = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
+        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in gone]
+        return answer
+
+    def _settle(self, service: Service) -> None:
+        """Store the request's settings, and count all desired tasks as running, although none runs."""
+        keep(service, self._get_params(), *_KEPT)
+        service.running_count, service.pending_count = service.desired_count, 0
+        for deployment in service.deployments:
+            deployment.update(
+                desiredCount=service.desired_count,
+                runningCount=service.desired_count,
+                pendingCount=0,
+                rolloutState="COMPLETED",
+                rolloutStateReason=f"ECS deployment {deployment['id']} completed.",
+            )
+
+
+def install() -> None:
+    """Install the patch."""
+    take_over(urls, EC2ContainerServiceResponse, MendedEcs)

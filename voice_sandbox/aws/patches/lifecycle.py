@@ -1,0 +1,367 @@
+"""Hosts of an Auto Scaling group: their states, hooks, the warm pool, and replacement.
+
+Changes caused by time alone (a hook's timeout, a host lost by EC2) are applied at the next request. Not supported:
+instances that return to a warm pool, terminating hooks of an abandoned launch, suspended processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from moto.autoscaling import models
+from moto.autoscaling.exceptions import AutoscalingClientError
+from moto.autoscaling.models import (
+    Activity,
+    AutoScalingBackend,
+    FakeAutoScalingGroup,
+    InstanceState,
+    LifecycleHook,
+    autoscaling_backends,
+)
+from moto.core.utils import utcnow
+
+from voice_sandbox.aws.patches.launch import launch
+from voice_sandbox.aws.patches.refresh import Refresh
+
+LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+WARM = "Warmed:"
+RETRY_S = 10.0
+"""Pause after a launch that EC2 rejected."""
+
+
+@dataclass
+class Action:
+    """A hook that delays a host until ``deadline``, which heartbeats extend up to ``last`` (monotonic seconds)."""
+
+    hook: LifecycleHook
+    deadline: float
+    last: float
+
+    @classmethod
+    def begin(cls, hook: LifecycleHook) -> Action:
+        now = time.monotonic()
+        return cls(hook, now + hook.heartbeat_timeout, now + min(48 * 3600, 100 * hook.heartbeat_timeout))
+
+    def beat(self) -> None:
+        self.deadline = min(self.last, time.monotonic() + self.hook.heartbeat_timeout)
+
+
+class Host(InstanceState):
+    """An instance of a group, with the actions that delay it.
+
+    Attributes:
+        activity: Scaling activity of its launch or termination.
+        serving_since: Time at which it came into service, in monotonic seconds.
+        template: Id and version of its launch template.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.actions: dict[str, Action] = {}
+        self.activity: Activity | None = None
+        self.serving_since = time.monotonic()
+        self.template: dict[str, str] = {}
+
+    @property
+    def is_warm(self) -> bool:
+        return self.lifecycle_state.startswith(WARM)
+
+    @property
+    def is_leaving(self) -> bool:
+        return "Terminating" in self.lifecycle_state
+
+    @property
+    def is_starting(self) -> bool:
+        return "Pending" in self.lifecycle_state
+
+    def enter(self, state: str) -> None:
+        """Enter a state of the group, or of its warm pool if it is part of that."""
+        self.lifecycle_state = (WARM if self.is_warm else "") + state
+
+    def finish(self, status: str, message: str | None = None) -> None:
+        """End the activity."""
+        if self.activity:
+            end(self.activity, status, message)
+
+
+def end(activity: Activity, status: str, message: str | None = None) -> None:
+    shown: Any = activity
+    shown.status_code, shown.status_message, shown.end_time, shown.progress = status, message, utcnow(), 100
+
+
+class LivingGroup(FakeAutoScalingGroup):
+    """A group whose hosts are launched and terminated through its hooks; moto's are in service immediately.
+
+    Attributes:
+        pool: Hosts of its warm pool.
+        activities: Oldest first.
+        refreshes: Oldest first; the last one may be in progress.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.pool: list[Host] = []
+        self.activities: list[Activity] = []
+        self.refreshes: list[Refresh] = []
+        self._refused_at = float("-inf")
+        super().__init__(*arguments, **named)
+
+    @property
+    def instance_type(self) -> str:
+        """Type of new instances: the first override of a mixed policy, otherwise the launch template's."""
+        overrides = (self.mixed_instances_policy or {}).get("LaunchTemplate", {}).get("Overrides", [])
+        return str(overrides[0].get("InstanceType", super().instance_type)) if overrides else super().instance_type
+
+    @property
+    def warm_pool_size(self) -> int | None:
+        """Number of hosts in the warm pool, if there is one."""
+        return len(self.pool) if self.warm_pool else None
+
+    @property
+    def refresh(self) -> Refresh | None:
+        """The refresh in progress."""
+        return self.refreshes[-1] if self.refreshes and self.refreshes[-1].is_active else None
+
+    @property
+    def template(self) -> dict[str, str]:
+        """Id and version of the launch template of new hosts."""
+        made = self.ec2_launch_template
+        return {"LaunchTemplateId": made.id, "Version": str(self.launch_template_version)} if made else {}
+
+    def launch_from(self, template: dict[str, str]) -> None:
+        """Use another launch template, or another version of it, for new hosts."""
+        self._set_launch_configuration("", template, {})
+
+    @property
+    def hosts(self) -> list[Host]:
+        """The hosts of the group; every instance that moto adds is one."""
+        return cast("list[Host]", self.instance_states)
+
+    def all_hosts(self) -> list[Host]:
+        """Return the hosts of the group and of its warm pool."""
+        return [*self.hosts, *self.pool]
+
+    def set_desired_capacity(self, new_capacity: int | None) -> None:
+        """Set the desired number of hosts; none is launched before the group exists."""
+        self.desired_capacity = self.min_size if new_capacity is None else new_capacity
+        if self.name in self.autoscaling_backend.autoscaling_groups:
+            self.balance()
+
+    def settle(self) -> None:
+        """Apply the changes that time has caused: hook timeouts, unhealthy hosts, missing hosts."""
+        now = time.monotonic()
+        for host in self.all_hosts():
+            for name, action in list(host.actions.items()):
+                if name in host.actions and action.deadline <= now:
+                    self.complete(host, name, action.hook.default_result, "Heartbeat Timeout")
+        for host in self.all_hosts():
+            if host.lifecycle_state == "InService" and host.instance.state != "running":
+                self.replace(host, "an EC2 health check indicating it has been terminated or stopped")
+        if self.refresh:
+            self.refresh.advance(self)
+        self.balance()
+
+    def replace(self, host: Host, why: str) -> None:
+        """Terminate an unhealthy host and launch another one."""
+        host.health_status = "Unhealthy"
+        self.dismiss(host, f"in response to {why}")
+        self.balance("an unhealthy instance needing to be replaced")
+
+    def balance(self, why: str = "a difference between desired and actual capacity") -> None:
+        """Launch and terminate until group and warm pool have their desired numbers of hosts."""
+        counted = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
+        wanted = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
+        for number in range(len(counted), wanted):
+            self._add(f"in response to {why}, increasing the capacity from {number} to {number + 1}")
+        for number in range(len(counted), wanted, -1):
+            free = [host for host in counted if not host.protected_from_scale_in]
+            if not free:
+                break
+            zones = Counter(host.availability_zone for host in counted)
+            # As in the default policy: from the zone with the most hosts, the oldest launch template first.
+            leaving = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
+            counted.remove(leaving)
+            self.dismiss(leaving, f"in response to {why}, shrinking the capacity from {number} to {number - 1}")
+        self._balance_pool()
+
+    def dismiss(self, host: Host, why: str) -> None:
+        """Start a termination, which hooks may delay."""
+        self._deregister(host)
+        description, now = f"Terminating EC2 instance: {host.instance_id}", utcnow()
+        if host.is_starting:
+            host.finish("Cancelled")
+        host.activity = self._began(description, f"At {now} an instance was taken out of service {why}.")
+        host.enter("Terminating")
+        if not self._hold(host, TERMINATING):
+            self._end(host)
+
+    def complete(self, host: Host, hook: str, result: str, why: str) -> None:
+        action = host.actions.pop(hook)
+        if result == "ABANDON":
+            host.actions.clear()
+        if host.actions:
+            return
+        if not host.is_starting:
+            self._end(host)
+        elif result == "CONTINUE":
+            self._arrive(host)
+        else:
+            host.finish("Cancelled", f"Instance failed to complete user's Lifecycle Action: {action.hook.name}: {why}")
+            self._end(host)
+            self.balance()
+
+    def discard(self) -> None:
+        """Terminate all hosts immediately, as in a forced deletion."""
+        for host in self.all_hosts():
+            self._deregister(host)
+            self._end(host)
+
+    def _deregister(self, host: Host) -> None:
+        self.autoscaling_backend.elbv2_backend.notify_terminate_instances([host.instance_id])
+
+    def _balance_pool(self) -> None:
+        pool, wanted = self.warm_pool, 0
+        if pool:
+            prepared = pool.max_group_prepared_capacity
+            most = self.max_size if prepared is None or prepared < 0 else prepared
+            wanted = max(pool.min_size, (most or 0) - (self.desired_capacity or 0))
+        staying = [host for host in self.pool if not host.is_leaving]
+        for _ in range(len(staying), wanted):
+            self._launch(f"{WARM}Pending", "in response to the size of the warm pool")
+        for host in staying[wanted:]:
+            self.dismiss(host, "in response to the size of the warm pool")
+
+    def _add(self, why: str) -> None:
+        """Add a host to the group, from the warm pool if one is ready there."""
+        for host in self.pool:
+            if not host.is_starting and not host.is_leaving:
+                self.pool.remove(host)
+                self.hosts.append(host)
+                self.ec2_backend.start_instances([host.instance_id])
+                host.lifecycle_state = "Pending"
+                self._start(host, why)
+                return
+        self._launch("Pending", why)
+
+    def _launch(self, state: str, why: str) -> None:
+        if time.monotonic() < self._refused_at + RETRY_S:
+            return
+        used = [host.instance.subnet_id for host in self.all_hosts()]
+        subnet = min((self.vpc_zone_identifier or "").split(","), key=used.count)
+        try:
+            instance = launch(self, subnet)
+        except Exception as error:  # noqa: BLE001 - whatever EC2 answers is the reason that the operator has to see
+            self._refused_at = time.monotonic()
+            status = f"Launching a new EC2 instance.  Status Reason: {error}. Launching EC2 instance failed."
+            end(self._began(status, f"At {utcnow()} an instance was started {why}."), "Failed", str(error))
+            return
+        protected = self.new_instances_protected_from_scale_in
+        host = Host(instance, lifecycle_state=state, protected_from_scale_in=protected)
+        host.template = self.template
+        (self.pool if host.is_warm else self.hosts).append(host)
+        self._start(host, why)
+
+    def _start(self, host: Host, why: str) -> None:
+        description = f"Launching a new EC2 instance: {host.instance_id}"
+        host.activity = self._began(description, f"At {utcnow()} an instance was started {why}.")
+        if not self._hold(host, LAUNCHING):
+            self._arrive(host)
+
+    def _hold(self, host: Host, transition: str) -> bool:
+        """Start the actions of a transition's hooks; return True if there are any."""
+        hooks = self.autoscaling_backend.describe_lifecycle_hooks(self.name)
+        host.actions = {hook.name: Action.begin(hook) for hook in hooks if hook.lifecycle_transition == transition}
+        if host.actions:
+            host.lifecycle_state += ":Wait"
+            if host.activity:
+                host.activity.status_code = "MidLifecycleAction"
+        return bool(host.actions)
+
+    def _arrive(self, host: Host) -> None:
+        if host.is_warm:
+            state = self.warm_pool.pool_state if self.warm_pool else "Stopped"
+            if state != "Running":
+                self.ec2_backend.stop_instances([host.instance_id])
+            host.enter(state)
+        else:
+            host.enter("InService")
+            host.serving_since = time.monotonic()
+            self.autoscaling_backend.update_attached_target_groups(self.name)
+        host.finish("Successful")
+
+    def _end(self, host: Host) -> None:
+        for hosts in (self.hosts, self.pool):
+            if host in hosts:
+                hosts.remove(host)
+        if host.instance.state != "terminated":
+            self.ec2_backend.terminate_instances([host.instance_id])
+        if host.is_leaving:
+            host.finish("Successful")
+
+    def _began(self, description: str, cause: str) -> Activity:
+        activity: Any = Activity(description, cause, self)
+        activity.end_time, activity.auto_scaling_group_arn = None, self.arn
+        self.activities.append(activity)
+        made: Activity = activity
+        return made
+
+
+class LivingBackend(AutoScalingBackend):
+    """Auto Scaling in an account and region, with such groups."""
+
+    __module__ = AutoScalingBackend.__module__  # module in which moto looks for the service's routes
+
+    def living(self) -> Iterator[LivingGroup]:
+        for group in list(self.autoscaling_groups.values()):
+            if isinstance(group, LivingGroup):
+                yield group
+
+    def find(self, instance: str) -> tuple[LivingGroup, Host]:
+        """Return a host and its group.
+
+        Raises:
+            AutoscalingClientError: There is no such host.
+        """
+        for group in self.living():
+            for host in group.all_hosts():
+                if host.instance_id == instance:
+                    return group, host
+        message = f"Instance Id not found - No managed instance found: {instance}"
+        raise AutoscalingClientError("ValidationError", message)
+
+    def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
+        """Return hosts of groups and warm pools."""
+        every = [host for group in self.living() for host in group.all_hosts()]
+        return [host for host in every if not instance_ids or host.instance_id in instance_ids]
+
+    def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:
+        """Set a host's health; an unhealthy one is replaced, except in its grace period."""
+        group, host = self.find(instance_id)
+        grace = host.serving_since + (group.health_check_grace_period or 0)
+        if respect_grace and time.monotonic() < grace:
+            return
+        host.health_status = health_status
+        if health_status == "Unhealthy" and host.lifecycle_state == "InService":
+            group.replace(host, "a user health-check")
+
+    def update_attached_target_groups(self, group_name: str) -> None:
+        """Register only the hosts in service with the load balancers of their group."""
+        group = self.autoscaling_groups[group_name]
+        for arn in group.target_group_arns:
+            port = self.elbv2_backend.target_groups[arn].port
+            targets = [{"Id": host.instance_id, "Port": port} for host in group.active_instances()]
+            self.elbv2_backend.register_targets(arn, targets)
+
+    def notify_terminate_instances(self, instance_ids: list[str]) -> None:
+        """Leave lost instances to the health check; moto replaces them without hooks."""
+
+
+def install() -> None:
+    """Replace moto's groups; the API is patched in `voice_sandbox.aws.patches.autoscaling`."""
+    module: Any = models
+    module.FakeAutoScalingGroup, module.InstanceState = LivingGroup, Host
+    autoscaling_backends.backend = LivingBackend

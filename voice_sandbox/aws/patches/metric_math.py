@@ -1,0 +1,60 @@
+"""CloudWatch's metric math over GetMetricData's results: arithmetic, and functions that combine series."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from statistics import fmean
+from typing import Any
+
+from moto.cloudwatch.exceptions import ValidationError
+
+Point = float | None
+_FOLDS: dict[str, Callable[[Sequence[float]], float]] = {"MAX": max, "MIN": min, "SUM": sum, "AVG": fmean}
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float], list[datetime]]:
+    """Return an expression's values and their times; times without a value are omitted.
+
+    Args:
+        expression: Such as ``MAX([m1,m2])`` or ``100*m1/m2``.
+        results: Results by ``id``, with ``timestamps`` and ``values``.
+
+    Raises:
+        ValidationError: It is not a valid expression, or not supported.
+    """
+    try:
+        tree = ast.parse(expression, mode="eval").body
+    except SyntaxError as error:
+        raise ValidationError(f"Error in expression '{expression}': {error.msg}") from None
+    series = {each["id"]: dict(zip(each["timestamps"], each["values"], strict=True)) for each in results}
+    times = sorted({time for values in series.values() for time in values})
+    found = {time: _at(tree, {name: values.get(time) for name, values in series.items()}) for time in times}
+    told = {time: value for time, value in found.items() if value is not None}
+    return list(told.values()), list(told)
+
+
+def _at(tree: ast.expr, now: dict[str, Point]) -> Point:
+    match tree:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name) if name in now:
+            return now[name]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            first, second = _at(left, now), _at(right, now)
+            # Without an operand, or with a division by zero, there is no value.
+            if first is None or second is None or (isinstance(op, ast.Div) and not second):
+                return None
+            return _OPERATORS[type(op)](first, second)
+        case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _FOLDS:
+            values = [value for value in (_at(member, now) for member in members) if value is not None]
+            return _FOLDS[name](values) if values else None
+    raise ValidationError(f"Error in expression: the sandbox does not know '{ast.unparse(tree)}'")

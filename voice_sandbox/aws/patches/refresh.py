@@ -1,0 +1,135 @@
+"""Instance refresh: hosts are replaced a few at a time, monitored by alarms, with pauses at checkpoints.
+
+Not supported: waiting for warm-up, protected and standby hosts, skipping hosts that match already, Auto Scaling's own
+rollbacks (CloudFormation makes its own), the strategy that replaces root volumes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from moto.cloudwatch.models import cloudwatch_backends
+from moto.core.utils import utcnow
+
+if TYPE_CHECKING:
+    from voice_sandbox.aws.patches.lifecycle import Host, LivingGroup
+
+LAUNCHES_FIRST = 100
+
+
+@dataclass
+class Refresh:
+    """A refresh of a group.
+
+    Attributes:
+        preferences: Preferences of the caller.
+        template: New launch template of the group's hosts.
+        before: Previous launch template.
+    """
+
+    preferences: dict[str, Any]
+    template: dict[str, str]
+    before: dict[str, str]
+    total: int
+    status: str = "InProgress"
+    reason: str = ""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    started: datetime = field(default_factory=utcnow)
+    ended: datetime | None = None
+    replaced: int = 0
+    _passed: int = 0
+    _goes_on_at: float = 0.0
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == "InProgress"
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.replaced // self.total if self.total else 100
+
+    def spare(self, group: LivingGroup) -> int:
+        """Return the number of additional hosts above the desired number."""
+        most = int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST))
+        stale = len(self._stale(group))
+        if not self.is_active or time.monotonic() < self._goes_on_at or most <= LAUNCHES_FIRST or not stale:
+            return 0
+        return min(stale, max(1, (group.desired_capacity or 0) * (most - 100) // 100))
+
+    def advance(self, group: LivingGroup) -> None:
+        """Execute the next step."""
+        stale = self._stale(group)
+        self.replaced = max(0, self.total - len(stale))
+        alarms = cloudwatch_backends[group.autoscaling_backend.account_id][group.region].alarms
+        watched = self.preferences.get("AlarmSpecification", {}).get("Alarms", [])
+        if missing := [name for name in watched if name not in alarms]:
+            self.end(group, "Failed", f"The alarms {', '.join(missing)} do not exist.")
+        elif firing := [name for name in watched if alarms[name].state_value == "ALARM"]:
+            self.end(group, "Failed", f"The alarm(s) {', '.join(firing)} went into the ALARM state.")
+        elif self._is_held():
+            self.reason = "Waiting at a checkpoint."
+        elif stale:
+            self.reason = ""
+            self._replace(group, stale)
+            # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
+            self.replaced = max(0, self.total - len(self._stale(group)))
+            self._is_held()
+        elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
+            return
+        elif cold := [host for host in group.pool if host.template != self.template]:
+            group.dismiss(cold[0], "in response to an instance refresh")
+        elif not self._bakes():
+            self.end(group, "Successful")
+
+    def end(self, group: LivingGroup, status: str, reason: str = "") -> None:
+        """End it; unless it has succeeded, the group uses its previous template again."""
+        self.status, self.reason, self.ended = status, reason, utcnow()
+        if status != "Successful":
+            group.launch_from(self.before)
+
+    def _stale(self, group: LivingGroup) -> list[Host]:
+        return [host for host in group.hosts if not host.is_leaving and host.template != self.template]
+
+    def _replace(self, group: LivingGroup, stale: list[Host]) -> None:
+        serving = sum(host.lifecycle_state == "InService" for host in group.hosts)
+        least = math.ceil((group.desired_capacity or 0) * int(self.preferences.get("MinHealthyPercentage", 90)) / 100)
+        if int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST)) <= LAUNCHES_FIRST:
+            # At least one host has to terminate before another can replace it.
+            least = min(least, (group.desired_capacity or 0) - 1)
+        for host in stale[: max(0, serving - least)]:
+            group.dismiss(host, "in response to an instance refresh")
+
+    def _is_held(self) -> bool:
+        """Return True if a checkpoint pauses it; several that are reached at once pause it once."""
+        reached = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
+        if reached > self._passed:
+            self._passed = reached
+            self._goes_on_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
+        return time.monotonic() < self._goes_on_at
+
+    def _bakes(self) -> bool:
+        """Return True during the bake time after the last replacement."""
+        if self.reason != "Baking.":
+            self.reason = "Baking."
+            self._goes_on_at = time.monotonic() + int(self.preferences.get("BakeTime", 0))
+        return time.monotonic() < self._goes_on_at
+
+    def shown(self, group: str) -> dict[str, Any]:
+        """Return it in the format of DescribeInstanceRefreshes."""
+        return {
+            "InstanceRefreshId": self.id,
+            "AutoScalingGroupName": group,
+            "Status": self.status,
+            "StatusReason": self.reason or None,
+            "StartTime": self.started,
+            "EndTime": self.ended,
+            "PercentageComplete": self.percent,
+            "InstancesToUpdate": self.total - self.replaced,
+            "Preferences": self.preferences,
+            "DesiredConfiguration": {"LaunchTemplate": self.template},
+        }

@@ -1,0 +1,24 @@
+"""Systems Manager: the parameters of an account, without AWS's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.ssm.models import Parameter, SimpleSystemManagerBackend, ssm_backends
+
+
+class MendedSsm(SimpleSystemManagerBackend):
+    """moto's Systems Manager, which would list thousands of public parameters after the first read."""
+
+    __module__ = SimpleSystemManagerBackend.__module__  # module in which moto looks for the service's routes
+
+    def describe_parameters(
+        self, filters: list[dict[str, Any]], parameter_filters: list[dict[str, Any]]
+    ) -> list[Parameter]:
+        found = super().describe_parameters(filters, parameter_filters)
+        return [parameter for parameter in found if not parameter.name.startswith("/aws/")]
+
+
+def install() -> None:
+    """Install the patch."""
+    ssm_backends.backend = MendedSsm

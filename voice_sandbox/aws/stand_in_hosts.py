@@ -1,0 +1,52 @@
+"""Simulated hosts, which complete lifecycle hooks in the default sandbox, where no machine boots.
+
+They complete every hook with CONTINUE, as a host would if its programs started immediately. If machines boot, they are
+disabled, and a machine's own user data completes its hooks.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from botocore.exceptions import ClientError
+from moto.autoscaling.models import autoscaling_backends
+
+from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.patches.lifecycle import LivingBackend
+
+BOOT_S = 0.2
+"""Minimum duration of a hook, so that every wait state is visible."""
+
+
+def play(stop: threading.Event) -> None:
+    """Complete waiting hooks until the event is set, at the second poll."""
+    seen: set[tuple[str, ...]] = set()
+    while not stop.wait(BOOT_S):
+        waiting = set(_waiting())
+        for each in waiting & seen:
+            _answer(*each)
+        seen = waiting - seen
+
+
+def _waiting() -> list[tuple[str, ...]]:
+    return [
+        (account, region, group.name, host.instance_id, hook)
+        for account, regions in list(autoscaling_backends.items())
+        for region, backend in list(regions.items())
+        if isinstance(backend, LivingBackend)
+        for group in backend.living()
+        for host in group.all_hosts()
+        for hook in list(host.actions)
+    ]
+
+
+def _answer(account: str, region: str, group: str, instance: str, hook: str) -> None:
+    api: Any = client("autoscaling", region=region, account=account)
+    try:
+        api.complete_lifecycle_action(
+            AutoScalingGroupName=group, LifecycleHookName=hook, InstanceId=instance, LifecycleActionResult="CONTINUE"
+        )
+    except ClientError:
+        # It was completed otherwise, or the group no longer exists.
+        return

@@ -1,0 +1,133 @@
+"""Azure Resource Manager's ids by type, and the names that the provider assigns."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+
+from voice_sandbox.azure.schema import definitions, resource_shape
+from voice_sandbox.azure.values import Properties, Unknown, reveal
+
+SUBSCRIPTION = "00000000-0000-4000-8000-5ab5c0000001"
+TENANT = "00000000-0000-4000-8000-7e4a40000001"
+CLIENT = "00000000-0000-4000-8000-c11e40000001"
+OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
+
+_GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
+_REDIS = f"{_GROUP}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
+_STORAGE = f"{_GROUP}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
+_ELSEWHERE: Mapping[str, str] = {
+    "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
+    "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
+    "kubernetesconfiguration:Extension": (
+        f"{_GROUP}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}"
+        "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
+    ),
+    "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
+    "network:WebApplicationFirewallPolicy": (
+        f"{_GROUP}/providers/Microsoft.Network/applicationGatewayWebApplicationFirewallPolicies/{{policyName}}"
+    ),
+    "redisenterprise:AccessPolicyAssignment": (
+        f"{_REDIS}/databases/{{databaseName}}/accessPolicyAssignments/{{accessPolicyAssignmentName}}"
+    ),
+    "redisenterprise:Database": f"{_REDIS}/databases/{{databaseName}}",
+    "redisenterprise:RedisEnterprise": _REDIS,
+    "resources:ResourceGroup": _GROUP,
+    "storage:BlobContainer": f"{_STORAGE}/blobServices/default/containers/{{containerName}}",
+    "storage:ManagementPolicy": f"{_STORAGE}/managementPolicies/{{managementPolicyName}}",
+    "storage:StorageAccount": _STORAGE,
+}
+_ONLY = "default"
+"""Name of a resource that exists only once, between its parent and its children."""
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+def template(kind: str) -> str:
+    """Return the template of the ids of a type, with inputs in braces.
+
+    Args:
+        kind: Type without its package, such as `containerservice:AgentPool`.
+    """
+    return _ELSEWHERE.get(kind) or _derived(kind)
+
+
+def _derived(kind: str) -> str:
+    """Return a template from Azure's name of a type, and from its name inputs: its parents', then its own.
+
+    For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
+    """
+    module, _, name = kind.partition(":")
+    shape = resource_shape(f"azure-native:{kind}")
+    inputs = shape.inputs if shape else {}
+    named = [field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"]
+    parents = [field.name for field in named if field.required]
+    own = [field.name for field in named if not field.required]
+    best = next((field for field in own if field.removesuffix("Name").lower() in name.lower()), None)
+    best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{_camel(name)}Name")
+    if known := definitions().get(kind):
+        provider, *types = known["type"].partition("@")[0].split("/")
+    else:
+        provider = f"Microsoft.{module.capitalize()}"
+        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel(name))]
+    scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
+    base = f"{{{scope}}}" if scope else _GROUP if "resourceGroupName" in inputs else f"/subscriptions/{SUBSCRIPTION}"
+    path = zip(types, [*parents[: len(types) - 1], best], strict=True)
+    return f"{base}/providers/{provider}" + "".join(f"/{part}/{{{field}}}" for part, field in path)
+
+
+def _camel(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+def name_input(kind: str) -> str:
+    """Return the name input of a type: the last one in its ids."""
+    return path_inputs(kind)[-1]
+
+
+def path_inputs(kind: str) -> tuple[str, ...]:
+    """Return the inputs in the id of a type's resources, from the outermost inwards."""
+    return tuple(_PARAMETER.findall(template(kind)))
+
+
+def auto_name(kind: str, name: str, urn: str) -> str:
+    """Return the name that the provider generates without a name in the program; here it is deterministic."""
+    if kind == "authorization:RoleAssignment":
+        return fake_uuid(urn, "name")
+    suffix = hashlib.sha256(urn.encode()).hexdigest()[:8]
+    return f"{name}{suffix}"
+
+
+def arm_id(kind: str, inputs: Properties) -> str | None:
+    """Return a resource's id; `None` while one of its inputs is unknown or missing."""
+    values = {field: reveal(inputs.get(field)) for field in path_inputs(kind)}
+    if any(value is None or isinstance(value, Unknown) for value in values.values()):
+        return None
+    return _PARAMETER.sub(lambda match: str(values[match[1]]).rstrip("/"), template(kind))
+
+
+def arm_type(kind: str) -> str:
+    """Return the type in Azure's notation, such as `Microsoft.ContainerService/managedClusters/agentPools`."""
+    path = template(kind).rpartition("/providers/")[2]
+    if kind == "resources:ResourceGroup":
+        return "Microsoft.Resources/resourceGroups"
+    return "/".join(part for part in path.split("/") if not part.startswith("{") and part != _ONLY)
+
+
+def inputs_for(kind: str, identifier: str) -> dict[str, str]:
+    """Return the inputs in an id; empty if the id is not one of this type."""
+    pattern = "".join(
+        f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
+        if part.startswith("{")
+        else re.escape(part)
+        for part in re.split(r"(\{\w+\})", template(kind).replace(SUBSCRIPTION, "{subscription}"))
+        if part
+    )
+    match = re.fullmatch(pattern, identifier, re.IGNORECASE)
+    return {key: value for key, value in match.groupdict().items() if key != "subscription"} if match else {}
+
+
+def fake_uuid(*parts: str) -> str:
+    """Return a UUID that is derived from the parts."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(parts)))

@@ -1,0 +1,89 @@
+"""The language host in a separate process, for the engine and its callers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+_FOREIGN = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
+_STOP_S = 5.0
+_MAX_ANSWER = 4096
+"""Maximum size of a response: a line of JSON with a number."""
+
+
+class Child(AbstractContextManager["Child"]):
+    """A language host; neither it nor its forks outlive the `with` block.
+
+    Its processes hold the other end of stdin, to which nothing is written; when it closes, even by a crash, they exit.
+
+    Args:
+        programs: Pulumi programs that it will run; it imports their dependencies in advance.
+    """
+
+    def __init__(self, programs: Sequence[Path] = ()) -> None:
+        self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            own = [str(theirs.fileno()), *map(str, programs)]
+            self.process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-u", "-m", "voice_sandbox.azure.host", *own],
+                stdin=subprocess.PIPE,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+                env=_own_environment(),
+                # The parent handles Ctrl-C, and stops the child.
+                start_new_session=True,
+            )
+
+    def ask(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
+        """Return the response to a request, which is empty if the host has crashed; `None` after the timeout."""
+        self._requests.settimeout(timeout_s)
+        try:
+            self._requests.sendall(json.dumps(request).encode() + b"\n")
+            answer: Mapping[str, Any] = json.loads(self._requests.recv(_MAX_ANSWER) or "{}")
+        except TimeoutError:
+            return None
+        except ConnectionError:
+            return {}
+        return answer
+
+    def errors(self) -> str:
+        """Return its stderr so far."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        """Stop it if it is running."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        for stream in (self.process.stdin, self._requests, self._errors):
+            if stream:
+                stream.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _own_environment() -> dict[str, str]:
+    """Return the environment without credentials, foreign configuration and proxies, and with deterministic hashes."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
+    }
+    return own | {"PYTHONHASHSEED": "0"}

@@ -1,0 +1,178 @@
+"""Azure's own definitions of the deployed resource types: names, types, values, ranges and patterns.
+
+The table is generated from github.com/Azure/bicep-types-az, which Microsoft generates from the services' own OpenAPI
+files; `make refresh-azure-types` updates it. It contains the types that our programs emit, with the properties that
+they set, so that wrong names, values or numbers are rejected here as Azure Resource Manager would.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.schema import definitions
+from voice_sandbox.azure.values import Secret, Unknown
+
+REQUIRED, READ_ONLY = 1, 2
+"""Flags of a property in bicep-types."""
+_OPEN = re.compile(r"\.streams\[\d+\]$")
+"""Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
+https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
+FRACTIONS = {"amount", "spotMaxPrice", "threshold"}
+"""Properties of OpenAPI's type number: Bicep only has integers, and therefore its types as well. The SDK's types
+distinguish them."""
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "storage:StorageAccount": {
+        "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",
+        "networkRuleSet": "networkAcls",
+    }
+}
+"""Properties for which Microsoft's definitions set another name in clients (`x-ms-client-name`), which the SDK uses."""
+_KEBAB = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+Node = Any
+"""A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
+
+
+def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
+    """Return the violations of Azure's definition; none for a type that the table lacks.
+
+    Args:
+        kind: Type without its package, such as `containerservice:AgentPool`.
+        inputs: Inputs of azure-native: without `properties`, and including the resource's location.
+    """
+    known = definitions().get(kind)
+    return list(_check(known["body"], request(kind, inputs, known["body"]), "")) if known else []
+
+
+def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
+    """Return the request body that azure-native sends for inputs."""
+    *place, own = arm.path_inputs(kind)
+    renamed = RENAMED.get(kind, {})
+    given = {renamed.get(name, name): value for name, value in inputs.items() if name not in (*place, own)}
+    if "location" in body["object"]:
+        given.setdefault("location", "that of the group")  # azure-native looks it up
+    if "name" in body["object"] and inputs.get(own) is not None:
+        given["name"] = inputs[own]
+    if isinstance(given.get("autoScalerProfile"), Mapping):
+        profile = given["autoScalerProfile"].items()
+        given["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
+    identity = given.get("identity")
+    if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
+        listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
+        given["identity"] = {**identity, "userAssignedIdentities": listed}
+    return given
+
+
+def _with_properties(known: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Move properties that an object does not have itself to its `properties`.
+
+    azure-native flattens these at every level.
+    """
+    if "properties" not in known or known["properties"][0] & READ_ONLY:
+        return given
+    own = {name: value for name, value in given.items() if name in known and not known[name][0] & READ_ONLY}
+    inner = {name: value for name, value in given.items() if name not in own}
+    return {**own, "properties": {**own.get("properties", {}), **inner}} if inner else own
+
+
+def _check(node: Node, value: Any, at: str) -> Iterator[str]:
+    while isinstance(value, Secret):
+        value = value.value
+    if isinstance(value, Unknown) or value is None or node == "any":
+        return
+    if node == "bool":
+        if not isinstance(value, bool):
+            yield f"{at}: {value!r} is neither true nor false"
+        return
+    ((kind, told),) = ((kind, told) for kind, told in node.items() if kind in _CHECKS)
+    yield from _CHECKS[kind](told, value, at)
+
+
+def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{at}: {value!r} is no object"
+        return
+    value = _with_properties(properties, value)
+    for name, (flags, _) in properties.items():
+        if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
+            yield f"{_below(at, name)}: Azure asks for it"
+    for name, item in value.items():
+        if name not in properties:
+            yield f"{_below(at, name)}: Azure knows no such property"
+        elif properties[name][0] & READ_ONLY:
+            yield f"{_below(at, name)}: only Azure sets it"
+        else:
+            yield from _check(properties[name][1], item, _below(at, name))
+
+
+def _choice(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    """Yield the problems of one of several objects, selected by the value of a property."""
+    chosen = value.get(told["by"]) if isinstance(value, Mapping) else None
+    if chosen not in told["of"]:
+        yield f"{_below(at, told['by'])}: {chosen!r} is none of {', '.join(told['of'])}"
+    else:
+        yield from _check(told["of"][chosen], value, at)
+
+
+def _list(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{at}: {value!r} is no list"
+        return
+    yield from _within(told, len(value), at, "items")
+    for number, item in enumerate(value):
+        yield from _check(told["of"], item, f"{at}[{number}]")
+
+
+def _map(told: Node, value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{at}: {value!r} is no map"
+        return
+    for name, item in value.items():
+        yield from _check(told, item, f"{at}[{name}]")
+
+
+def _enum(told: list[Any], value: Any, at: str) -> Iterator[str]:
+    # Definitions allow any text for future versions; nothing that is deployed here uses one.
+    if value not in told and not _OPEN.search(at):
+        yield f"{at}: {value!r} is none of {', '.join(map(str, told))}"
+
+
+def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    if not isinstance(value, str):
+        yield f"{at}: {value!r} is no text"
+        return
+    yield from _within(told, len(value), at, "characters")
+    if "pattern" in told and not re.search(told["pattern"], value):
+        yield f"{at}: {value!r} does not match {told['pattern']}"
+
+
+def _int(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
+        yield f"{at}: {value!r} is no whole number"
+        return
+    yield from _within(told, value, at, "")
+
+
+def _within(told: Mapping[str, Any], value: float, at: str, what: str) -> Iterator[str]:
+    if not told.get("min", value) <= value <= told.get("max", value):
+        limits = f"{told.get('min', '')} to {told.get('max', '')}"
+        yield f"{at}: {value:g} {what} is not {limits}".replace("  ", " ")
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}.{name}".lstrip(".")
+
+
+_CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
+    "object": _object,
+    "choice": _choice,
+    "list": _list,
+    "map": _map,
+    "enum": _enum,
+    "string": _string,
+    "int": _int,
+}

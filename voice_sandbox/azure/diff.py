@@ -1,0 +1,147 @@
+"""Changes between two graphs of the same stack."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.azure.replacements import covers, replaces
+from voice_sandbox.azure.values import Digest, Secret, Unknown
+from voice_sandbox.changes import Op
+
+
+class Kind(enum.Enum):
+    """Kind of a property's change."""
+
+    ADD = "add"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A changed input.
+
+    Attributes:
+        path: Path, such as `spec.containers[0].image`.
+        kind: Kind of the change.
+        old: Previous value.
+        new: New value.
+        replaces: Whether it makes the provider replace the resource.
+    """
+
+    path: str
+    kind: Kind
+    old: Any = None
+    new: Any = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of a resource.
+
+    Attributes:
+        op: Operation.
+        urn: URN.
+        old: Previous resource; `None` for a create.
+        new: New resource; `None` for a delete.
+        changes: Its changed inputs.
+        because: Reason for a replacement that is not one of its own changes.
+    """
+
+    op: Op
+    urn: str
+    old: Resource | None = None
+    new: Resource | None = None
+    changes: tuple[Change, ...] = field(default=())
+    because: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        """The new resource, or the previous one if it is deleted."""
+        found = self.new or self.old
+        assert found is not None  # noqa: S101 - a step is about something
+        return found
+
+
+def compare(old: Graph | None, new: Graph) -> list[Step]:
+    """Return a step for every resource: those of the new graph in order, then deletions, dependents first."""
+    before = dict(old.by_urn) if old else {}
+    steps: list[Step] = []
+    replaced: set[str] = set()
+    for resource in new.resources:
+        known = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
+        step = _step(before.pop(known) if known else None, resource, replaced)
+        if step.op is Op.REPLACE:
+            replaced.add(step.urn)
+        steps.append(step)
+    steps += [Step(Op.DELETE, resource.urn, old=resource) for resource in reversed(before.values())]
+    return steps
+
+
+def summary(steps: list[Step]) -> Counter[str]:
+    """Count steps by operation."""
+    return Counter(step.op.value for step in steps)
+
+
+def _step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
+    if old is None:
+        return Step(Op.CREATE, new.urn, new=new)
+    changes = tuple(_changes(old, new))
+    because = _replaced_dependency(new, replaced) if new.custom else ""
+    if any(change.replaces for change in changes) or because:
+        return Step(Op.REPLACE, new.urn, old, new, changes, because)
+    return Step(Op.UPDATE if changes else Op.SAME, new.urn, old, new, changes)
+
+
+def _replaced_dependency(resource: Resource, replaced: set[str]) -> str:
+    """Return the replaced parent or container of a resource, with which it is replaced."""
+    if resource.provider in replaced:
+        return "its provider is replaced"
+    for name, urns in resource.property_dependencies.items():
+        if replaced & set(urns) and replaces(resource, name):
+            return f"{name} comes from a resource that is replaced"
+    return ""
+
+
+def _changes(old: Resource, new: Resource) -> Iterator[Change]:
+    if not new.custom:
+        return
+    for change in _differences("", old.inputs, new.inputs):
+        if not any(covers(path, change.path) for path in new.ignore_changes):
+            replacing = replaces(new, change.path)
+            yield Change(change.path, change.kind, change.old, change.new, replacing)
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        before, after = ({f".{key}": item for key, item in value.items()} for value in (old, new))
+    elif isinstance(old, list) and isinstance(new, list):
+        before, after = ({f"[{index}]": item for index, item in enumerate(value)} for value in (old, new))
+    else:
+        if not _equal(old, new):
+            yield Change(path, Kind.UPDATE, old, new)
+        return
+    for part in before | after:
+        below = f"{path}{part}".removeprefix(".")
+        if part not in after:
+            yield Change(below, Kind.DELETE, before[part])
+        elif part not in before:
+            yield Change(below, Kind.ADD, new=after[part])
+        else:
+            yield from _differences(below, before[part], after[part])
+
+
+def _equal(old: Any, new: Any) -> bool:
+    if isinstance(old, Secret) and isinstance(new, Secret):
+        if isinstance(old.value, Digest):
+            return old.value == Digest.of(new.value, old.value.salt)
+        return bool(old.value == new.value)
+    if isinstance(old, Unknown) or isinstance(new, Unknown):
+        return old is new
+    return type(old) is type(new) and bool(old == new)

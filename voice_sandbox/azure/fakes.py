@@ -1,0 +1,207 @@
+"""Simulated outputs of created Azure and Kubernetes resources, which are deterministic."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.arm import fake_uuid
+from voice_sandbox.azure.schema import Field, resource_shape
+from voice_sandbox.azure.values import UNKNOWN, Properties, Unknown, reveal
+
+Maker = Callable[["Fake"], Any]
+_LOCATION = "eastus"
+
+
+class Fake:
+    """A resource that has just been created.
+
+    Attributes:
+        kind: Type without the package.
+        inputs: Inputs, without secret marks.
+        id: Id.
+        name: Name at the provider.
+        location: Region, from the inputs or the resource group.
+    """
+
+    def __init__(self, kind: str, inputs: Properties, identifier: str, location: str | None = None) -> None:
+        self.kind = kind
+        self.inputs: dict[str, Any] = reveal(inputs)
+        self.id = identifier
+        self.name = identifier.rpartition("/")[2]
+        self.location = str(self.inputs.get("location") or location or _LOCATION)
+
+    def uuid(self, of: str) -> str:
+        return fake_uuid(self.id, of)
+
+    @property
+    def short_hash(self) -> str:
+        """Eight hexadecimal digits that are unique to the resource."""
+        return hashlib.sha256(self.id.encode()).hexdigest()[:8]
+
+
+def _cluster_fqdn(fake: Fake) -> str:
+    prefix = fake.inputs.get("dnsPrefix") or fake.name
+    return f"{prefix}-{fake.short_hash}.hcp.{fake.location}.azmk8s.io"
+
+
+def _private_fqdn(fake: Fake) -> str | None:
+    private = (fake.inputs.get("apiServerAccessProfile") or {}).get("enablePrivateCluster")
+    return _cluster_fqdn(fake).replace(".hcp.", ".privatelink.") if private else None
+
+
+def _oidc(fake: Fake) -> dict[str, Any]:
+    profile = dict(fake.inputs.get("oidcIssuerProfile") or {"enabled": False})
+    if profile.get("enabled"):
+        profile["issuerURL"] = f"https://{fake.location}.oic.prod-aks.azure.com/{arm.TENANT}/{fake.uuid('issuer')}/"
+    return profile
+
+
+def _ingestion(fake: Fake, service: str) -> dict[str, str]:
+    return {"endpoint": f"https://{fake.name}-{fake.short_hash}.{fake.location}-1.{service}.monitor.azure.com"}
+
+
+def _kubelet_identity(fake: Fake) -> dict[str, Any]:
+    group = f"/subscriptions/{arm.SUBSCRIPTION}/resourceGroups/{_node_group(fake)}"
+    identity = f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{fake.name}-agentpool"
+    return {
+        "kubeletidentity": {
+            "resourceId": identity,
+            "clientId": fake.uuid("kubelet client"),
+            "objectId": fake.uuid("kubelet object"),
+        }
+    }
+
+
+def _node_group(fake: Fake) -> str:
+    asked = fake.inputs.get("nodeResourceGroup")
+    return str(asked or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
+
+
+_BY_TYPE: Mapping[tuple[str, str], Maker] = {
+    ("containerregistry:Registry", "loginServer"): lambda fake: f"{fake.name.lower()}.azurecr.io",
+    ("containerservice:ManagedCluster", "fqdn"): _cluster_fqdn,
+    ("containerservice:ManagedCluster", "privateFQDN"): _private_fqdn,
+    ("containerservice:ManagedCluster", "identityProfile"): _kubelet_identity,
+    ("containerservice:ManagedCluster", "nodeResourceGroup"): _node_group,
+    ("containerservice:ManagedCluster", "oidcIssuerProfile"): _oidc,
+    ("containerservice:ManagedCluster", "currentKubernetesVersion"): lambda fake: fake.inputs.get("kubernetesVersion"),
+    ("keyvault:Vault", "properties"): lambda fake: (
+        dict(fake.inputs.get("properties") or {}) | {"vaultUri": f"https://{fake.name}.vault.azure.net/"}
+    ),
+    ("monitor:DataCollectionEndpoint", "logsIngestion"): lambda fake: _ingestion(fake, "ingest"),
+    ("monitor:DataCollectionEndpoint", "metricsIngestion"): lambda fake: _ingestion(fake, "metrics.ingest"),
+    ("monitor:DataCollectionRule", "immutableId"): lambda fake: f"dcr-{fake.uuid('rule').replace('-', '')}",
+    ("network:PublicIPAddress", "ipAddress"): lambda fake: f"192.0.2.{int(fake.short_hash, 16) % 254 + 1}",
+    ("dashboard:Grafana", "properties"): lambda fake: (
+        dict(fake.inputs.get("properties") or {})
+        | {"endpoint": f"https://{fake.name}-{fake.short_hash}.{fake.location}.grafana.azure.com"}
+    ),
+    ("monitor:AzureMonitorWorkspace", "metrics"): lambda fake: {
+        "internalId": f"mac_{fake.uuid('metrics')}",
+        "prometheusQueryEndpoint": f"https://{fake.name}-{fake.short_hash}.{fake.location}.prometheus.monitor.azure.com",
+    },
+    ("monitor:AzureMonitorWorkspace", "defaultIngestionSettings"): lambda fake: {
+        key: fake.id.replace("Microsoft.Monitor/accounts", f"Microsoft.Insights/{kind}")
+        for key, kind in {
+            "dataCollectionEndpointResourceId": "dataCollectionEndpoints",
+            "dataCollectionRuleResourceId": "dataCollectionRules",
+        }.items()
+    },
+}
+_BY_NAME: Mapping[str, Maker] = {
+    "azureApiVersion": lambda _: "2025-09-01",
+    "clientId": lambda fake: fake.uuid("clientId"),
+    "customerId": lambda fake: fake.uuid("customer"),
+    "location": lambda fake: fake.location,
+    "name": lambda fake: fake.name,
+    "principalId": lambda fake: fake.inputs.get("principalId") or fake.uuid("principalId"),
+    "provisioningState": lambda _: "Succeeded",
+    "tenantId": lambda _: arm.TENANT,
+    "type": lambda fake: arm.arm_type(fake.kind),
+}
+
+
+def azure_outputs(fake: Fake) -> dict[str, Any]:
+    """Return the provider's outputs of a created Azure resource."""
+    shape = resource_shape(f"azure-native:{fake.kind}")
+    outputs = shape.outputs if shape else {}
+    answer = {key: value for key, value in fake.inputs.items() if key in outputs}
+    if isinstance(answer.get("identity"), Mapping):
+        answer["identity"] = _identity(fake, answer["identity"])
+    for field in outputs.values():
+        maker = _BY_TYPE.get((fake.kind, field.name))
+        if maker or field.name == "name" or field.name not in answer:
+            value = maker(fake) if maker else _by_name(fake, field)
+            if value is not None:
+                answer[field.name] = value
+    return answer
+
+
+def _by_name(fake: Fake, field: Field) -> Any:
+    maker = _BY_NAME.get(field.name)
+    if maker:
+        return maker(fake)
+    if not field.required:
+        return None
+    if "builtins.str]" in field.annotation and not (field.is_list or field.is_map):
+        return f"{field.name}-{fake.short_hash}"
+    return {} if "outputs." in field.annotation and not field.is_list else None
+
+
+def _identity(fake: Fake, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a managed identity in ARM's format: the list of identities is a map."""
+    answer = dict(asked)
+    if "SystemAssigned" in str(asked.get("type")):
+        answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT}
+    listed = asked.get("userAssignedIdentities")
+    if isinstance(listed, list):
+        answer["userAssignedIdentities"] = {
+            str(identity): {key: fake_uuid(str(identity), key) for key in ("clientId", "principalId")}
+            for identity in listed
+        }
+    return answer
+
+
+def planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
+    """Return the outputs of an Azure resource before its creation: its inputs, and `UNKNOWN` for the others."""
+    shape = resource_shape(f"azure-native:{kind}")
+    answer: dict[str, Any] = {}
+    for name in shape.outputs if shape else ():
+        computed = name not in inputs or (kind, name) in _BY_TYPE
+        answer[name] = UNKNOWN if computed else inputs[name]
+    own = inputs.get(arm.name_input(kind))
+    if "name" in answer and own is not None:
+        answer["name"] = own
+    identity = reveal(answer.get("identity"))
+    if isinstance(identity, Mapping) and "userAssignedIdentities" in identity:
+        answer["identity"] = dict(identity) | {"userAssignedIdentities": UNKNOWN}
+    return answer
+
+
+def kubernetes_outputs(token: str, inputs: Properties, *, planned: bool) -> dict[str, Any]:
+    """Return the provider's outputs of a Kubernetes object; with `planned`, those before its creation."""
+    shape = resource_shape(token)
+    answer: dict[str, Any] = dict(inputs)
+    if shape and "status" in shape.outputs:
+        answer["status"] = UNKNOWN if planned else {}
+    spec, metadata = reveal(inputs.get("spec")), reveal(inputs.get("metadata")) or {}
+    if not planned and isinstance(spec, Mapping) and token.endswith("core/v1:Service"):
+        digits = hashlib.sha256(str(metadata.get("name")).encode()).digest()
+        answer["spec"] = {"clusterIP": f"10.0.{digits[0]}.{digits[1]}"} | dict(spec)
+        if spec.get("type") == "LoadBalancer":
+            answer["status"] = {"loadBalancer": {"ingress": [{"ip": f"198.51.100.{digits[0] % 254 + 1}"}]}}
+    return answer
+
+
+def kubernetes_id(inputs: Properties) -> str | None:
+    """Return an object's id, `namespace/name`; `None` while one of them is unknown."""
+    metadata = reveal(inputs.get("metadata")) or {}
+    if isinstance(metadata, Unknown):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if name is None or isinstance(name, Unknown) or isinstance(namespace, Unknown):
+        return None
+    return f"{namespace}/{name}" if namespace else str(name)

@@ -1,0 +1,93 @@
+"""Validates a resource's inputs against the installed SDK, like a provider's Check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE
+from voice_sandbox.azure.schema import SDKS, Field, Shape, args_shape, resource_shape, tokens
+from voice_sandbox.azure.values import Properties, Secret, Unknown
+
+_REMOTE = ("helm.sh/v4:Chart", "yaml/v2:ConfigFile", "yaml/v2:ConfigGroup", "kustomize/v2:Directory")
+_KUBERNETES_PARTS = 3
+
+
+def problems(token: str, inputs: Properties) -> list[str]:
+    """Return what a provider would reject in a custom resource; empty if no problem is known."""
+    unknown = _type_problem(token, inputs)
+    if unknown:
+        return [unknown]
+    shape = resource_shape(token)
+    return list(_check(shape, inputs, "")) if shape else []
+
+
+def _type_problem(token: str, inputs: Properties) -> str | None:
+    package = token.rpartition(":")[2] if token.startswith(PROVIDER_PREFIX) else token.partition(":")[0]
+    if token == STACK_REFERENCE_TYPE:
+        return None
+    if package not in SDKS:
+        return f"no provider for {package!r} is installed; this project uses {' and '.join(SDKS)}"
+    if token.startswith(PROVIDER_PREFIX) or token in tokens(package) or _is_custom_kind(token, inputs):
+        return None
+    close = get_close_matches(token, tokens(package), n=1)
+    return f"the installed {package} SDK has no such type" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _is_custom_kind(token: str, inputs: Properties) -> bool:
+    """Return True for an object of a CustomResourceDefinition, whose group and kind are arbitrary."""
+    parts = token.split(":")
+    if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PARTS:
+        return False
+    named = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
+    return named and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
+
+
+def remote_problem(token: str) -> str | None:
+    """Return the reason why a remote component of a provider cannot run here; `None` for others."""
+    if token.startswith("kubernetes:") and token.endswith(_REMOTE):
+        return "this component runs inside the provider's process; use helm.v3.Release or typed resources instead"
+    return None
+
+
+def _check(shape: Shape, given: Properties, path: str) -> Iterator[str]:
+    for name, wanted in shape.inputs.items():
+        if wanted.required and given.get(name) is None:
+            yield f"missing required input {path}{name}"
+    for name, value in given.items():
+        known = shape.inputs.get(name)
+        if known is None:
+            if name not in shape.outputs and not name.startswith("__"):
+                close = get_close_matches(name, shape.inputs, n=1)
+                yield f"unknown input {path}{name}" + (f"; did you mean {close[0]}?" if close else "")
+        elif known.args:
+            yield from _check_nested(shape.module, known, value, f"{path}{name}")
+
+
+def _check_nested(module: str, wanted: Field, value: Any, path: str) -> Iterator[str]:
+    nested = args_shape(module, wanted.args or "")
+    if nested is None:
+        return
+    for where, item in _items(wanted, value, path):
+        if isinstance(item, Mapping):
+            yield from _check(nested, item, f"{where}.")
+        elif item is not None:
+            yield f"{where} has to be an object, not {item!r}"
+
+
+def _items(wanted: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the known objects in a value."""
+    while isinstance(value, Secret):
+        value = value.value
+    found: Iterator[tuple[str, Any]]
+    if wanted.is_list and isinstance(value, list):
+        found = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    elif wanted.is_map and isinstance(value, Mapping):
+        found = ((f"{path}.{key}", item) for key, item in value.items())
+    else:
+        found = iter([(path, value)])
+    for where, item in found:
+        bare = item.value if isinstance(item, Secret) else item
+        if not isinstance(bare, Unknown):
+            yield where, bare

@@ -1,0 +1,83 @@
+"""Responses to functions of programs (invokes): the deploying identity, and created resources."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.errors import OrderError, ResourceError
+from voice_sandbox.azure.graph import Resource
+from voice_sandbox.azure.schema import resource_shape
+from voice_sandbox.azure.values import Properties, reveal
+
+_CLIENT = {
+    "clientId": arm.CLIENT,
+    "objectId": arm.OBJECT,
+    "subscriptionId": arm.SUBSCRIPTION,
+    "tenantId": arm.TENANT,
+}
+_CREDENTIALS = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
+_GET = re.compile(r"azure-native:(\w+):get(\w+)")
+_CLUSTER = "containerservice:ManagedCluster"
+
+
+def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
+    """Return the result of a function.
+
+    Args:
+        token: Token of the function, such as `azure-native:containerservice:listManagedClusterUserCredentials`.
+        arguments: Its arguments.
+        created: The Azure resources that exist at this moment.
+
+    Raises:
+        OrderError: The requested resource does not exist yet.
+        ResourceError: The engine does not support this function.
+    """
+    if token == "azure-native:authorization:getClientConfig":  # noqa: S105 - a function
+        return dict(_CLIENT)
+    if credentials := _CREDENTIALS.fullmatch(token):
+        owner = _find(token, _CLUSTER, arguments, created)
+        return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _kubeconfig(owner)}]}
+    match = _GET.fullmatch(token)
+    kind = ":".join(match.groups()) if match else ""
+    if resource_shape(f"azure-native:{kind}") is None:
+        raise ResourceError(
+            f"{token}: the local engine has no answer for this function; it answers getClientConfig, "
+            "list*Credentials of a cluster, and get<Type> of what the stack created"
+        )
+    owner = _find(token, kind, arguments, created)
+    return {**reveal(owner.outputs), "id": owner.id}
+
+
+def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
+    wanted = arm.arm_id(kind, arguments)
+    if wanted is None:
+        raise ResourceError(f"{token}: its arguments do not name a {kind}: {', '.join(sorted(arguments)) or 'none'}")
+    for resource in created:
+        if resource.id and resource.id.lower() == wanted.lower():
+            return resource
+    name = wanted.rpartition("/")[2]
+    raise OrderError(
+        f'the call of {token} needs {kind} "{name}", which does not exist yet at that moment; '
+        f"pass an output of that resource as argument, or depend on it ({wanted})"
+    )
+
+
+def _kubeconfig(cluster: Resource) -> str:
+    """Return a kubeconfig in Azure's format without an actual server, encoded as in the API."""
+    name = str(cluster.outputs.get("name"))
+    user = f"clusterUser_{name}"
+    document: Mapping[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": f"https://{cluster.outputs.get('fqdn')}:443"}}],
+        "users": [{"name": user, "user": {"token": arm.fake_uuid(cluster.urn, "token")}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    return base64.b64encode(yaml.safe_dump(document, sort_keys=False).encode()).decode()

@@ -1,0 +1,179 @@
+"""Checks the order: nothing is created before its dependencies, and nothing is deleted while another resource needs it.
+
+Pulumi knows the dependencies that a program declares. This module also finds undeclared ones: with an id, an address or
+a namespace as literal text, Pulumi creates both resources concurrently, which works in a preview and sometimes fails in
+the cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.errors import OrderError
+from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.azure.values import reveal, strings
+
+_TELLING_LENGTH = 12
+"""Minimum length of strings whose origin can be determined."""
+
+_COMMON = {arm.SUBSCRIPTION, arm.TENANT, arm.CLIENT, arm.OBJECT}
+
+
+@dataclass(frozen=True)
+class Need:
+    """A dependency between two resources.
+
+    Attributes:
+        resource: URN of the dependent resource.
+        needs: URN of its dependency.
+        because: Reason, in readable form.
+    """
+
+    resource: str
+    needs: str
+    because: str
+
+
+def implied_needs(graph: Graph) -> Iterator[Need]:
+    """Yield the dependencies that follow from the values of a created graph, whether declared or not."""
+    owners = _owners(graph)
+    namespaces = {
+        (resource.provider, resource.id): resource for resource in graph.of_type("kubernetes:core/v1:Namespace")
+    }
+    for resource in graph.resources:
+        if resource.external or not resource.custom:
+            continue
+        text = "\n".join(strings(resource.inputs)).lower()
+        own = f"{(resource.id or '').lower()}/"
+        for value, owner in owners.items():
+            if owner.urn == resource.urn:
+                continue
+            if _holds(text, value):
+                yield Need(resource.urn, owner.urn, f"one of its inputs holds {value}, which {owner.label} brings")
+            elif value == (owner.id or "").lower() and own.startswith(f"{value}/"):
+                yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
+        metadata = reveal(resource.inputs.get("metadata"))
+        namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+        if (resource.provider, namespace) in namespaces:
+            there = namespaces[resource.provider, namespace]
+            yield Need(resource.urn, there.urn, f"it lies in the namespace {namespace}")
+
+
+def _holds(text: str, value: str) -> bool:
+    """Return True if a text contains a value as a whole: `.../aks` is not in `.../aks-2`."""
+    end = text.find(value)
+    while end >= 0:
+        end += len(value)
+        if not (text[end : end + 1].isalnum() or text[end : end + 1] in {"-", "_"}):
+            return True
+        end = text.find(value, end)
+    return False
+
+
+def _owners(graph: Graph) -> dict[str, Resource]:
+    """Return the resource that created each characteristic value: lower-case ids, addresses, principals."""
+    owners: dict[str, Resource] = {}
+    for resource in graph.resources:
+        asked = {text.lower() for text in strings(resource.inputs)}
+        if resource.type.startswith("azure-native:") and not resource.external:
+            for text in (resource.id or "", *strings(_computed(resource))):
+                value = text.lower()
+                if len(value) >= _TELLING_LENGTH and value not in asked and not value.startswith("microsoft."):
+                    owners.setdefault(value, resource)
+    return {value: owner for value, owner in owners.items() if value not in _COMMON}
+
+
+def _computed(resource: Resource) -> dict[str, object]:
+    return {name: value for name, value in resource.outputs.items() if name not in ("name", "location", "type", "tags")}
+
+
+def check_creation(graph: Graph) -> None:
+    """Check the order of a simulated up.
+
+    Raises:
+        OrderError: Resources do not wait for their dependencies; the message contains both of each.
+    """
+    position = {resource.urn: index for index, resource in enumerate(graph.resources)}
+    broken: dict[tuple[str, str], str] = {}
+    for need in implied_needs(graph):
+        if need.needs in graph.needed_by(need.resource):
+            continue
+        first = position[need.needs] < position[need.resource]
+        when = "may be created before" if first else "is created before"
+        broken.setdefault(
+            (need.resource, need.needs),
+            f"{graph[need.resource].label} {when} {graph[need.needs].label}: {need.because}, "
+            "and nothing makes it wait; pass an output of that resource, or name it in depends_on",
+        )
+    if broken:
+        raise OrderError("\n".join(broken.values()))
+
+
+@dataclass(frozen=True)
+class Teardown:
+    """Plan for the deletion of stacks.
+
+    Attributes:
+        deleted: Resources that a provider deletes, in order.
+        kept: Resources that remain, with the reason: protected, or needed by a protected one.
+        forgotten: Resources that Pulumi removes from its state but keeps in the cloud.
+    """
+
+    deleted: tuple[Resource, ...]
+    kept: tuple[tuple[Resource, str], ...]
+    forgotten: tuple[Resource, ...]
+
+
+def teardown(graphs: Iterable[Graph]) -> Teardown:
+    """Plan the deletion of stacks in the reverse order of their creation, and check each step.
+
+    Args:
+        graphs: Created stacks, in the order of their creation.
+
+    Raises:
+        OrderError: A resource would be deleted while an existing one needs it.
+    """
+    created = list(graphs)
+    everything = [resource for graph in created for resource in graph.resources]
+    needs = _all_needs(created)
+    kept = _kept(everything, needs)
+    deleted: list[Resource] = []
+    forgotten: list[Resource] = []
+    alive = {resource.urn: resource for resource in everything}
+    managed = {resource.urn for graph in created for resource in graph.managed()}
+    for resource in reversed(everything):
+        if resource.urn in kept:
+            continue
+        holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
+        if holder:
+            raise OrderError(f"{resource.label} would be deleted while {holder.label}, which needs it, is still there")
+        del alive[resource.urn]
+        if resource.urn in managed:
+            (forgotten if resource.retain_on_delete else deleted).append(resource)
+    staying = [resource for resource in everything if resource.urn in kept and resource.urn in managed]
+    reasons = tuple((resource, kept[resource.urn]) for resource in staying)
+    return Teardown(tuple(deleted), reasons, tuple(forgotten))
+
+
+def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
+    """Return the dependencies of each resource, including those on earlier stacks' addresses."""
+    together = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
+    needs = {resource.urn: set(resource.needs) for resource in together.resources}
+    for need in implied_needs(together):
+        needs[need.resource].add(need.needs)
+    return needs
+
+
+def _kept(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+    kept = {resource.urn: "protected" for resource in everything if resource.protect}
+    waiting = [resource for resource in everything if resource.protect]
+    labels = {resource.urn: resource for resource in everything}
+    while waiting:
+        current = waiting.pop()
+        for urn in needs[current.urn] - kept.keys():
+            if urn in labels:
+                kept[urn] = f"needed by {current.label}"
+                waiting.append(labels[urn])
+    return kept

@@ -1,0 +1,179 @@
+"""Runs a `pulumi-policy` pack over a graph: the shipped pack, in a separate process, over Pulumi's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from google.protobuf.empty_pb2 import Empty
+from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
+
+from voice_sandbox.azure.child import Child
+from voice_sandbox.azure.errors import PolicyPackError
+from voice_sandbox.azure.graph import Graph, Resource, label_for
+from voice_sandbox.azure.monitor import Messages, serve
+from voice_sandbox.azure.values import encode
+
+_START_S = 30.0
+_ANSWER_S = 60.0
+_PROPERTY_DEPENDENCIES = analyzer_pb2.AnalyzerPropertyDependencies
+
+
+@dataclass(frozen=True)
+class PolicyViolation:
+    """A policy's finding about a resource or the stack.
+
+    Attributes:
+        policy: Name of the policy.
+        pack: Name of its pack.
+        mandatory: Whether it blocks the deployment; otherwise, it is advisory.
+        resource: Label of the resource; `None` for the stack as a whole.
+        urn: URN of the resource; empty for the stack as a whole.
+        message: Description of the policy and the finding.
+    """
+
+    policy: str
+    pack: str
+    mandatory: bool
+    resource: str | None
+    urn: str
+    message: str
+
+
+class PolicyPack(AbstractContextManager["PolicyPack"]):
+    """A policy pack, which is started on first use.
+
+    Args:
+        folder: The pack's folder, with PulumiPolicy.yaml and `__main__.py`.
+        config: The stacks' configuration by full key, which the pack reads in the same way as Pulumi's own.
+        host: Language host; without one, a host is created, which `stop` stops.
+
+    Raises:
+        PolicyPackError: The folder contains no policy pack.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: Child | None = None) -> None:
+        missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
+        if missing:
+            raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which make a policy pack")
+        self._folder = folder.resolve()
+        self._config = dict(config or {})
+        self._cleanup = ExitStack()
+        self._host = host or self._cleanup.enter_context(Child())
+        self._analyzer: Any = None
+
+    def policies(self) -> list[str]:
+        """Return the names of the pack's policies."""
+        return [policy.name for policy in self._connected().GetAnalyzerInfo(Empty(), timeout=_ANSWER_S).policies]
+
+    def check(self, graph: Graph) -> list[PolicyViolation]:
+        """Run the pack for every resource of a graph, then for the stack.
+
+        Raises:
+            PolicyPackError: It does not start, or a policy raises an exception.
+        """
+        analyzer = self._connected()
+        found: list[PolicyViolation] = []
+        for resource in graph.resources:
+            if not resource.external:
+                request = self._request(graph, resource)
+                found += _violations(graph, self._ask(analyzer.Analyze, request), resource.urn)
+        whole = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
+        return found + _violations(graph, self._ask(analyzer.AnalyzeStack, whole), "")
+
+    def _ask(self, method: Any, request: Any) -> Iterable[Any]:
+        try:
+            diagnostics: Iterable[Any] = method(request, timeout=_ANSWER_S).diagnostics
+        except grpc.RpcError as error:
+            raise PolicyPackError(f"{self._folder}: a policy failed: {error.details()}") from None
+        return diagnostics
+
+    @staticmethod
+    def _request(graph: Graph, resource: Resource) -> Any:
+        return analyzer_pb2.AnalyzeRequest(
+            type=resource.type,
+            properties=encode(resource.inputs),
+            urn=resource.urn,
+            name=resource.name,
+            options=_options(resource),
+            provider=_provider(graph, resource),
+        )
+
+    def _connected(self) -> Any:
+        if self._analyzer is None:
+            channel = grpc.insecure_channel(f"127.0.0.1:{self._port()}", options=[("grpc.enable_http_proxy", 0)])
+            self._cleanup.callback(channel.close)
+            self._analyzer = analyzer_pb2_grpc.AnalyzerStub(channel)
+        return self._analyzer
+
+    def _port(self) -> int:
+        """Start the pack and return its port."""
+        engine = self._cleanup.enter_context(serve(None, Messages()))
+        request = {"folder": str(self._folder), "engine": engine, "config": self._config}
+        port: int | None = (self._host.ask({"pack": request}, _START_S) or {}).get("port")
+        if port is None:
+            said = self._host.errors().strip()[-2000:]
+            raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{said}")
+        return port
+
+    def stop(self) -> None:
+        self._cleanup.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[PolicyViolation]:
+    return [
+        PolicyViolation(
+            policy=diagnostic.policyName,
+            pack=diagnostic.policyPackName,
+            mandatory=diagnostic.enforcementLevel == analyzer_pb2.MANDATORY,
+            resource=label_for(graph, about) if about else None,
+            urn=about,
+            message=diagnostic.message.strip(),
+        )
+        for diagnostic in diagnostics
+        for about in [urn or diagnostic.urn]
+    ]
+
+
+def _stack_resource(graph: Graph, resource: Resource) -> Any:
+    return analyzer_pb2.AnalyzerResource(
+        type=resource.type,
+        properties=encode(resource.outputs),
+        urn=resource.urn,
+        name=resource.name,
+        options=_options(resource),
+        provider=_provider(graph, resource),
+        parent=resource.parent or "",
+        dependencies=resource.dependencies,
+        propertyDependencies={
+            name: _PROPERTY_DEPENDENCIES(urns=urns) for name, urns in resource.property_dependencies.items()
+        },
+    )
+
+
+def _options(resource: Resource) -> Any:
+    return analyzer_pb2.AnalyzerResourceOptions(
+        protect=resource.protect,
+        ignoreChanges=resource.ignore_changes,
+        deleteBeforeReplace=bool(resource.delete_before_replace),
+        deleteBeforeReplaceDefined=resource.delete_before_replace is not None,
+        additionalSecretOutputs=resource.additional_secret_outputs,
+        aliases=resource.aliases,
+        parent=resource.parent or "",
+    )
+
+
+def _provider(graph: Graph, resource: Resource) -> Any:
+    if resource.provider is None or resource.provider not in graph:
+        return None
+    provider = graph[resource.provider]
+    return analyzer_pb2.AnalyzerProviderResource(
+        type=provider.type, properties=encode(provider.inputs), urn=provider.urn, name=provider.name
+    )

@@ -1,0 +1,211 @@
+"""Registers a program's resources: rejects them, or assigns an id and outputs, and stores them."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from voice_sandbox.azure import arm, definitions, fakes, invokes, schema
+from voice_sandbox.azure.errors import EngineError, OrderError, ResourceError
+from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_for, short_type
+from voice_sandbox.azure.inputs import problems
+from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, holds_secret, reveal
+
+_AZURE = "azure-native:"
+
+
+class Mode(enum.Enum):
+    """Mode of a run: `PREVIEW` plans, with unknown computed values; `UP` simulates the creation."""
+
+    PREVIEW = "preview"
+    UP = "up"
+
+
+@dataclass(frozen=True)
+class Existing:
+    """Resources that another stack created before a run.
+
+    Attributes:
+        outputs: Exports of stacks, by their full name `local/<project>/<stack>`.
+        resources: Azure resources that exist.
+    """
+
+    outputs: Mapping[str, Properties] = field(default_factory=dict)
+    resources: tuple[Resource, ...] = ()
+
+    def with_stack(self, name: str, graph: Graph) -> Existing:
+        """Return the same with an additional created stack."""
+        return Existing({**self.outputs, name: graph.outputs}, (*self.resources, *graph.resources))
+
+
+class Recorder:
+    """The engine's state of a run.
+
+    Attributes:
+        mode: Mode of the run.
+        failure: The first error, which the program receives as an exception.
+    """
+
+    def __init__(self, project: str, stack: str, mode: Mode, existing: Existing) -> None:
+        schema.definitions()  # loaded now, since the first resource would otherwise be registered after others
+        self._project = project
+        self._stack = stack
+        self._existing = existing
+        self._resources: dict[str, Resource] = {}
+        self._outputs: Properties = {}
+        self._lock = threading.Lock()
+        self.mode = mode
+        self.failure: EngineError | None = None
+
+    def graph(self) -> Graph:
+        """Return the registered resources."""
+        with self._lock:
+            return Graph(self._project, self._stack, tuple(self._resources.values()), self._outputs)
+
+    def register(self, declared: Resource) -> Resource:
+        """Plan or create a resource.
+
+        Raises:
+            EngineError: It is rejected; the message contains the resource.
+        """
+        with self._lock:
+            if declared.urn in self._resources:
+                raise ResourceError(
+                    f"{declared.label}: declared twice; a type, the parents' types and a name make a resource unique, "
+                    "so give one of the two another name"
+                )
+            self._check_order(declared)
+            named = self._named(declared)
+            if named.custom:
+                wrong = problems(named.type, named.inputs)
+                if named.type.startswith("azure-native:"):
+                    wrong = wrong or definitions.problems(short_type(named.type), named.inputs)
+                if wrong:
+                    raise ResourceError("\n".join(f"{named.label}: {problem}" for problem in wrong))
+            created = self._with_outputs(named)
+            self._check_twin(created)
+            self._resources[created.urn] = created
+            return created
+
+    def read(self, declared: Resource) -> Resource:
+        """Look up a resource that was created elsewhere: another stack's outputs, or an object by its id."""
+        with self._lock:
+            found = self._stack_reference(declared) if declared.type == STACK_REFERENCE_TYPE else self._read(declared)
+            self._resources[found.urn] = found
+            return found
+
+    def invoke(self, token: str, arguments: Properties) -> dict[str, Any]:
+        """Return the result of a function that the program calls.
+
+        Raises:
+            EngineError: There is no result, or not yet.
+        """
+        with self._lock:
+            return invokes.answer(token, reveal(arguments), [*self._existing.resources, *self._resources.values()])
+
+    def export(self, urn: str, outputs: Properties) -> None:
+        """Store the outputs of a component or of the stack."""
+        with self._lock:
+            resource = self._resources[urn]
+            self._resources[urn] = replace(resource, outputs=outputs)
+            if resource.parent is None:
+                self._outputs = outputs
+
+    def _check_order(self, declared: Resource) -> None:
+        for urn, reason in declared.needs.items():
+            if urn not in self._resources:
+                raise OrderError(
+                    f"{declared.label} is declared before {label_for(self._resources, urn)} exists, but {reason}"
+                )
+
+    def _named(self, declared: Resource) -> Resource:
+        """Fill in the name that a provider's Check generates."""
+        if not declared.custom:
+            return declared
+        inputs = dict(declared.inputs)
+        if declared.type.startswith(_AZURE):
+            kind = declared.type.removeprefix(_AZURE)
+            if inputs.get(arm.name_input(kind)) is None:
+                inputs[arm.name_input(kind)] = arm.auto_name(kind, declared.name, declared.urn)
+        elif declared.type.endswith("helm.sh/v3:Release"):
+            inputs.setdefault("name", arm.auto_name("", f"{declared.name}-", declared.urn))
+        elif declared.type.startswith("kubernetes:"):
+            metadata = inputs.get("metadata") or {}
+            if isinstance(metadata, Mapping) and not {"name", "generateName"} & set(metadata):
+                made_up = arm.auto_name("", f"{declared.name}-", declared.urn)
+                annotations = {**(metadata.get("annotations") or {}), "pulumi.com/autonamed": "true"}
+                inputs["metadata"] = {**metadata, "name": made_up, "annotations": annotations}
+        return replace(declared, inputs=inputs)
+
+    def _with_outputs(self, declared: Resource) -> Resource:
+        if not declared.custom:
+            return declared
+        outputs, identifier = self._answer(declared)
+        secret = {name for name, value in declared.inputs.items() if holds_secret(value)}
+        secret |= set(declared.additional_secret_outputs)
+        marked = {name: Secret(reveal(value)) if name in secret else value for name, value in outputs.items()}
+        return replace(declared, id=identifier, outputs=marked)
+
+    def _answer(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
+        planned = self.mode is Mode.PREVIEW
+        if declared.type.startswith(PROVIDER_PREFIX):
+            return dict(declared.inputs), None if planned else arm.fake_uuid(declared.urn)
+        if not declared.type.startswith(_AZURE):
+            identifier = None if planned else fakes.kubernetes_id(declared.inputs) or arm.fake_uuid(declared.urn)
+            return fakes.kubernetes_outputs(declared.type, declared.inputs, planned=planned), identifier
+        kind = declared.type.removeprefix(_AZURE)
+        if planned:
+            return fakes.planned_outputs(kind, declared.inputs), None
+        identifier = arm.arm_id(kind, declared.inputs)
+        if identifier is None:
+            missing = [name for name in arm.path_inputs(kind) if declared.inputs.get(name) is None]
+            raise ResourceError(f"{declared.label}: its place in Azure needs {' and '.join(missing)}")
+        fake = fakes.Fake(kind, declared.inputs, identifier, self._location(identifier))
+        return fakes.azure_outputs(fake), identifier
+
+    def _check_twin(self, created: Resource) -> None:
+        """Reject a second resource with another name in the program and the same one in the cloud."""
+        if created.id is None or created.type.startswith(PROVIDER_PREFIX):
+            return
+        for other in self._resources.values():
+            same_place = other.type == created.type and other.provider == created.provider and not other.external
+            if same_place and (other.id or "").lower() == created.id.lower():
+                raise ResourceError(f"{created.label}: {other.label} already has this name in the cloud ({created.id})")
+
+    def _location(self, identifier: str) -> str | None:
+        """Return the region of the resource group in an id."""
+        group = "/".join(identifier.split("/")[:5]).lower()
+        known = (*self._existing.resources, *self._resources.values())
+        return next((str(r.outputs.get("location")) for r in known if (r.id or "").lower() == group), None)
+
+    def _stack_reference(self, declared: Resource) -> Resource:
+        wanted = str(declared.inputs.get("name"))
+        full = f"local/{self._project}/{wanted}" if "/" not in wanted else wanted
+        outputs = self._existing.outputs.get(full)
+        if outputs is None:
+            known = ", ".join(sorted(self._existing.outputs)) or "none"
+            raise ResourceError(f"{declared.label}: there is no stack {full}; stacks with outputs: {known}")
+        answer = {
+            "name": wanted,
+            "outputs": dict(outputs),
+            "secretOutputNames": sorted(name for name, value in outputs.items() if holds_secret(value)),
+        }
+        return replace(declared, id=wanted, outputs=answer, external=True)
+
+    def _read(self, declared: Resource) -> Resource:
+        wrong = problems(declared.type, {}) if not declared.type.startswith((_AZURE, "kubernetes:")) else []
+        if wrong:
+            raise ResourceError(f"{declared.label}: {wrong[0]}")
+        known = [r for r in self._existing.resources if r.id == declared.id and r.type == declared.type]
+        if known:
+            return replace(declared, outputs=known[0].outputs, external=True)
+        outputs: dict[str, Any] = dict(declared.inputs)
+        if declared.type.startswith(_AZURE) and declared.id and not isinstance(declared.id, Unknown):
+            kind = declared.type.removeprefix(_AZURE)
+            outputs = fakes.azure_outputs(fakes.Fake(kind, arm.inputs_for(kind, declared.id), declared.id))
+        elif self.mode is Mode.PREVIEW and "status" not in outputs:
+            outputs["status"] = UNKNOWN
+        return replace(declared, outputs=outputs, external=True)

@@ -1,0 +1,94 @@
+"""Known rejections by Azure's services that their definitions do not contain, and their evaluation.
+
+`voice_sandbox/azure/definitions.json` contains names, values, ranges and patterns. A service also rejects combinations:
+two properties that exclude each other, two rules of one priority, a reference to something that does not exist, an
+unsupported change. Each row of these tables is one such rejection, with a public report of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from voice_sandbox.azure.diff import Step
+from voice_sandbox.azure.graph import Graph, Resource, short_type
+from voice_sandbox.azure.refusals import cluster_network, clusters, gateways, links, monitoring, networks, pools, stores
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.row import Refusal
+from voice_sandbox.changes import Op
+
+ROWS: tuple[Refusal, ...] = (
+    *pools.ROWS,
+    *clusters.ROWS,
+    *cluster_network.ROWS,
+    *networks.ROWS,
+    *gateways.ROWS,
+    *stores.ROWS,
+    *links.ROWS,
+    *monitoring.ROWS,
+)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The response of a service that rejects a resource.
+
+    Attributes:
+        urn: URN of the resource.
+        resource: Readable type and name.
+        refusal: Name of the row.
+        code: Error code of the response.
+        message: The problem, with values and limits.
+        remedy: The solution.
+        source: Public report of the refusal.
+    """
+
+    urn: str
+    resource: str
+    refusal: str
+    code: str
+    message: str
+    remedy: str
+    source: str
+
+
+def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused]:
+    """Return the responses of services that reject a request, in the order of the requests.
+
+    Args:
+        graphs: Simulated ups of all projects, in the order of their creation.
+        steps: Changes since earlier runs; a resource without an earlier run is created.
+    """
+    before = {step.urn: step.old for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
+    earlier: list[Resource] = []
+    answers: list[Refused] = []
+    for graph in graphs:
+        for resource in graph.managed():
+            for row, found in _judged(resource, before, earlier, graph):
+                message = f"{row.says}: {found}"
+                answers.append(
+                    Refused(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
+                )
+            earlier.append(resource)
+    return answers
+
+
+def _judged(
+    resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
+) -> Iterator[tuple[Refusal, str]]:
+    old = before.get(resource.urn)
+    bodies = _bodies(short_type(resource.type), Part(resource.inputs))
+    olds = {body.path: body for _, body in _bodies(short_type(resource.type), Part(old.inputs))} if old else {}
+    awaited = None
+    for kind, body in bodies:
+        for row in ROWS:
+            if row.kind == kind:
+                awaited = awaited or frozenset(graph.needed_by(resource.urn))
+                request = Request(resource, body, olds.get(body.path), earlier, awaited)
+                yield from ((row, found) for found in row.judge(request))
+
+
+def _bodies(kind: str, body: Part) -> list[tuple[str, Part]]:
+    """Return the parts of a request that rows evaluate: pools inside a cluster are treated like separate pools."""
+    within = body.parts("agentPoolProfiles") if kind == clusters.CLUSTER else []
+    return [(kind, body), *((clusters.POOL, pool) for pool in within)]

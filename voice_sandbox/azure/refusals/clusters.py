@@ -1,0 +1,197 @@
+"""Rejections by AKS for a cluster: sign-in, API server, identities, upgrades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.roles import Role, is_granted, principals
+from voice_sandbox.azure.refusals.row import (
+    BAD,
+    Refusal,
+    both,
+    equal,
+    forbidden,
+    negated,
+    only,
+    required,
+    unchanged,
+    within,
+)
+from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, LEARN
+
+CLUSTER, POOL = "containerservice:ManagedCluster", "containerservice:AgentPool"
+_AKS = f"{LEARN}/aks"
+_FILE = f"{AZURERM_FILES}/containers/kubernetes_cluster_resource.go"
+_NOTES = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
+_MAX_RANGES = 200
+_OWN_ZONE = equal("apiServerAccessProfile.privateDNSZone", "system", "none", None)
+_PRIVATE = equal("apiServerAccessProfile.enablePrivateCluster", True)
+_CLEANER = "securityProfile.imageCleaner"
+_MINUTES = ("maxNodeProvisionTime", "scaleDownDelayAfterAdd", "scaleDownUnneededTime", "scaleDownUnreadyTime")
+
+
+def _system_pool(request: Request) -> Iterator[str]:
+    modes = [pool.text("mode") or "no mode" for pool in request.body.parts("agentPoolProfiles")]
+    if "System" not in modes:
+        yield f"agentPoolProfiles have {', '.join(modes) or 'no pool'}"
+
+
+def _ranges(request: Request) -> Iterator[str]:
+    count = len(request.body.texts("apiServerAccessProfile.authorizedIPRanges"))
+    if count > _MAX_RANGES:
+        yield f"authorizedIPRanges has {count} ranges; it has to have at most {_MAX_RANGES}"
+
+
+def _zone_name(request: Request) -> Iterator[str]:
+    zone = request.body.text("apiServerAccessProfile.privateDNSZone").rpartition("/")[2].lower()
+    own = f"privatelink.{request.body.text('location')}.azmk8s.io"
+    if not _OWN_ZONE(request.body) and zone != own and not zone.endswith(f".{own}"):
+        yield f"privateDNSZone is {zone}; it has to be {own}, or a zone below it"
+
+
+def _kubelet_role(request: Request) -> Iterator[str]:
+    kubelet = request.body.text("identityProfile.kubeletidentity.resourceId")
+    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    if kubelet and not is_granted(request, who, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
+        yield f"the control plane's identity is granted no such role on {kubelet.rpartition('/')[2]} before"
+
+
+def _reservation_role(request: Request) -> Iterator[str]:
+    group = request.body.text("capacityReservationGroupID")
+    for _, cluster in request.existing(CLUSTER):
+        who = principals(request, cluster.texts("identity.userAssignedIdentities"))
+        if group and not is_granted(request, who, group, Role.CONTRIBUTOR):
+            yield f"the cluster's identity is granted no such role on {group.rpartition('/')[2]} before"
+
+
+def _node_group(request: Request) -> Iterator[str]:
+    name = request.body.text("nodeResourceGroup").lower()
+    for _, group in request.existing("resources:ResourceGroup"):
+        if name and group.text("resourceGroupName").lower() == name:
+            yield f"nodeResourceGroup is {name}, which this deployment creates itself"
+
+
+def _skipped(request: Request) -> Iterator[str]:
+    if request.before:
+        old, new = (_minor(body.text("kubernetesVersion")) for body in (request.before, request.body))
+        if old and new and new > old + 1:
+            yield f"kubernetesVersion would go from 1.{old} to 1.{new}"
+
+
+def _minor(version: str) -> int | None:
+    match = re.match(r"1\.(\d+)", version)
+    return int(match[1]) if match else None
+
+
+def _durations(request: Request) -> Iterator[str]:
+    for name in _MINUTES:
+        value = request.body.get(f"autoScalerProfile.{name}")
+        if value is not None and not re.fullmatch(r"\d+m", str(value)):
+            yield f'autoScalerProfile.{name} is "{value}"'
+
+
+def _prefix(request: Request) -> Iterator[str]:
+    prefix = request.body.text("dnsPrefix")
+    if prefix and not re.fullmatch(r"[a-zA-Z\d]([-a-zA-Z\d]{0,52}[a-zA-Z\d])?", prefix):
+        yield f'dnsPrefix is "{prefix}", of {len(prefix)} characters'
+
+
+def _has_entra(body: Part) -> bool:
+    return both(equal("aadProfile.managed", True), negated(equal("enableRBAC", False)))(body)
+
+
+ROWS = (
+    Refusal(
+        "cluster-without-system-pool", CLUSTER, BAD, "A cluster requires at least one system node pool",
+        _system_pool, "set the mode of a pool to System", f"{_AKS}/use-system-pools",
+    ),
+    Refusal(
+        "local-accounts-off", CLUSTER, BAD, "Without local accounts Kubernetes RBAC and Entra integration are required",
+        only("disableLocalAccounts", False, when=negated(_has_entra)),
+        "set enableRBAC and aadProfile.managed", f"{_NOTES}#L148",
+    ),
+    Refusal(
+        "workload-identity-without-issuer", CLUSTER, BAD, "Workload identity requires the OIDC issuer",
+        required("oidcIssuerProfile.enabled", True, when=equal("securityProfile.workloadIdentity.enabled", True)),
+        "set oidcIssuerProfile.enabled", f"{_FILE}#L1890",
+    ),
+    Refusal(
+        "issuer-stays", CLUSTER, BAD, "You can't disable OIDC issuer once enabled",
+        unchanged("oidcIssuerProfile.enabled", once=equal("oidcIssuerProfile.enabled", True)),
+        "leave the issuer on", f"{_AKS}/use-oidc-issuer",
+    ),
+    Refusal(
+        "entra-stays", CLUSTER, BAD, "Microsoft Entra integration can't be disabled after it's enabled on a cluster",
+        unchanged("aadProfile.managed", once=equal("aadProfile.managed", True)),
+        "leave aadProfile as it is", f"{_AKS}/entra-id-control-plane-authentication",
+    ),
+    Refusal(
+        "image-cleaner-interval", CLUSTER, BAD, "Image Cleaner runs every 24 hours to three months",
+        within(f"{_CLEANER}.intervalHours", 24, 2160),
+        "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
+    ),
+    Refusal(
+        "image-cleaner-without-interval", CLUSTER, BAD, "Clients other than the Azure CLI have to give the interval",
+        required(f"{_CLEANER}.intervalHours", when=equal(f"{_CLEANER}.enabled", True)),
+        "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
+    ),
+    Refusal(
+        "ranges-of-private-cluster", CLUSTER, BAD, "Authorized IP ranges can't be used with private clusters",
+        forbidden("apiServerAccessProfile.authorizedIPRanges", when=_PRIVATE),
+        "leave the ranges out, or make the API server public",
+        f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
+    ),
+    Refusal(
+        "number-of-ranges", CLUSTER, BAD, "You can specify up to 200 authorized IP ranges",
+        _ranges, "join ranges of azure.access.authorized_ranges",
+        f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
+    ),
+    Refusal(
+        "zone-of-api-server", CLUSTER, BAD, "The private DNS zone has to be called privatelink.<region>.azmk8s.io",
+        _zone_name, "name such a zone, or let AKS make one", f"{_AKS}/private-clusters",
+    ),
+    Refusal(
+        "zone-with-system-identity", CLUSTER, BAD, "A custom private DNS zone needs a user-assigned identity",
+        only("identity.type", "UserAssigned", when=negated(_OWN_ZONE)),
+        "set identity.type to UserAssigned", f"{_AKS}/private-clusters",
+    ),
+    Refusal(
+        "kubelet-identity-role", CLUSTER, BAD,
+        "The control plane's identity has to be Managed Identity Operator on the kubelet's",
+        _kubelet_role, "grant the role, and make the cluster depend on the grant",
+        "https://github.com/pulumi/pulumi-azure-native/issues/2020",
+    ),
+    Refusal(
+        "reservation-role", POOL, BAD, "The cluster's identity has to be Contributor on the capacity reservation group",
+        _reservation_role, "grant the role, and make the pool depend on the grant",
+        f"{_AKS}/use-capacity-reservation-groups",
+    ),
+    Refusal(
+        "node-group-exists", CLUSTER, BAD, "The node resource group must not exist yet",
+        _node_group, "take another name for nodeResourceGroup", f"{_AKS}/faq",
+    ),
+    Refusal(
+        "node-image-channel", CLUSTER, BAD, "With the channel node-image nodes are upgraded by NodeImage only",
+        only(
+            "autoUpgradeProfile.nodeOSUpgradeChannel", "NodeImage",
+            when=equal("autoUpgradeProfile.upgradeChannel", "node-image"),
+        ),
+        "set nodeOSUpgradeChannel to NodeImage", f"{_FILE}#L1919",
+    ),
+    Refusal(
+        "skipped-version", CLUSTER, BAD, "You can't skip Kubernetes minor versions",
+        _skipped, "upgrade by one minor version at a time",
+        f"{_AKS}/upgrade-aks-control-plane#kubernetes-version-upgrade-rules",
+    ),
+    Refusal(
+        "autoscaler-times", CLUSTER, BAD, "Values must be an integer followed by an 'm'",
+        _durations, "write minutes, such as 20m",
+        "https://learn.microsoft.com/rest/api/aks/managed-clusters/create-or-update",
+    ),
+    Refusal(
+        "dns-prefix", CLUSTER, BAD, "A DNS prefix has 1 to 54 letters, digits and hyphens, with no hyphen at its ends",
+        _prefix, "shorten the deployment's name", f"{AZURERM_FILES}/containers/validate/kubernetes.go#L26-L32",
+    ),
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""Rejections by Grafana, Azure Monitor and Cost Management."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.row import BAD, Refusal, each, only, unchanged, within
+from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_DOCS, AZURERM_FILES
+
+GRAFANA, RULES, SETTING = "dashboard:Grafana", "alertsmanagement:PrometheusRuleGroup", "monitor:DiagnosticSetting"
+BUDGET, WORKSPACE = "consumption:Budget", "operationalinsights:Workspace"
+_RULES_FILE = f"{AZURERM_FILES}/monitor/monitor_alert_prometheus_rule_group_resource.go"
+_SETTING_FILE = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go"
+_BUDGET_FILES = f"{AZURERM_FILES}/consumption"
+_OF_ALERTS = ("actions", "severity", "annotations", "for", "resolveConfiguration")
+_MAX_ACTIONS, _MAX_SEVERITY = 5, 4
+_CONTACTS = ("contactEmails", "contactGroups", "contactRoles")
+
+
+def _rule_kind(rule: Part) -> Iterator[str]:
+    if bool(rule.get("alert")) == bool(rule.get("record")):
+        yield f"{rule.path} has alert {rule.text('alert') or 'missing'} and record {rule.text('record') or 'missing'}"
+
+
+def _recording(rule: Part) -> Iterator[str]:
+    if rule.get("record"):
+        for name in _OF_ALERTS:
+            if rule.get(name) is not None:
+                yield f"{rule.at(name)} of {rule.text('record')} is not empty"
+
+
+def _alert_limits(rule: Part) -> Iterator[str]:
+    severity, actions = rule.number("severity"), len(rule.parts("actions"))
+    if severity is not None and not 0 <= severity <= _MAX_SEVERITY:
+        yield f"{rule.at('severity')} is {severity:g}; it has to be at least 0 and at most {_MAX_SEVERITY}"
+    if actions > _MAX_ACTIONS:
+        yield f"{rule.at('actions')} has {actions} action groups; it has to have at most {_MAX_ACTIONS}"
+
+
+def _interval(request: Request) -> Iterator[str]:
+    interval = request.body.text("interval")
+    if interval and not re.fullmatch(r"PT(1[0-5]|[1-9])M", interval):
+        yield f"interval is {interval}"
+
+
+def _without_retention(request: Request) -> Iterator[str]:
+    kinds = [*request.body.parts("logs"), *request.body.parts("metrics")]
+    if not any(kind.get("enabled") for kind in kinds):
+        yield "logs and metrics have nothing that is enabled"
+
+
+def _category(log: Part) -> Iterator[str]:
+    if bool(log.get("category")) == bool(log.get("categoryGroup")):
+        yield f"{log.path} has category {log.text('category') or 'missing'} and categoryGroup " + (
+            log.text("categoryGroup") or "missing"
+        )
+
+
+def _same_sink(request: Request) -> Iterator[str]:
+    def sink(setting: Part) -> tuple[str, str]:
+        return setting.text("resourceUri").lower(), setting.text("workspaceId").lower()
+
+    def categories(setting: Part) -> set[str]:
+        return {
+            log.text("category") or log.text("categoryGroup") for log in setting.parts("logs") if log.get("enabled")
+        }
+
+    for _, setting in request.existing(SETTING):
+        shared = categories(setting) & categories(request.body)
+        if sink(setting) == sink(request.body) and shared:
+            yield f"setting {setting.text('name')} sends {', '.join(sorted(shared))} to the same workspace"
+
+
+def _first_of_month(request: Request) -> Iterator[str]:
+    start = request.body.text("timePeriod.startDate")
+    if start and not start[:10].endswith("-01"):
+        yield f"timePeriod.startDate is {start}"
+
+
+def _past_month(request: Request) -> Iterator[str]:
+    start, now = request.body.text("timePeriod.startDate")[:7], f"{datetime.now(UTC):%Y-%m}"
+    if request.before is None and start and start < now and request.body.text("timeGrain") == "Monthly":
+        yield f"timePeriod.startDate is in {start}, now is {now}"
+
+
+def _notified(notification: Part) -> Iterator[str]:
+    threshold = notification.number("threshold")
+    if not any(notification.texts(name) for name in _CONTACTS):
+        yield f"{notification.path} has no {', '.join(_CONTACTS)}"
+    if threshold is not None and not 0 <= threshold <= 1000:  # noqa: PLR2004  the service's range
+        yield f"{notification.at('threshold')} is {threshold:g}; it has to be at least 0 and at most 1000"
+
+
+ROWS = (
+    Refusal(
+        "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Grafana 12 and 13 are there to choose",
+        only("properties.grafanaMajorVersion", "12", "13"),
+        "set grafanaMajorVersion to 12", "https://github.com/microsoft/physical-ai-toolchain/pull/1033",
+    ),
+    Refusal(
+        "rule-kind", RULES, BAD, "A rule has one of alert and record",
+        each("rules", _rule_kind), "leave one of the two out", f"{_RULES_FILE}#L80-L82",
+    ),
+    Refusal(
+        "recording-rule", RULES, BAD, "What alerts have must be empty when the rule records",
+        each("rules", _recording), "leave out " + ", ".join(_OF_ALERTS), f"{_RULES_FILE}#L85-L95",
+    ),
+    Refusal(
+        "alert-limits", RULES, BAD, "An alert has a severity of 0 to 4 and at most five action groups",
+        each("rules", _alert_limits), "take a severity of them, and fewer action groups", f"{_RULES_FILE}#L128-L216",
+    ),
+    Refusal(
+        "rule-interval", RULES, BAD, "Rules are evaluated every 1 to 15 minutes",
+        _interval, "set interval to PT1M",
+        "https://learn.microsoft.com/javascript/api/@azure/arm-prometheusrulegroups/prometheusrulegroupproperties",
+    ),
+    Refusal(
+        "setting-is-empty", SETTING, BAD, "At least one type of log or metric must be enabled",
+        _without_retention, "enable a category", f"{_SETTING_FILE}#L200",
+    ),
+    Refusal(
+        "log-category", SETTING, BAD, "Exactly one of category and categoryGroup must be specified",
+        each("logs", _category), "leave one of the two out", f"{_SETTING_FILE}#L541",
+    ),
+    Refusal(
+        "sink-twice", SETTING, "Conflict", "Data sinks can't be reused in different settings on the same category",
+        _same_sink, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
+    ),
+    Refusal(
+        "budget-start", BUDGET, BAD, "The start date must be first of the month",
+        _first_of_month, "start at the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
+    ),
+    Refusal(
+        "budget-in-past", BUDGET, BAD, "The start date should not be prior to the current month",
+        _past_month, "start at the first of this month", f"{AZURERM}/pull/12121",
+    ),
+    Refusal(
+        "budget-start-stays", BUDGET, BAD, "Start date of budgets cannot be updated",
+        unchanged("timePeriod.startDate"),
+        "ignore changes of timePeriod", "https://github.com/Azure/CanadaPubSecALZ/issues/317",
+    ),
+    Refusal(
+        "budget-notification", BUDGET, BAD, "A notification has a threshold of 0 to 1,000 percent and a contact",
+        each("notifications", _notified), "name an action group",
+        f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
+    ),
+    Refusal(
+        "budget-amount", BUDGET, BAD, "A budget is 1 at least",
+        within("amount", 1), "raise observability.monthly_budget",
+        f"{_BUDGET_FILES}/consumption_budget_base.go#L97",
+    ),
+    Refusal(
+        "log-retention", WORKSPACE, BAD, "Logs are kept for 30 to 730 days",
+        within("retentionInDays", 30, 730), "set log_retention_days between them",
+        f"{AZURERM_FILES}/loganalytics/log_analytics_workspace_resource.go#L155",
+    ),
+)  # fmt: skip

@@ -1,0 +1,233 @@
+"""Rejections by Azure's network and compute services: addresses, subnets, security groups, Bastion, VMs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, only, required, unique, within
+from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
+
+ADDRESS, NAT, SUBNET = "network:PublicIPAddress", "network:NatGateway", "network:Subnet"
+NETWORK, GROUP, BASTION = "network:VirtualNetwork", "network:NetworkSecurityGroup", "network:BastionHost"
+PEERING, MACHINE = "network:VirtualNetworkPeering", "compute:VirtualMachine"
+BASTION_SUBNET = "AzureBastionSubnet"
+_FILES = f"{AZURERM_FILES}/network"
+WITHOUT_ZONES = frozenset(
+    {
+        "australiacentral", "australiacentral2", "australiasoutheast", "brazilsoutheast", "canadaeast", "francesouth",
+        "germanynorth", "koreasouth", "northcentralus", "norwaywest", "southafricawest", "southindia",
+        "switzerlandwest", "uaecentral", "ukwest", "westcentralus", "westindia", "westus",
+    }
+)  # fmt: skip
+"""Regions without availability zones according to https://learn.microsoft.com/azure/reliability/regions-list."""
+_SMALLEST_BASTION = 26
+_USER_NAMES = frozenset(
+    {
+        "administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123", "a",
+        "actuser", "adm", "admin2", "aspnet", "backup", "console", "david", "guest", "john", "owner", "root", "server",
+        "sql", "support", "support_388945a0", "sys", "test2", "test3", "user4", "user5",
+    }
+)  # fmt: skip
+
+
+def _zones(request: Request) -> Iterator[str]:
+    location = request.body.text("location").lower().replace(" ", "")
+    if request.body.texts("zones") and location in WITHOUT_ZONES:
+        yield f"zones are {', '.join(request.body.texts('zones'))}, location {location}"
+
+
+def zone_row(kind: str) -> Refusal:
+    """Return the row of a type about zones in regions without any."""
+    return Refusal(
+        f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
+        "The resource does not support availability zones at its location",
+        _zones, "take a region with availability zones (azure.location)",
+        "https://github.com/Azure-Samples/azure-nvidia-robotics-reference-architecture/issues/182",
+    )  # fmt: skip
+
+
+def _one_zone(request: Request) -> Iterator[str]:
+    names = request.body.texts("zones")
+    if len(names) > 1:
+        yield f"zones are {', '.join(names)}"
+
+
+def _prefix(body: Part) -> IPv4Network | None:
+    try:
+        return IPv4Network(body.text("addressPrefix"))
+    except ValueError:
+        return None
+
+
+def _siblings(request: Request) -> Iterator[tuple[str, Part]]:
+    for resource, subnet in request.existing(SUBNET):
+        if subnet.text("virtualNetworkName") == request.body.text("virtualNetworkName"):
+            yield resource.urn, subnet
+
+
+def _subnet_range(request: Request) -> Iterator[str]:
+    own = _prefix(request.body)
+    for _, network in request.existing(NETWORK):
+        spaces = [IPv4Network(each) for each in network.texts("addressSpace.addressPrefixes")]
+        mine = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
+        if mine and own and not any(own.subnet_of(space) for space in spaces):
+            yield f"addressPrefix {own} is not in {', '.join(map(str, spaces))}"
+    for _, subnet in _siblings(request):
+        other = _prefix(subnet)
+        if own and other and own.overlaps(other):
+            yield f"addressPrefix {own} overlaps {other} of subnet {subnet.text('subnetName')}"
+
+
+def _at_once(request: Request) -> Iterator[str]:
+    for urn, subnet in _siblings(request):
+        if urn not in request.awaited:
+            yield f"subnet {subnet.text('subnetName')} of the same network may be changed at the same time"
+
+
+def _bastion_subnet(request: Request) -> Iterator[str]:
+    for part in request.body.parts("ipConfigurations"):
+        name = part.text("subnet.id").rpartition("/")[2]
+        if name and name != BASTION_SUBNET:
+            yield f"{part.at('subnet')} is {name}"
+        subnet = request.by_id(SUBNET, part.text("subnet.id"))
+        prefix = _prefix(subnet) if subnet else None
+        if prefix and prefix.prefixlen > _SMALLEST_BASTION:
+            yield f"{part.at('subnet')} is {prefix}"
+
+
+def _bastion_group(request: Request) -> Iterator[str]:
+    group = request.by_id(GROUP, request.body.text("networkSecurityGroup.id"))
+    if request.body.text("subnetName") != BASTION_SUBNET or not group:
+        return
+    for source in ("Internet", "GatewayManager"):
+        if not any(_lets_in(rule, source) for rule in group.parts("securityRules")):
+            yield f"security group {group.text('networkSecurityGroupName')} lets {source} in at no port 443"
+
+
+def _lets_in(rule: Part, source: str) -> bool:
+    return (
+        rule.text("direction") == "Inbound"
+        and rule.text("access") == "Allow"
+        and rule.text("sourceAddressPrefix") in {source, "*"}
+        and rule.text("destinationPortRange") in {"443", "*"}
+    )
+
+
+def _rule_place(rule: Part) -> object:
+    priority = rule.number("priority")
+    return None if priority is None else f"{rule.text('direction')} {priority:g}"
+
+
+def _priority(rule: Part) -> Iterator[str]:
+    value = rule.number("priority")
+    if value is not None and not 100 <= value <= 4096:  # noqa: PLR2004  the service's range
+        yield f"{rule.at('priority')} is {value:g}; it has to be at least 100 and at most 4096"
+
+
+def _both_ways(request: Request) -> Iterator[str]:
+    if request.body.get("allowGatewayTransit") and request.body.get("useRemoteGateways"):
+        yield "allowGatewayTransit and useRemoteGateways are both true"
+
+
+def _remote_gateway(request: Request) -> Iterator[str]:
+    """Yield gateways that are used before the other side permits it; a side outside of this deployment is ignored."""
+    if request.body.get("useRemoteGateways"):
+        lent = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
+        if lent and not any(lent):
+            yield "useRemoteGateways is true, and no peering before lends its gateway by allowGatewayTransit"
+
+
+def _key_path(request: Request) -> Iterator[str]:
+    wanted = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
+    for key in request.body.parts("osProfile.linuxConfiguration.ssh.publicKeys"):
+        if key.text("path") != wanted:
+            yield f"{key.at('path')} is {key.text('path')}; it has to be {wanted}"
+
+
+def _user_name(request: Request) -> Iterator[str]:
+    name = request.body.text("osProfile.adminUsername")
+    if name.lower() in _USER_NAMES:
+        yield f"osProfile.adminUsername is {name}"
+
+
+ROWS = (
+    zone_row(ADDRESS),
+    zone_row(NAT),
+    Refusal(
+        "address-is-static", ADDRESS, BAD, "Public IP addresses of SKU Standard have to be static",
+        only("publicIPAllocationMethod", "Static", when=equal("sku.name", "Standard")),
+        "set publicIPAllocationMethod to Static", f"{_FILES}/public_ip_resource.go#L246",
+    ),
+    Refusal(
+        "basic-address", ADDRESS, BAD, "No public IP addresses of SKU Basic are created any more",
+        required("sku.name", "Standard", "StandardV2"),
+        "set sku.name to Standard", f"{_FILES}/public_ip_resource.go#L198",
+    ),
+    Refusal(
+        "nat-zones", NAT, BAD, "A NAT gateway is in one availability zone at most",
+        _one_zone, "name one zone", f"{AZURERM}/issues/21696",
+    ),
+    Refusal(
+        "nat-idle", NAT, BAD, "The idle time-out is 4 to 120 minutes",
+        within("idleTimeoutInMinutes", 4, 120),
+        "set idleTimeoutInMinutes to 10", f"{_FILES}/nat_gateway_resource.go#L85",
+    ),
+    Refusal(
+        "subnet-range", SUBNET, "NetcfgInvalidSubnet", "The subnet is not valid in the virtual network",
+        _subnet_range, "take a free part of the network's range",
+        "https://github.com/Azure/azure-cli/issues/10917",
+    ),
+    Refusal(
+        "subnets-at-once", SUBNET, "AnotherOperationInProgress",
+        "Another operation on this or dependent resource is in progress",
+        _at_once, "make each subnet depend on the one before",
+        "https://github.com/pulumi/pulumi-azure-native/issues/903",
+    ),
+    Refusal(
+        "bastion-subnet", BASTION, BAD, "Azure Bastion needs a subnet AzureBastionSubnet of /26 or larger",
+        _bastion_subnet, "make a subnet AzureBastionSubnet with a /26",
+        f"{LEARN}/bastion/configuration-settings#subnet",
+    ),
+    Refusal(
+        "bastion-security-group", SUBNET, BAD,
+        "The security group lacks rules that Azure Bastion prescribes",
+        _bastion_group, "leave the security group out, or add the rules", f"{LEARN}/bastion/bastion-nsg",
+    ),
+    Refusal(
+        "bastion-tunneling", BASTION, BAD, "Tunneling is only supported when the SKU is Standard or Premium",
+        required("sku.name", "Standard", "Premium", when=equal("enableTunneling", True)),
+        "set sku.name to Standard", f"{_FILES}/bastion_host_resource.go#L254",
+    ),
+    Refusal(
+        "security-rule-priorities", GROUP, "SecurityRuleConflict", "Rules cannot have the same Priority and Direction",
+        unique("securityRules", _rule_place, "priority"),
+        "give each rule a priority of its own", "https://github.com/Azure/aks-engine/issues/2106",
+    ),
+    Refusal(
+        "security-rule-range", GROUP, BAD, "Priorities of security rules are 100 to 4096",
+        each("securityRules", _priority), "take a free priority between them",
+        f"{_FILES}/network_security_group_resource.go#L179",
+    ),
+    Refusal(
+        "gateway-both-ways", PEERING, BAD, "A peering lends its own gateway or uses the other one's, not both",
+        _both_ways, "leave one of the two out",
+        f"{LEARN}/virtual-network/virtual-network-manage-peering",
+    ),
+    Refusal(
+        "gateway-is-lent", PEERING, BAD, "The remote peering has to allow gateway transit before its gateway is used",
+        _remote_gateway, "set allowGatewayTransit of the other side, and depend on it",
+        f"{LEARN}/virtual-network/virtual-network-manage-peering",
+    ),
+    Refusal(
+        "ssh-key-path", MACHINE, BAD,
+        "Destination path for SSH public keys is currently limited to its default value",
+        _key_path, "name the path after adminUsername", "https://github.com/Azure/WALinuxAgent/issues/1852",
+    ),
+    Refusal(
+        "admin-name", MACHINE, BAD, "The admin user name is one that Azure does not allow",
+        _user_name, "take another adminUsername",
+        f"{AZURERM_FILES}/compute/validate/linux_admin_username.go",
+    ),
+)  # fmt: skip

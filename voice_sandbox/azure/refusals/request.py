@@ -1,0 +1,103 @@
+"""A request to Azure as the service receives it: its body, the existing resources, and the previous resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from voice_sandbox.azure.graph import Resource, short_type
+from voice_sandbox.azure.values import Secret, Unknown
+
+
+@dataclass(frozen=True)
+class Part:
+    """An object in a request, or a nested object.
+
+    Attributes:
+        value: The object; other values are treated as an object without properties.
+        path: Path in the request; empty for the request itself.
+    """
+
+    value: Any
+    path: str = ""
+
+    def get(self, path: str) -> Any:
+        """Return the value at a path such as `upgradeSettings.maxSurge`; `None` if it is missing or unknown."""
+        value = _plain(self.value)
+        for name in path.split("."):
+            value = _plain(value.get(name)) if isinstance(value, Mapping) else None
+        return value
+
+    def text(self, path: str) -> str:
+        """Return the text at a path; empty for other values."""
+        value = self.get(path)
+        return value if isinstance(value, str) else ""
+
+    def number(self, path: str) -> float | None:
+        """Return the number at a path; `None` for other values."""
+        value = self.get(path)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def texts(self, path: str) -> list[str]:
+        """Return the texts of a list; empty for other values."""
+        value = self.get(path)
+        return [item for item in map(_plain, value) if isinstance(item, str)] if isinstance(value, list) else []
+
+    def parts(self, path: str) -> list[Part]:
+        """Return the objects of the list or the map at a path."""
+        value = self.get(path)
+        named: Sequence[tuple[str, Any]] = []
+        if isinstance(value, Mapping):
+            named = [(f".{name}", item) for name, item in value.items()]
+        elif isinstance(value, list):
+            named = [(f"[{index}]", item) for index, item in enumerate(value)]
+        return [
+            Part(_plain(item), f"{self.at(path)}{name}") for name, item in named if isinstance(_plain(item), Mapping)
+        ]
+
+    def at(self, path: str) -> str:
+        """Return the path within the request for a path within this object."""
+        return f"{self.path}.{path}" if self.path else path
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to create or update a resource.
+
+    Attributes:
+        resource: The resource.
+        body: Its inputs, or the part of them that a row evaluates.
+        before: Previous inputs; `None` if the request creates it.
+        earlier: Resources with earlier requests, of all projects, in order.
+        awaited: URNs of the resources for which the program waits before it sends this request.
+    """
+
+    resource: Resource
+    body: Part
+    before: Part | None = None
+    earlier: Sequence[Resource] = ()
+    awaited: frozenset[str] = field(default=frozenset())
+
+    def existing(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+        """Yield the resources of a type with earlier requests."""
+        for resource in self.earlier:
+            if short_type(resource.type) == kind:
+                yield resource, Part(resource.inputs)
+
+    def ready(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+        """Yield the resources of a type that are guaranteed to exist when the service receives this request."""
+        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.awaited)
+
+    def by_id(self, kind: str, identifier: str) -> Part | None:
+        """Return the inputs of the resource with an id; `None` if this deployment does not create it."""
+        for resource, body in self.existing(kind):
+            if resource.id and resource.id.lower() == identifier.lower():
+                return body
+        return None
+
+
+def _plain(value: Any) -> Any:
+    while isinstance(value, Secret):
+        value = value.value
+    return None if isinstance(value, Unknown) else value

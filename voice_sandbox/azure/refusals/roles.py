@@ -1,0 +1,42 @@
+"""Role assignments at the time when a service receives a request."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from voice_sandbox.azure.refusals.request import Part, Request
+
+
+class Role(StrEnum):
+    """Built-in roles that services require; the value is the GUID of the definition, the same in every tenant.
+
+    Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+    """
+
+    CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
+    KEY_VAULT_SECRETS_USER = "4633458b-17de-408a-b874-0445c86b69e6"
+    MANAGED_IDENTITY_OPERATOR = "f1a07417-d97a-45cb-824c-7a7467783830"
+    NETWORK_CONTRIBUTOR = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+
+
+IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAssignment"
+
+
+def principals(request: Request, ids: list[str]) -> set[str]:
+    """Return the object ids of existing identities."""
+    wanted = {each.lower() for each in ids}
+    return {
+        str(Part(resource.outputs).get("principalId"))
+        for resource, _ in request.existing(IDENTITY)
+        if (resource.id or "").lower() in wanted
+    }
+
+
+def is_granted(request: Request, who: set[str], on: str, *roles: Role) -> bool:
+    """Return True if one of several roles on a resource, or on its scope, is granted before the request is sent."""
+    return any(
+        grant.text("principalId") in who
+        and grant.text("roleDefinitionId").lower().endswith(tuple(str(role) for role in roles))
+        and f"{on.lower()}/".startswith(f"{grant.text('scope').lower()}/")
+        for _, grant in request.ready(GRANT)
+    )

@@ -1,0 +1,171 @@
+"""Rows of the tables of rejections, with their conditions and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.replacements import covers
+
+Judgement = Callable[[Request], Iterable[str]]
+"""Function that yields each rejected value of a request with its limit."""
+
+Condition = Callable[[Part], bool]
+
+BAD = "BadRequest"
+"""Code of a row without one in its source: HTTP status 400."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A rejection by a service that Azure's definitions do not contain.
+
+    Attributes:
+        name: Unique name.
+        kind: Type of the resource, such as `containerservice:AgentPool`.
+        code: Error code of the response.
+        says: The service's reason, as a sentence.
+        judge: Yields the rejected values of a request.
+        remedy: The solution.
+        source: Public report of the rejection, or the documentation page that states it.
+    """
+
+    name: str
+    kind: str
+    code: str
+    says: str
+    judge: Judgement
+    remedy: str
+    source: str
+
+
+# --- Conditions -------------------------------------------------------------------------------------------
+
+
+def always(_: Part) -> bool:
+    """Return True for every request."""
+    return True
+
+
+def equal(path: str, *values: object) -> Condition:
+    """Return a condition: the value at a path is one of several."""
+    return lambda body: body.get(path) in values
+
+
+def given(path: str) -> Condition:
+    """Return a condition: there is a value at a path."""
+    return lambda body: body.get(path) is not None
+
+
+def negated(condition: Condition) -> Condition:
+    """Return the negation of a condition."""
+    return lambda body: not condition(body)
+
+
+def both(*conditions: Condition) -> Condition:
+    """Return the conjunction of conditions."""
+    return lambda body: all(condition(body) for condition in conditions)
+
+
+# --- Judgements -------------------------------------------------------------------------------------------
+
+
+def forbidden(*paths: str, when: Condition = always) -> Judgement:
+    """Reject a value at any of the paths."""
+
+    def judge(request: Request) -> Iterator[str]:
+        if when(request.body):
+            for path in paths:
+                if request.body.get(path) is not None:
+                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it has to be left out"
+
+    return judge
+
+
+def required(path: str, *values: object, when: Condition = always) -> Judgement:
+    """Reject a request without a value at a path, or without one of several."""
+
+    def judge(request: Request) -> Iterator[str]:
+        value = request.body.get(path)
+        if when(request.body) and (value not in values if values else not value):
+            wanted = f"; it has to be {' or '.join(map(_shown, values))}" if values else ""
+            yield f"{request.body.at(path)} is {_shown(value)}{wanted}"
+
+    return judge
+
+
+def only(path: str, *values: object, when: Condition = always) -> Judgement:
+    """Reject a value at a path that is none of several; a missing one is the service's default."""
+
+    def judge(request: Request) -> Iterator[str]:
+        value = request.body.get(path)
+        if when(request.body) and value is not None and value not in values:
+            yield f"{request.body.at(path)} is {_shown(value)}; it has to be {' or '.join(map(_shown, values))}"
+
+    return judge
+
+
+def each(path: str, judge: Callable[[Part], Iterable[str]]) -> Judgement:
+    """Evaluate each object of a list."""
+    return lambda request: (found for part in request.body.parts(path) for found in judge(part))
+
+
+def unique(path: str, key: Callable[[Part], object], what: str) -> Judgement:
+    """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
+
+    def judge(request: Request) -> Iterator[str]:
+        known: dict[object, Part] = {}
+        for part in request.body.parts(path):
+            value = key(part)
+            if value is None:
+                continue
+            if value in known:
+                yield f"{known[value].path} and {part.path} both have {what} {value}"
+            known.setdefault(value, part)
+
+    return judge
+
+
+def within(path: str, low: float | None = None, high: float | None = None, when: Condition = always) -> Judgement:
+    """Reject a number at a path outside of a range."""
+
+    def judge(request: Request) -> Iterator[str]:
+        value = request.body.number(path)
+        if (
+            when(request.body)
+            and value is not None
+            and not (low or value) <= value <= (value if high is None else high)
+        ):
+            limits = " and ".join(
+                f"at {which} {limit:g}" for which, limit in (("least", low), ("most", high)) if limit is not None
+            )
+            yield f"{request.body.at(path)} is {value:g}; it has to be {limits}"
+
+    return judge
+
+
+def unchanged(path: str, *, once: Condition = always) -> Judgement:
+    """Reject a changed value at a path."""
+
+    def judge(request: Request) -> Iterator[str]:
+        ignored = any(covers(each, path) for each in request.resource.ignore_changes)
+        if request.before is None or ignored or not once(request.before):
+            return
+        old, new = request.before.get(path), request.body.get(path)
+        if old is not None and old != new:
+            yield f"{request.body.at(path)} was {_shown(old)} and would become {_shown(new)}"
+
+    return judge
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case None:
+            return "missing"
+        case _:
+            return str(value)

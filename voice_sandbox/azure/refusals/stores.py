@@ -1,0 +1,156 @@
+"""Rejections by the container registry, the key vault, Azure Managed Redis, and the API server for volume claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.row import BAD, Refusal, both, equal, forbidden, negated, only, unchanged, within
+from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, LEARN
+
+REGISTRY, VAULT = "containerregistry:Registry", "keyvault:Vault"
+STORE, DATABASE = "redisenterprise:RedisEnterprise", "redisenterprise:Database"
+ACCESS, CLAIM = "redisenterprise:AccessPolicyAssignment", "core/v1:PersistentVolumeClaim"
+_REGISTRY_FILE = f"{AZURERM_FILES}/containers/container_registry_resource.go"
+_REDIS_FILE = f"{AZURERM_FILES}/managedredis"
+_CLI = "https://github.com/Azure/azure-cli/issues"
+_NOT_PREMIUM = negated(equal("sku.name", "Premium"))
+_MAX_UNCLUSTERED_GB = 25
+
+
+def _store_for(request: Request) -> Iterator[Part]:
+    for _, store in request.existing(STORE):
+        if store.text("clusterName") == request.body.text("clusterName"):
+            yield store
+
+
+def _unclustered(request: Request) -> Iterator[str]:
+    if equal("clusteringPolicy", "NoCluster")(request.body):
+        for store in _store_for(request):
+            size = re.search(r"_[A-Z]+(\d+)$", store.text("sku.name"))
+            if size and int(size[1]) > _MAX_UNCLUSTERED_GB:
+                yield f"clusteringPolicy is NoCluster, the store's SKU {store.text('sku.name')}"
+
+
+def _vault_name(request: Request) -> Iterator[str]:
+    name = request.body.text("vaultName")
+    if name and (not re.fullmatch(r"[a-zA-Z].*[a-zA-Z0-9]", name) or "--" in name):
+        yield f"vaultName is {name}"
+
+
+def _both_backups(request: Request) -> Iterator[str]:
+    if request.body.get("persistence.aofEnabled") and request.body.get("persistence.rdbEnabled"):
+        yield "persistence has aofEnabled and rdbEnabled"
+
+
+def _both_retentions(request: Request) -> Iterator[str]:
+    kinds = [
+        kind
+        for kind in ("retentionPolicy", "softDeletePolicy")
+        if request.body.get(f"policies.{kind}.status") == "enabled"
+    ]
+    if len(kinds) > 1:
+        yield f"policies has {' and '.join(kinds)}"
+
+
+_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "": 1}
+
+
+def _bytes(quantity: str) -> float:
+    match = re.fullmatch(r"([\d.]+)([KMGT]i)?", quantity)
+    return float(match[1]) * _UNITS[match[2] or ""] if match else 0
+
+
+def _shrinks(request: Request) -> Iterator[str]:
+    path = "spec.resources.requests.storage"
+    old, new = request.before.text(path) if request.before else "", request.body.text(path)
+    if old and new and _bytes(new) < _bytes(old):
+        yield f"{path} was {old} and would become {new}"
+
+
+ROWS = (
+    Refusal(
+        "registry-closed", REGISTRY, BAD, "Public network access can only be disabled for a Premium SKU",
+        only("publicNetworkAccess", "Enabled", when=_NOT_PREMIUM),
+        "set sku.name to Premium", f"{_REGISTRY_FILE}#L389",
+    ),
+    Refusal(
+        "registry-retention", REGISTRY, BAD, "A retention policy can only be applied when using the Premium SKU",
+        only("policies.retentionPolicy.status", "disabled", when=_NOT_PREMIUM),
+        "set sku.name to Premium", f"{_REGISTRY_FILE}#L307",
+    ),
+    Refusal(
+        "registry-export", REGISTRY, BAD, "To disable export of artifacts, public network access must be disabled too",
+        only(
+            "policies.exportPolicy.status", "enabled",
+            when=negated(both(equal("sku.name", "Premium"), equal("publicNetworkAccess", "Disabled"))),
+        ),
+        "set publicNetworkAccess to Disabled", f"{_REGISTRY_FILE}#L313-L316",
+    ),
+    Refusal(
+        "registry-retention-and-soft-delete", REGISTRY, BAD,
+        "Azure Container Registry doesn't allow enabling both the retention policy and the soft delete policy",
+        _both_retentions, "leave one of the two out",
+        f"{LEARN}/container-registry/container-registry-soft-delete-policy",
+    ),
+    Refusal(
+        "vault-purge-protection", VAULT, BAD, 'The property "enablePurgeProtection" cannot be set to false',
+        only("properties.enablePurgeProtection", True),
+        "leave it out, or set it to true", "https://github.com/Azure/bicep/issues/5223",
+    ),
+    Refusal(
+        "vault-soft-delete", VAULT, BAD, "Soft delete cannot be switched off",
+        only("properties.enableSoftDelete", True),
+        "set enableSoftDelete to true", f"{_CLI}/13247",
+    ),
+    Refusal(
+        "vault-retention", VAULT, BAD, "Deleted secrets are kept for 7 to 90 days",
+        within("properties.softDeleteRetentionInDays", 7, 90),
+        "set softDeleteRetentionInDays to 90", f"{AZURERM_FILES}/keyvault/key_vault_resource.go#L209",
+    ),
+    Refusal(
+        "vault-retention-stays", VAULT, BAD, "Once set, the retention policy interval cannot be changed",
+        unchanged("properties.softDeleteRetentionInDays"),
+        "leave softDeleteRetentionInDays as it is", f"{AZURERM_DOCS}/key_vault.html.markdown#L109",
+    ),
+    Refusal(
+        "vault-name", VAULT, BAD,
+        "A vault's name starts with a letter, ends with a letter or digit and has no two hyphens in a row",
+        _vault_name, "take another name for the deployment", f"{AZURERM_FILES}/keyvault/validate/vault_name.go",
+    ),
+    Refusal(
+        "store-zones", STORE, BAD, "Specifying zones for the SKU is not supported: they are used where there are any",
+        forbidden("zones"), "leave zones out", "https://github.com/langchain-ai/terraform/pull/107",
+    ),
+    Refusal(
+        "retired-store", STORE, BAD, "The SKUs of Redis Enterprise are not created any more",
+        lambda request: (
+            f"sku.name is {name}" for name in [request.body.text("sku.name")] if name.startswith("Enterprise")
+        ),
+        "take Balanced_B5 (callers.state.sku)", f"{AZURERM_DOCS}/managed_redis.html.markdown#L132",
+    ),
+    Refusal(
+        "unclustered-store", DATABASE, BAD, "Without clusters a store has at most 25 GB",
+        _unclustered, "take Balanced_B20 or less (callers.state.sku)", f"{LEARN}/redis/choose-clustering-policy",
+    ),
+    Refusal(
+        "database-name", DATABASE, BAD, "A store has a single database, which must be named 'default'",
+        only("databaseName", "default"),
+        "name it default", "https://github.com/Azure/bicep-registry-modules/issues/6868",
+    ),
+    Refusal(
+        "database-backups", DATABASE, BAD, "A database is persisted by one of append-only file and snapshots",
+        _both_backups, "leave one of the two out", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
+    ),
+    Refusal(
+        "access-policy", ACCESS, BAD, "There is no other access policy than default",
+        only("accessPolicyName", "default"),
+        "set accessPolicyName to default", f"{LEARN}/redis/entra-for-authentication",
+    ),
+    Refusal(
+        "claim-shrinks", CLAIM, "Forbidden", "A volume claim can not be less than before",
+        _shrinks, "leave model_cache_gib as it is, or accept that the claim is replaced",
+        "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/core/validation/validation.go",
+    ),
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""Inputs whose change makes a provider replace a resource instead of updating it.
+
+Names and ids that are part of a resource's id, and its region, replace it everywhere in Azure. Other immutable inputs
+are read from the SDK's own definitions if these specify them, otherwise from replacements.yaml, with sources. If the
+provider does not know one of them, it attempts an update that the cloud rejects, so a new resource is required anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from voice_sandbox.azure import arm
+from voice_sandbox.azure.graph import Resource, short_type
+from voice_sandbox.azure.schema import Shape, args_shape, resource_shape
+
+_INDEX = re.compile(r"\[\d+\]")
+_DEPTH = 3
+"""Maximum depth of definitions; a resource has no own properties below."""
+
+_TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
+    Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
+)
+AZURE, KUBERNETES = (
+    {kind: {path: source for source, paths in said.items() for path in paths} for kind, said in _TABLE[cloud].items()}
+    for cloud in ("azure", "kubernetes")
+)
+"""By type, immutable inputs that the SDK's definitions do not specify, with their sources."""
+AZURE["containerservice:ManagedCluster"] |= {
+    f"agentPoolProfiles.{path}": source for path, source in AZURE["containerservice:AgentPool"].items()
+}
+
+
+def triggers(resource: Resource) -> tuple[str, ...]:
+    """Return the input paths whose change replaces a resource."""
+    own = resource.replace_on_changes
+    kind = short_type(resource.type)
+    if resource.type.startswith("azure-native:"):
+        return (*own, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
+    if resource.type.startswith("kubernetes:"):
+        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
+    return own
+
+
+def replaces(resource: Resource, path: str) -> bool:
+    """Return True if a change at an input path replaces a resource."""
+    anywhere = _INDEX.sub("", path)
+    return any(covers(trigger, path) or covers(trigger, anywhere) for trigger in triggers(resource))
+
+
+@cache
+def defined(kind: str) -> tuple[str, ...]:
+    """Return the inputs of a type, by path, that the SDK's own definitions specify as immutable."""
+    shape = resource_shape(kind)
+    return tuple(_defined(shape, "", _DEPTH)) if shape else ()
+
+
+def _defined(shape: Shape, path: str, depth: int) -> Iterator[str]:
+    for field in shape.inputs.values():
+        below = f"{path}{field.name}"
+        if field.immutable:
+            yield below
+        elif field.args and depth and not field.is_list and (inner := args_shape(shape.module, field.args)):
+            yield from _defined(inner, f"{below}.", depth - 1)
+
+
+def covers(trigger: str, path: str) -> bool:
+    """Return True if two paths concern the same value: they are equal, or one contains the other."""
+    if trigger in {"*", path}:
+        return True
+    longer, shorter = (path, trigger) if len(path) > len(trigger) else (trigger, path)
+    return longer.startswith((f"{shorter}.", f"{shorter}["))

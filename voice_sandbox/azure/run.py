@@ -1,0 +1,130 @@
+"""Runs of a Pulumi program on the local engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from voice_sandbox.azure.child import Child
+from voice_sandbox.azure.errors import FAILURE_MARK, ProgramError
+from voice_sandbox.azure.graph import Graph
+from voice_sandbox.azure.monitor import Messages, Monitor, serve
+from voice_sandbox.azure.order import check_creation
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Existing, Mode, Recorder
+
+TIMEOUT_S = 120.0
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of a run.
+
+    Attributes:
+        graph: Resources of the program, in the order of creation.
+        mode: Mode of the run.
+        duration_s: Duration, seconds.
+        messages: Warnings of the program and of Pulumi's SDK.
+    """
+
+    graph: Graph
+    mode: Mode
+    duration_s: float
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A run in progress: the engine's state, and the file of its output."""
+
+    mode: Mode
+    recorder: Recorder
+    messages: Messages
+    output: Path
+
+
+def run(project: Project, mode: Mode, existing: Existing | None = None, timeout_s: float = TIMEOUT_S) -> Run:
+    """Run a project's program once; see `run_modes`."""
+    return run_modes(project, [mode], existing, timeout_s)[0]
+
+
+def run_modes(
+    project: Project,
+    modes: Sequence[Mode],
+    existing: Existing | None = None,
+    timeout_s: float = TIMEOUT_S,
+    host: Child | None = None,
+) -> list[Run]:
+    """Run a project's program once in each mode, concurrently. Nothing outside of this machine is accessed.
+
+    The runs are forks of one process, since importing the SDKs takes longer than a program itself.
+
+    Args:
+        project: The project and stack.
+        modes: Preview, or simulated up. An up also checks that every resource waits for its dependencies.
+        existing: Outputs and resources of stacks that were created before.
+        timeout_s: Timeout of the program, seconds.
+        host: Language host; without one, a host is created, and stopped at the end.
+
+    Raises:
+        ProgramError: The program raised an exception or timed out; the message contains the end of its traceback.
+        ResourceError: The engine rejected a resource or call, as a provider would.
+        OrderError: A resource does not wait for its dependency.
+    """
+    start = time.monotonic()
+    with ExitStack() as until_done:
+        folder = Path(until_done.enter_context(TemporaryDirectory(prefix="voice-run-")))
+        served, runs = [], []
+        for mode in modes:
+            recorder = Recorder(project.name, project.stack, mode, existing or Existing())
+            each = _Served(mode, recorder, Messages(), folder / mode.value)
+            address = until_done.enter_context(serve(Monitor(project, recorder), each.messages))
+            served.append(each)
+            runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
+        request = {
+            "program": str(project.program),
+            "project": project.name,
+            "stack": project.stack,
+            "config": dict(project.config),
+            "secret_keys": list(project.secret_keys),
+            "runs": runs,
+        }
+        _wait(host or until_done.enter_context(Child([project.program])), request, project, served, timeout_s)
+    graphs = [each.recorder.graph() for each in served]
+    took = time.monotonic() - start
+    for each, graph in zip(served, graphs, strict=True):
+        if each.mode is Mode.UP:
+            check_creation(graph)
+    return [Run(graph, each.mode, took, tuple(each.messages.lines)) for each, graph in zip(served, graphs, strict=True)]
+
+
+def _wait(host: Child, request: Mapping[str, Any], project: Project, served: list[_Served], timeout_s: float) -> None:
+    answer = host.ask(request, timeout_s)
+    for each in served:
+        if each.recorder.failure:
+            raise each.recorder.failure
+    if answer is None:
+        raise ProgramError(
+            f"{project.name}: the program did not end within {timeout_s:g} s, after "
+            f"{len(served[0].recorder.graph())} resources; it was stopped. "
+            f"Its last output:\n{_tail(_output(host, served[0]))}"
+        )
+    if answer.get("code") != 0:
+        said = [_output(host, each) for each in served]
+        text = next((text for text in said if FAILURE_MARK in text), said[0])
+        raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
+
+
+def _output(host: Child, served: _Served) -> str:
+    own = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
+    return own or host.errors()
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_LAST_LINES:]) or "(nothing)"

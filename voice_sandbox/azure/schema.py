@@ -1,0 +1,186 @@
+"""Definitions of the installed Pulumi SDKs: resource types, their inputs and outputs; and Azure's own definitions.
+
+Their sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine runs in
+another process than the program. All classes are generated with the same format.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+DEFINITIONS = Path(__file__).with_name("definitions.json")
+SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
+"""Python module of the SDK by package name in a type token."""
+
+_GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
+_PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
+_IMMUTABLE = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
+"""Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is something else."""
+_API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
+_ARGS = re.compile(r"'([\w.]+Args)'")
+_NEXT = re.compile(r"^\S", re.MULTILINE)
+_ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
+
+
+@cache
+def definitions() -> Mapping[str, Mapping[str, Any]]:
+    """Return Azure's definition of each deployed type: its name with the API's version, and its body."""
+    table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["resources"]
+    return table
+
+
+@dataclass(frozen=True)
+class Field:
+    """An input or output.
+
+    Attributes:
+        name: Name on the wire.
+        annotation: Python type in the SDK.
+        required: Whether it is required (an input), or always present (an output).
+        args: Class of the object; `None` for plain values and for unions of classes.
+        immutable: Whether its definition says that it cannot change after creation.
+    """
+
+    name: str
+    annotation: str
+    required: bool
+    args: str | None = None
+    immutable: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        return "Sequence[" in self.annotation.split("Mapping[", maxsplit=1)[0]
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is a map with arbitrary keys."""
+        return "Mapping[" in self.annotation.split("Sequence[", maxsplit=1)[0]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A resource type or a nested object: its fields by their name on the wire."""
+
+    module: str
+    inputs: Mapping[str, Field]
+    outputs: Mapping[str, Field]
+
+
+@cache
+def tokens(package: str) -> Mapping[str, tuple[str, str]]:
+    """Return module and class by type token, for a package of `SDKS`."""
+    found: dict[str, tuple[str, str]] = {}
+    module = ""
+    for match in _ENTRY.finditer(_source(SDKS[package])):
+        if match[1]:
+            module = match[1]
+        else:
+            found[match[2]] = (module, match[3])
+    return found
+
+
+@cache
+def resource_shape(token: str) -> Shape | None:
+    """Return the shape of a resource type; `None` if the SDKs do not contain it."""
+    package = token.partition(":")[0]
+    if package == "pulumi" and token.startswith("pulumi:providers:"):
+        sdk = SDKS.get(token.rpartition(":")[2])
+        return _shape(f"{sdk}.provider", "Provider") if sdk else None
+    if package not in SDKS or token not in tokens(package):
+        return None
+    module, name = tokens(package)[token]
+    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{file_for(name)}"
+    return _shape(file, name)
+
+
+@cache
+def api_version(token: str) -> str:
+    """Return the version of the service's API that azure-native uses for a type."""
+    module, name = tokens(token.partition(":")[0])[token]
+    found = _API_VERSION.search(_source(f"{module}.{file_for(name)}"))
+    return found[1] if found else ""
+
+
+@cache
+def args_shape(module: str, reference: str) -> Shape | None:
+    """Return the shape of a nested object.
+
+    Args:
+        module: Module of the referring resource or object.
+        reference: Reference in the SDK: `KubeletConfigArgs`, or `_meta.v1.ObjectMetaArgs`.
+    """
+    *path, name = reference.split(".")
+    if path:
+        folder = ".".join([module.partition(".")[0], path[0].removeprefix("_"), *path[1:]])
+    else:
+        folder = module.rpartition(".")[0]
+    text = _class(_source(f"{folder}._inputs"), name)
+    return Shape(f"{folder}._inputs", _inputs(text), {}) if text else None
+
+
+def _shape(file: str, name: str) -> Shape | None:
+    source = _source(file)
+    own = _class(source, name)
+    if not own:
+        return None
+    arguments = _class(source, f"{name}InitArgs") or _class(source, f"{name}Args")
+    return Shape(file, _inputs(arguments), _outputs(own))
+
+
+def _inputs(text: str) -> dict[str, Field]:
+    signature, _, body = text.partition('        """')
+    wire, immutable = {}, set()
+    for match in _GETTER.finditer(body):
+        wire[match[2]] = match[1] or match[2]
+        text = body[match.end() : body.find("return pulumi.get", match.end())]
+        if _IMMUTABLE.search(text):
+            immutable.add(match[2])
+    fields = {}
+    for match in _PARAMETER.finditer(signature):
+        annotation, _, default = match[2].partition(" = ")
+        references = set(_ARGS.findall(annotation))
+        name = wire.get(match[1], match[1])
+        args = references.pop() if len(references) == 1 else None
+        fields[name] = Field(name, annotation, not default, args, match[1] in immutable)
+    return fields
+
+
+def _outputs(text: str) -> dict[str, Field]:
+    return {
+        (name := match[1] or match[2]): Field(name, match[3], "Optional[" not in match[3])
+        for match in _GETTER.finditer(text)
+    }
+
+
+def _class(source: str, name: str) -> str:
+    """Return the source of a class; empty if there is none."""
+    # A text search, since the sources have megabytes, for which a regular expression takes a hundred times as long.
+    start = max(source.find(f"\nclass {name}{after}") for after in "(:")
+    if start < 0:
+        return ""
+    body = source.index("\n", start + 1) + 1
+    end = _NEXT.search(source, body)
+    return source[body : end.start() if end else None]
+
+
+@cache
+def _source(module: str) -> str:
+    package, *path = module.split(".")
+    spec = importlib.util.find_spec(package)
+    if not spec or not spec.origin:
+        return ""
+    base = Path(spec.origin).parent.joinpath(*path)
+    file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def file_for(name: str) -> str:
+    """Return the file name of a class: `IoTHub` is `io_t_hub`, as the SDK generator splits words."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,81 @@
+"""The last preview of a deployment, stored on disk for comparison with the next one, without secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown, mapped
+
+_VERSION = 1
+_MARK = "voice:mark"
+
+
+def state_file(root: Path, deployment: str, project: str) -> Path:
+    """Return the file of the last preview of a deployment's project."""
+    return root / ".voice" / "azure" / deployment / f"{project}.json"
+
+
+def save(file: Path, graph: Graph) -> None:
+    """Write a graph atomically."""
+    salt = secrets.token_hex(16)
+    document = {
+        "version": _VERSION,
+        "project": graph.project,
+        "stack": graph.stack,
+        "resources": [_pack(vars(resource), salt) for resource in graph.resources],
+        "outputs": _pack(graph.outputs, salt),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    draft.replace(file)
+
+
+def load(file: Path) -> Graph | None:
+    """Load the last preview; `None` if there is none that this version can read."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document["version"] != _VERSION:
+            return None
+        resources = tuple(_resource(item) for item in document["resources"])
+        return Graph(document["project"], document["stack"], resources, _unpack(document["outputs"]))
+    except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def _resource(item: Mapping[str, Any]) -> Resource:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else _unpack(value) for name, value in item.items()
+    }
+    values["property_dependencies"] = {name: tuple(urns) for name, urns in item["property_dependencies"].items()}
+    return Resource(**values)
+
+
+def _pack(value: Any, salt: str) -> Any:
+    def marked(leaf: Any) -> Any:
+        if isinstance(leaf, Secret):
+            digest = leaf.value if isinstance(leaf.value, Digest) else Digest.of(leaf.value, salt)
+            return {_MARK: "secret", "salt": digest.salt, "sha256": digest.sha256}
+        return {_MARK: "unknown"} if isinstance(leaf, Unknown) else leaf
+
+    return mapped(value, marked)
+
+
+def _unpack(value: Any) -> Any:
+    match value:
+        case {"voice:mark": "unknown"}:
+            return UNKNOWN
+        case {"voice:mark": "secret", "salt": salt, "sha256": sha256}:
+            return Secret(Digest(str(salt), str(sha256)))
+        case dict():
+            return {key: _unpack(item) for key, item in value.items()}
+        case list():
+            return [_unpack(item) for item in value]
+        case _:
+            return value

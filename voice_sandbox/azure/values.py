@@ -1,0 +1,142 @@
+"""Property values: Pulumi's protobuf structs as Python objects."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.struct_pb2 import Struct, Value
+
+SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+"""Key that marks a dictionary as a special value; `pulumi.runtime.rpc` has the same constants."""
+
+SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
+UNKNOWN_SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+SECRET_TEXT: Final = "[secret]"  # noqa: S105 - what is shown in its place
+UNKNOWN_TEXT: Final = "[unknown]"
+
+Properties = Mapping[str, Any]
+
+
+class Unknown(enum.Enum):
+    """The type of `UNKNOWN`."""
+
+    UNKNOWN = enum.auto()
+
+    def __repr__(self) -> str:
+        return UNKNOWN_TEXT
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""A value that only the provider knows, once the resource exists."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A value that is not displayed.
+
+    Attributes:
+        value: The value itself; a `Digest` of it if a graph was read from disk.
+    """
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return SECRET_TEXT
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The stored form of a secret, which is sufficient to detect a change."""
+
+    salt: str
+    sha256: str
+
+    @classmethod
+    def of(cls, value: Any, salt: str) -> Digest:
+        text = salt + json.dumps(value, sort_keys=True, default=repr)
+        return cls(salt, hashlib.sha256(text.encode()).hexdigest())
+
+
+def decode(struct: Struct) -> dict[str, Any]:
+    """Return a struct's properties, with `Secret` and `UNKNOWN` for their marks."""
+    return {key: _decode(value) for key, value in struct.fields.items()}
+
+
+def _decode(value: Value) -> Any:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            fields = value.struct_value.fields
+            if SIGNATURE in fields and fields[SIGNATURE].string_value == SECRET_SIGNATURE:
+                return Secret(_decode(fields["value"]))
+            return decode(value.struct_value)
+        case "list_value":
+            return [_decode(item) for item in value.list_value.values]
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() else number
+        case "string_value":
+            return UNKNOWN if value.string_value == UNKNOWN_SENTINEL else value.string_value
+        case "bool_value":
+            return value.bool_value
+        case _:
+            return None
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value with a function applied to every leaf."""
+    match value:
+        case Mapping():
+            return {str(key): mapped(item, change) for key, item in value.items()}
+        case list() | tuple():
+            return [mapped(item, change) for item in value]
+        case _:
+            return change(value)
+
+
+def encode(properties: Properties) -> Struct:
+    """Return properties as a struct, with the marks of Pulumi's SDKs."""
+    struct = Struct()
+    struct.update(mapped(properties, _marked))
+    return struct
+
+
+def _marked(leaf: Any) -> Any:
+    if isinstance(leaf, Secret):
+        return {SIGNATURE: SECRET_SIGNATURE, "value": mapped(leaf.value, _marked)}
+    return UNKNOWN_SENTINEL if isinstance(leaf, Unknown) else leaf
+
+
+def plain(value: Any) -> Any:
+    """Return a value for display or JSON, without secrets and with marked unknowns."""
+    return mapped(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
+
+
+def reveal(value: Any) -> Any:
+    """Return a value without its secret marks, for processing."""
+    return mapped(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield every leaf of a value, without keys."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string in a value, including secrets."""
+    return (leaf for leaf in _leaves(reveal(value)) if isinstance(leaf, str))
+
+
+def holds_secret(value: Any) -> bool:
+    """Return True if a value contains a secret."""
+    return any(isinstance(leaf, Secret) for leaf in _leaves(value))

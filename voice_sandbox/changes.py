@@ -1,0 +1,55 @@
+"""Operations of a deploy on a resource, and the resulting outages, for both clouds."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class Op(enum.Enum):
+    """Operation on a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPLACE = "replace"
+    DELETE = "delete"
+    SAME = "same"
+
+
+def describe(ops: Iterable[Op]) -> str:
+    """Return a line such as "12 to create, 1 to replace, 3 unchanged"."""
+    counts = Counter(ops)
+    said = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
+    return ", ".join(said) or "nothing"
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A replacement or deletion that causes an outage.
+
+    Attributes:
+        name: Name of the resource, by which an operator accepts it.
+        label: Type and name.
+        changes: Settings that cannot change in place; empty for a deletion.
+        down: The affected service, and the duration of the outage.
+        along: Number of resources that are replaced with it.
+        leaves: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
+            required action.
+    """
+
+    name: str
+    label: str
+    changes: tuple[str, ...]
+    down: str
+    along: int = 0
+    leaves: bool = False
+
+    def text(self) -> str:
+        """Description on one line."""
+        if self.leaves:
+            return f"{self.label} leaves the file: {self.down}"
+        along = f", and {self.along} resource{'s' * (self.along > 1)} with it" if self.along else ""
+        why = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
+        return f"{self.label}{along}: {why}. Away: {self.down}"

@@ -1,0 +1,251 @@
+"""Engines, caches and routers as processes on this machine: start, wait, stop, kill, freeze."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+from voice_sandbox.engines.substitutions import Process
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = ROOT / ".tools/engines"
+"""Environment that ``make test-engines`` installs."""
+MODELS = ENVIRONMENT / "models"
+LOOPBACK = "127.0.0.1"
+READY_WITHIN_S = 600.0
+"""An engine is ready after 25 s on two idle cores, and after minutes on busy ones."""
+STOP_WITHIN_S = 60.0
+_POLL_S = 0.2
+_INHERITED = ("LANG", "LC_ALL", "TMPDIR")
+
+
+class EngineError(Exception):
+    """A process did not behave as expected. The message contains the end of its log."""
+
+
+_GONE_WITHIN_S = 60.0
+"""An engine's memory is freed before its process exits, which takes longest on a busy machine."""
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+@dataclass
+class Running:
+    """A process and its log.
+
+    Attributes:
+        url: Base URL; the health path is appended.
+    """
+
+    name: str
+    process: Process
+    folder: Path
+    url: str
+    health: str = "/health"
+    _child: "subprocess.Popen[bytes] | None" = None
+    _frozen: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        """File of its output."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        if self._child is None:
+            raise EngineError(f"{self.name} was not started")
+        return self._child.pid
+
+    def start(self) -> Self:
+        """Start it without waiting.
+
+        Raises:
+            EngineError: The engines' environment is missing, or another process uses its port.
+        """
+        port = urllib.parse.urlsplit(self.url).port
+        if port and _is_taken(port):
+            raise EngineError(f"{self.name}: port {port} is taken: end what listens there")
+        program = shutil.which(self.process.argv[0], path=self._path())
+        if program is None:
+            raise EngineError(
+                f"{self.process.argv[0]} is not installed: run make test-engines, and install tests/packages.txt"
+            )
+        for path, text in self.process.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for name in ("HOME", "TMPDIR"):
+            if name in self.process.environment:
+                Path(self.process.environment[name]).mkdir(parents=True, exist_ok=True)
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        environment = {"PATH": self._path(), **inherited, **self.process.environment}
+        with self.log.open("ab") as output:
+            self._child = subprocess.Popen(  # noqa: S603  a launcher's command
+                [program, *self.process.argv[1:]],
+                env=environment,
+                cwd=self.folder,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def wait_ready(self, within_s: float = READY_WITHIN_S) -> Self:
+        """Wait until it is ready.
+
+        Raises:
+            EngineError: It exited, or is not ready in time.
+        """
+        limit = time.monotonic() + within_s
+        while self.status() != 200:  # noqa: PLR2004
+            if self.exit_code() is not None:
+                raise EngineError(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
+            if time.monotonic() > limit:
+                raise EngineError(
+                    f"{self.name} does not answer at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
+                )
+            time.sleep(_POLL_S)
+        return self
+
+    def status(self, timeout_s: float = 5.0) -> int | None:
+        """Return the status of its health path; ``None`` while it does not respond."""
+        try:
+            with urllib.request.urlopen(self.url + self.health, timeout=timeout_s) as answer:  # noqa: S310  this machine
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+    def exit_code(self) -> int | None:
+        """Return the exit code; ``None`` while it runs."""
+        return self._child.poll() if self._child else None
+
+    def terminate(self) -> None:
+        """Send SIGTERM without waiting."""
+        if self._child and self._child.poll() is None:
+            self._child.terminate()
+
+    def wait(self, within_s: float = STOP_WITHIN_S) -> int:
+        """Wait until it exits, and return the exit code.
+
+        Raises:
+            EngineError: It does not exit in time.
+        """
+        if self._child is None:
+            raise EngineError(f"{self.name} was not started")
+        try:
+            return self._child.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"{self.name} does not end within {within_s:.0f} s:\n{self.tail()}") from None
+
+    def kill(self) -> None:
+        """Kill it and its children, as the loss of a node does.
+
+        Wait until all have exited, since they share its port.
+        """
+        self.thaw()
+        if self._child:
+            children: list[psutil.Process] = []
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = psutil.Process(self.pid).children(recursive=True)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            for each in children:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            self._child.wait()
+            psutil.wait_procs(children, timeout=_GONE_WITHIN_S)
+
+    def stop(self) -> None:
+        """Stop it, and kill it after a timeout."""
+        self.thaw()
+        self.terminate()
+        with contextlib.suppress(EngineError):
+            if self._child:
+                self.wait(10.0)
+        self.kill()
+
+    def freeze_core(self) -> None:
+        """Suspend the computing processes while the HTTP server continues, as for an engine that hangs on its device.
+
+        Raises:
+            EngineError: It has none.
+        """
+        cores = [each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _title(each)]
+        if not cores:
+            raise EngineError(f"{self.name} has no process EngineCore")
+        for each in cores:
+            each.suspend()
+        self._frozen = cores
+
+    def freeze(self) -> None:
+        """Suspend all of it, as for a node that hangs."""
+        parent = psutil.Process(self.pid)
+        self._frozen = [parent, *parent.children(recursive=True)]
+        for each in self._frozen:
+            each.suspend()
+
+    def thaw(self) -> None:
+        """Resume suspended processes."""
+        for each in self._frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.resume()
+        self._frozen = []
+
+    def tail(self, lines: int = 30) -> str:
+        """Return the end of its log."""
+        if not self.log.exists():
+            return "it wrote no log"
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def metrics(self, path: str = "/metrics") -> dict[str, float]:
+        """Return the sum over all labels of each series that it publishes."""
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310  this machine
+            text = answer.read().decode()
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+        return sums
+
+    @staticmethod
+    def _path() -> str:
+        return f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join([process.name(), *process.cmdline()])
+    except psutil.Error:
+        return ""
+
+
+@contextlib.contextmanager
+def running(*processes: Running) -> Iterator[tuple[Running, ...]]:
+    """Start processes concurrently, wait until all are ready, and stop them in reverse order."""
+    started: list[Any] = []
+    try:
+        started.extend(each.start() for each in processes)
+        for each in processes:
+            each.wait_ready()
+        yield processes
+    finally:
+        for each in reversed(started):
+            each.stop()

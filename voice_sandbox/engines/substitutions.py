@@ -1,0 +1,225 @@
+"""Substitutions in a rendered command for a CPU and a tiny model. All other settings are those of a deployment."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from voice_blueprint.engines.launch.base import Launcher, compact_json
+
+VLLM, LMCACHE = "vllm", "lmcache"
+BESIDE_MODELS = "<beside the models>"
+"""Folder with the tiny models, which all engines on this machine share."""
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A replaced value of a flag or variable.
+
+    Attributes:
+        program: Program whose commands it changes.
+        name: Flag with its dashes, or variable.
+        value: New value; ``None`` removes the flag; a function receives the old value.
+        reason: Limitation of the CPU or the tiny model.
+        adds: Whether it is added if the command does not contain it.
+        required: Whether every launcher of the program must render it.
+    """
+
+    program: str
+    name: str
+    value: str | Callable[[str], str] | None
+    reason: str
+    adds: bool = False
+    required: bool = False
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it changes the environment."""
+        return not self.name.startswith("--")
+
+
+def _in_host_memory(config: str) -> str:
+    """Return a ``--kv-transfer-config`` whose NIXL connectors transfer host memory."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            own = {"kv_buffer_device": "cpu"} if value.get("kv_connector") == "NixlConnector" else {}
+            return {name: changed(each) for name, each in value.items()} | own
+        return [changed(each) for each in value] if isinstance(value, list) else value
+
+    return compact_json(changed(json.loads(config)))
+
+
+def _small_store(adapter: str) -> str:
+    return compact_json(json.loads(adapter) | {"max_capacity_gb": 1})
+
+
+SUBSTITUTIONS = (
+    Substitution(
+        VLLM, "--load-format", "dummy", "weights are random; a seed makes them the same in every process", True
+    ),
+    Substitution(VLLM, "--quantization", None, "kernels for FP8 weights need a GPU"),
+    Substitution(VLLM, "--tensor-parallel-size", "1", "a tiny model is not worth two processes", required=True),
+    Substitution(
+        VLLM,
+        "--distributed-executor-backend",
+        "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+        "on a CPU the default is a worker process, which keeps a core busy for a second after each request; "
+        "on one GPU it is this one",
+        True,
+    ),
+    Substitution(VLLM, "--gpu-memory-utilization", "0.1", "a share of the machine's memory on a CPU", required=True),
+    Substitution(
+        VLLM, "--enforce-eager", "", "compiling takes minutes on two cores, and there are no CUDA graphs", True
+    ),
+    Substitution(VLLM, "--kv-transfer-config", _in_host_memory, "NIXL hands over host memory where there is no GPU"),
+    Substitution(
+        VLLM, "--kv-cache-memory-bytes", str(2**28), "512 bytes a token; the default is half of the memory", True
+    ),
+    Substitution(
+        VLLM,
+        "VLLM_CACHE_ROOT",
+        f"{BESIDE_MODELS}/cache",
+        "an engine reads there what an earlier one found out about a model's class; alone it imports vLLM once more",
+    ),
+    Substitution(VLLM, "VLLM_CPU_OMP_THREADS_BIND", "nobind", "several engines share two cores", True),
+    Substitution(
+        VLLM, "OMP_WAIT_POLICY", "PASSIVE", "threads that wait must not take the cores from the other engines", True
+    ),
+    Substitution(VLLM, "UCX_TLS", "tcp,shm,self", "there is no CUDA transport"),
+    Substitution(
+        LMCACHE, "--supported-transfer-mode", "engine_driven", "the default opens GPU memory of the engine", True
+    ),
+    Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share this machine's memory", required=True),
+    Substitution(LMCACHE, "--l2-adapter", _small_store, "the disk is this machine's"),
+)
+
+_PATH = re.compile(r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)")
+"""Volumes of a pod or a host, which are subfolders of one folder here."""
+
+
+def real_weights(context_tokens: int) -> tuple[Substitution, ...]:
+    """Return the additional substitutions for a small model with actual weights.
+
+    Args:
+        context_tokens: Its maximum context length.
+    """
+    return (
+        Substitution(VLLM, "--load-format", "auto", "the weights are real"),
+        Substitution(VLLM, "--max-model-len", str(context_tokens), "the model has a shorter context"),
+    )
+
+
+@dataclass(frozen=True)
+class Process:
+    """A launcher's process on this machine.
+
+    Attributes:
+        applied: Substitutions that had an effect.
+    """
+
+    argv: list[str]
+    environment: dict[str, str]
+    files: dict[Path, str]
+    applied: list[Substitution]
+
+
+@dataclass
+class Substitutes:
+    """Renders launchers for this machine.
+
+    Attributes:
+        folder: Folder of volumes and files.
+        models: Folder of tiny models.
+        ports: Free port for each rendered one.
+        skip: Names of disabled substitutions.
+        more: Additional substitutions, applied last.
+        weights: Folder of a model with actual weights, which replaces the tiny one.
+    """
+
+    folder: Path
+    models: Path
+    ports: Mapping[int, int] = field(default_factory=dict)
+    skip: frozenset[str] = frozenset()
+    more: tuple[Substitution, ...] = ()
+    weights: Path | None = None
+
+    def process(self, launcher: Launcher) -> Process:
+        """Return a launcher's process.
+
+        Raises:
+            ValueError: The command lacks a flag of a required substitution.
+        """
+        argv, environment = without_binding(launcher.command()), dict(launcher.environment())
+        argv[0] = Path(argv[0]).name  # an image's program, which is on PATH here
+        program = _program(argv)
+        applied = [
+            each
+            for each in (*SUBSTITUTIONS, *self.more)
+            if each.program == program and each.name not in self.skip and _apply(each, argv, environment)
+        ]
+        moved = [self.moved(argument) for argument in argv]
+        if program == VLLM:
+            moved[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
+        return Process(
+            moved,
+            {name: self.moved(value) for name, value in environment.items()},
+            {Path(self.moved(path)): self.moved(text) for path, text in launcher.files().items()},
+            applied,
+        )
+
+    def moved(self, text: str) -> str:
+        """Return text with this machine's ports and folders."""
+        text = text.replace(BESIDE_MODELS, str(self.models.parent))
+        text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
+        return (
+            re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._port(found[0])), text) if self.ports else text
+        )
+
+    def _port(self, number: str) -> int | str:
+        return self.ports.get(int(number), number)
+
+
+def _program(argv: Sequence[str]) -> str:
+    """Return the program in terms of substitutions: a cell's decode engine is the child of its transport check."""
+    if VLLM in argv:
+        return VLLM
+    return argv[0] if argv[1:2] != ["coordinator"] else argv[1]
+
+
+def without_binding(argv: Sequence[str]) -> list[str]:
+    """Return a command line without ``numactl``, since this machine has one NUMA node."""
+    if "numactl" not in argv:
+        return list(argv)
+    start = argv.index("numactl")
+    return [*argv[:start], *argv[argv.index("--", start) + 1 :]]
+
+
+def model_for(argv: list[str]) -> str:
+    """Return the tiny model of the same architecture as that of a ``vllm serve`` command."""
+    if "--config-format" in argv:
+        return "voxtral"
+    return "whisper" if "--limit-mm-per-prompt" in argv else "qwen"
+
+
+def _apply(substitution: Substitution, argv: list[str], environment: dict[str, str]) -> bool:
+    name, value = substitution.name, substitution.value
+    has = name in (environment if substitution.is_variable else argv)
+    if not has and substitution.required:
+        raise ValueError(f"{argv[0]} renders no {name}: the substitution matches nothing; correct it")
+    if not has and not substitution.adds:
+        return False
+    if substitution.is_variable:
+        environment[name] = value(environment[name]) if callable(value) else value or ""
+        return True
+    if not has:
+        argv.extend([name, value] if isinstance(value, str) and value else [name])
+        return True
+    place = argv.index(name)
+    if value is None:
+        del argv[place : place + 2]
+    else:
+        argv[place + 1] = value(argv[place + 1]) if callable(value) else value
+    return True

@@ -1,0 +1,30 @@
+"""Selects KVM if a kernel boots with it, otherwise emulation."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+KVM, EMULATION = "kvm", "tcg,thread=multi"
+"""Values of QEMU's ``-accel``."""
+BOOT_S = 60
+"""Timeout of a kernel's boot with KVM, which usually takes two seconds."""
+_BOOTED = b"Kernel panic - not syncing: VFS"
+"""Last message of a kernel that has initialized its devices and finds no root file system."""
+
+
+@cache
+def accelerator(kernel: Path, within_s: float = BOOT_S) -> str:
+    """Return ``KVM`` if the kernel boots with it in time, and ``EMULATION`` otherwise.
+
+    It is not sufficient that ``/dev/kvm`` opens: some nested KVMs never reach the kernel's first line.
+    """
+    command = [
+        *("qemu-system-x86_64", "-accel", KVM, "-cpu", "max", "-machine", "pc", "-m", "512M"),
+        *("-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"),
+        *("-kernel", str(kernel), "-append", "console=ttyS0 panic=-1"),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=within_s, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return EMULATION
+    return KVM if _BOOTED in done.stdout else EMULATION

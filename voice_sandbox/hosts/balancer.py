@@ -1,0 +1,150 @@
+"""The Network Load Balancer's part for UDP: it checks the health of targets, and forwards packets to one of them.
+
+It follows the deployed target group: the hosts registered by Auto Scaling, the health check port, its interval and
+thresholds. A caller's packets keep their source address and go to the same target while it is healthy; without healthy
+targets, they are lost. A flow is hashed with its source port, unless the group is sticky: then all flows of a source
+address go to one target. Not simulated: TLS listeners, zones, access logs, flow timeouts.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from zlib import crc32
+
+_LOOK_S = 0.5
+_TIMEOUT_S = 5
+_LARGEST = 65535
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of a target group.
+
+    Attributes:
+        port: Port of the targets, which is also the listening port.
+        health_port: Port of the TCP health check.
+        is_sticky: Whether all flows of a source IP address go to one target.
+    """
+
+    port: int
+    health_port: int
+    interval_s: float
+    healthy_after: int
+    unhealthy_after: int
+    is_sticky: bool
+
+
+@dataclass
+class Target:
+    """A registered host.
+
+    Attributes:
+        in_a_row: Number of consecutive equal check results, and whether they succeeded.
+        passed_on: Number of forwarded packets.
+    """
+
+    is_healthy: bool = False
+    in_a_row: int = 0
+    answered: bool = False
+    looked_at: float = float("-inf")
+    passed_on: int = 0
+
+
+class Balancer:
+    """Serves at an address of the calling thread's namespace until ``close``.
+
+    Args:
+        registered: Function that returns the addresses of the group's targets.
+
+    Attributes:
+        lost: Number of packets without a healthy target.
+    """
+
+    def __init__(self, address: str, rules: Rules, registered: Callable[[], set[str]]) -> None:
+        self._rules = rules
+        self._registered = registered
+        self._targets: dict[str, Target] = {}
+        self._flows: dict[Place | str, str] = {}
+        self.lost = 0
+        self._public = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._public.settimeout(_LOOK_S)
+        self._public.bind((address, rules.port))
+        # The IP headers are ours, so that packets keep the caller's source address.
+        self._private = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self._closing = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._forward, self._look)]
+        for thread in self._threads:
+            thread.start()
+
+    def target(self, address: str) -> Target | None:
+        """Return the state of a registered host."""
+        return self._targets.get(address)
+
+    def _forward(self) -> None:
+        while not self._closing.is_set():
+            try:
+                payload, caller = self._public.recvfrom(_LARGEST)
+            except TimeoutError:
+                continue
+            address = self.choose(caller)
+            target = self._targets.get(address) if address else None
+            if address is None or target is None:
+                self.lost += 1
+            else:
+                self._private.sendto(_packet(caller, (address, self._rules.port), payload), (address, 0))
+                target.passed_on += 1
+
+    def choose(self, caller: Place) -> str | None:
+        """Return the target of a caller's packets, or None if no target is healthy."""
+        healthy = sorted(address for address, target in self._targets.items() if target.is_healthy)
+        if not healthy:
+            return None
+        flow = caller[0] if self._rules.is_sticky else caller
+        if self._flows.get(flow) not in healthy:
+            self._flows[flow] = healthy[crc32(repr(flow).encode()) % len(healthy)]
+        return self._flows[flow]
+
+    def _look(self) -> None:
+        while not self._closing.wait(_LOOK_S):
+            # A new dictionary, since the other thread may be reading the last one.
+            self._targets = {address: self._targets.get(address) or Target() for address in self._registered()}
+            for address, target in self._targets.items():
+                if time.monotonic() >= target.looked_at + self._rules.interval_s:
+                    target.looked_at = time.monotonic()
+                    self._note(target, answered=_answers(address, self._rules.health_port))
+
+    def _note(self, target: Target, *, answered: bool) -> None:
+        target.in_a_row = target.in_a_row + 1 if answered == target.answered else 1
+        target.answered = answered
+        if target.in_a_row >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
+            target.is_healthy = answered
+
+    def close(self) -> None:
+        self._closing.set()
+        for thread in self._threads:
+            thread.join()
+        self._public.close()
+        self._private.close()
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), _TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _packet(source: Place, destination: Place, payload: bytes) -> bytes:
+    """Return a UDP packet over IPv4; the kernel fills in length, id and checksum of its header."""
+    ip = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, socket.IPPROTO_UDP, 0,
+        socket.inet_aton(source[0]), socket.inet_aton(destination[0]),
+    )  # fmt: skip
+    return ip + struct.pack(">HHHH", source[1], destination[1], 8 + len(payload), 0) + payload

@@ -1,0 +1,351 @@
+"""The environment of a deployment's hosts: its local AWS under AWS's own names, metadata, registry and store."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_sandbox.aws.process import LocalAws
+from voice_sandbox.hosts.balancer import Balancer, Rules
+from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.disk import Disk, HostsError, run
+from voice_sandbox.hosts.front import Front
+from voice_sandbox.hosts.machine import COMMON, Hardware, Link, Machine
+from voice_sandbox.hosts.metadata import Facts, MetadataService, Tree
+from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
+from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
+HELD = "Pending:Wait"
+"""State of an instance that a launch hook delays."""
+_REGISTRY_NAME = ".dkr.ecr."
+_FOLLOW_S = 1
+_MAX_HOOK_S = 7200
+"""Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
+_TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
+"""Final state of a host in Auto Scaling, by the first part of its state; all others are on their way into service."""
+
+
+@dataclass
+class Host:
+    """An instance of a group, and its virtual machine.
+
+    Attributes:
+        notice: Whether its metadata contain a spot notice.
+    """
+
+    instance: str
+    group: str
+    address: str
+    mac: str
+    tap: str
+    machine: Machine
+    notice: dict[str, str] = field(default_factory=dict)
+
+
+class Cloud:
+    """The environment, in the calling thread's network namespace; use it as a context manager.
+
+    Args:
+        aws: The local AWS with the deployment.
+        registry: Folder of the registry with the deployment's images.
+        folder: Folder of all logs and consoles.
+
+    Attributes:
+        disk: Disk of its machines.
+        registry_refuses: Whether new connections to the registry are closed immediately.
+    """
+
+    def __init__(self, deployment: Deployment, aws: LocalAws, *, disk: Disk, registry: Path, folder: Path) -> None:
+        self.deployment = deployment
+        self.aws = aws
+        self.folder = folder
+        self.disk = disk
+        self._registry = registry
+        self._stack = ExitStack()
+        self.hosts: list[Host] = []
+        self.registry_refuses = 0
+        self.authority = disk.authority
+        self._states: dict[str, str] = {}
+        self._closing = threading.Event()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            vpc = self.deployment.aws.network.cidr
+            self.network = Network(
+                self.folder, IPv4Network(str(vpc)), self._subnets(IPv4Network(str(vpc))), self._private_names()
+            )
+            stack.callback(self.network.close)
+            self._metadata = MetadataService(METADATA_ADDRESS)
+            stack.callback(self._metadata.close)
+            front = Front(EVERYWHERE, self.authority, self.folder, self._backend_port)
+            stack.callback(front.close)
+            stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
+            self.store = self._open_store(self.authority)
+            stack.callback(self.store.close)
+            self.balancer = self._open_balancer()
+            stack.callback(self.balancer.close)
+            self._wait_longer()
+            following = threading.Thread(target=self._follow, daemon=True)
+            following.start()
+            stack.callback(following.join)
+            stack.callback(self._closing.set)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for host in self.hosts:
+            host.machine.stop()
+        self._stack.close()
+
+    def _backend_port(self, name: str) -> int:
+        """Return the port of a name's server; while the registry refuses, its connections are closed."""
+        if _REGISTRY_NAME not in name:
+            return int(self.aws.endpoint.rpartition(":")[2])
+        if self.registry_refuses:
+            self.registry_refuses -= 1
+            raise ConnectionRefusedError
+        return REGISTRY_PORT
+
+    def _subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
+        """Return the VPC's subnets, and whether each one's deployed route table has a route to the internet."""
+        client = self.aws.client("ec2")
+        open_ = {
+            association.get("SubnetId")
+            for table in client.describe_route_tables()["RouteTables"]
+            for association in table["Associations"]
+            if any(route.get("DestinationCidrBlock") == "0.0.0.0/0" for route in table["Routes"])
+        }
+        found = {
+            IPv4Network(each["CidrBlock"]): each["SubnetId"] in open_ for each in client.describe_subnets()["Subnets"]
+        }
+        return {subnet: has_route for subnet, has_route in found.items() if subnet.subnet_of(vpc)}
+
+    def _private_names(self) -> Iterator[str]:
+        """Yield the names that resolve to addresses in the VPC: the store, and services with an endpoint there."""
+        yield self._store_endpoint()[0]
+        region = self.deployment.aws.region
+        for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
+            if endpoint["VpcEndpointType"] == "Interface":
+                service = endpoint["ServiceName"].removeprefix(f"com.amazonaws.{region}.").split(".")
+                yield ".".join((*reversed(service), region, "amazonaws.com"))
+
+    def _store_endpoint(self) -> tuple[str, int]:
+        client = self.aws.client("elasticache")
+        name = names.state_group(self.deployment)
+        (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
+        endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
+        return str(endpoint["Address"]), int(endpoint["Port"])
+
+    def _registry_password(self) -> str:
+        return f"{self.aws.account}-auth-token"
+
+    def _open_store(self, authority: Authority) -> Store:
+        """Start the store with the users and passwords of the deployment."""
+        passwords = self._passwords()
+        users = [
+            StoreUser(user["UserName"], user["AccessString"], passwords.get(user["UserName"]))
+            for user in self.aws.client("elasticache").describe_users()["Users"]
+            if user["UserGroupIds"]
+        ]
+        at = self._store_endpoint()
+        return Store(self.network.services, at, users, authority=authority, folder=self.folder)
+
+    def _open_balancer(self) -> Balancer:
+        """Start the load balancer with the target group of its UDP listener, and the registered hosts."""
+        client = self.aws.client("elbv2")
+        listeners = [
+            listener
+            for balancer in client.describe_load_balancers()["LoadBalancers"]
+            for listener in client.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+        ]
+        (audio,) = [each for each in listeners if each["Protocol"] == "UDP"]
+        arns = [audio["DefaultActions"][0]["TargetGroupArn"]]
+        (group,) = client.describe_target_groups(TargetGroupArns=arns)["TargetGroups"]
+        attributes = {
+            each["Key"]: each["Value"]
+            for each in client.describe_target_group_attributes(TargetGroupArn=group["TargetGroupArn"])["Attributes"]
+        }
+        rules = Rules(
+            port=group["Port"],
+            health_port=int(group["HealthCheckPort"]),
+            interval_s=group["HealthCheckIntervalSeconds"],
+            healthy_after=group["HealthyThresholdCount"],
+            unhealthy_after=group["UnhealthyThresholdCount"],
+            is_sticky=attributes.get("stickiness.enabled") == "true" and attributes["stickiness.type"] == "source_ip",
+        )
+
+        def registered() -> set[str]:
+            answer = client.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+            ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
+            return {host.address for host in self.hosts if host.instance in ids}
+
+        return Balancer(self.network.public, rules, registered)
+
+    def _passwords(self) -> dict[str, str]:
+        """Return the passwords of the store's users, by name."""
+        client = self.aws.client("secretsmanager")
+        found = {}
+        for listed in client.list_secrets()["SecretList"]:
+            text = client.get_secret_value(SecretId=listed["ARN"])["SecretString"]
+            if text.startswith("{") and "username" in (secret := json.loads(text)):
+                found[str(secret["username"])] = str(secret["password"])
+        return found
+
+    def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
+        """Return the environment that a host of a group would pass to a container.
+
+        It is calculated by its user data's own functions.
+        """
+        (found,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+            "AutoScalingGroups"
+        ]
+        template = found["LaunchTemplate"]
+        (version,) = self.aws.client("ec2").describe_launch_template_versions(
+            LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
+        )["LaunchTemplateVersions"]
+        script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
+        facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} ZONE= INTERFACE=ens5"
+        said = run(
+            "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
+        )
+        return dict(line.split("=", 1) for line in said.splitlines())
+
+    def instances(self, group: str) -> dict[str, str]:
+        """Return the lifecycle states of a group's instances, by id."""
+        client = self.aws.client("autoscaling")
+        (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
+
+    def _wait_longer(self) -> None:
+        """Set the timeout of each launch hook to the maximum, since an emulated pull alone exceeds the deployed one."""
+        client = self.aws.client("autoscaling")
+        for group in client.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            name = group["AutoScalingGroupName"]
+            for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]:
+                client.put_lifecycle_hook(
+                    AutoScalingGroupName=name,
+                    LifecycleHookName=hook["LifecycleHookName"],
+                    LifecycleTransition=hook["LifecycleTransition"],
+                    DefaultResult=hook["DefaultResult"],
+                    HeartbeatTimeout=_MAX_HOOK_S,
+                )
+
+    def _follow(self) -> None:
+        """Cache the states of all hosts, since a host waits two seconds at most for its metadata."""
+        client = self.aws.client("autoscaling")
+        while not self._closing.wait(_FOLLOW_S):
+            groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+            self._states = {
+                each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]
+            }
+
+    def launched(self, group: str) -> str:
+        """Return the newest instance that a group's hook delays; without one, increase the desired capacity."""
+        client = self.aws.client("autoscaling")
+        states = self.instances(group).values()
+        if HELD not in states:
+            client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(states) + 1)
+        *_, instance = [name for name, state in self.instances(group).items() if state == HELD]
+        return instance
+
+    def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
+        """Start the machine of an instance; without a route, it reaches nothing outside of its subnet."""
+        described = self._described(instance)
+        mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
+        tap = self.network.attach(mac, address, route=route)
+        machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
+        host = Host(instance, group, address, mac, tap, machine)
+        self.hosts.append(host)
+        self._introduce(host, described)
+        return host
+
+    def reuse(self, host: Host, snapshot: str, instance: str) -> None:
+        """Restore a machine to a snapshot, from where it is another instance of its group, with the same address."""
+        host.machine.restore(snapshot)
+        host.instance, host.notice = instance, {}
+        self._introduce(host, self._described(host.instance))
+
+    def _described(self, instance: str) -> dict[str, Any]:
+        (reservation,) = self.aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
+        described: Any = reservation["Instances"][0]
+        return dict(described)
+
+    def _introduce(self, host: Host, described: dict[str, Any]) -> None:
+        """Register a machine's instance with the metadata service."""
+        self._states = {**self._states, host.instance: HELD}
+        attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
+        facts = Facts(
+            user_data=_decoded(attribute["UserData"]),
+            hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
+            tree=lambda: self._tree(host, described),
+        )
+        self._metadata.add(host.address, facts)
+
+    def power_off(self, host: Host) -> None:
+        """Stop a machine, as EC2 does with a terminated instance."""
+        host.machine.stop()
+        self.network.detach(host.tap)
+        self.hosts.remove(host)
+
+    def _tree(self, host: Host, described: dict[str, Any]) -> Tree:
+        interface: Tree = {"device-number": "0", "local-ipv4s": host.address, "mac": host.mac}
+        zone = described["Placement"]["AvailabilityZone"]
+        profile = described["IamInstanceProfile"]["Arn"].rpartition("/")[2]
+        credentials = {
+            "Code": "Success",
+            "Type": "AWS-HMAC",
+            "AccessKeyId": "REHEARSAL",
+            "SecretAccessKey": "rehearsal",
+            "Token": "rehearsal",
+            "Expiration": "2100-01-01T00:00:00Z",
+        }
+        tree: Tree = {
+            "ami-id": described["ImageId"],
+            "autoscaling": {"target-lifecycle-state": self._target(host)},
+            "hostname": described["PrivateDnsName"],
+            "iam": {"security-credentials": {profile: json.dumps(credentials)}},
+            "instance-id": host.instance,
+            "instance-type": described["InstanceType"],
+            "local-hostname": described["PrivateDnsName"],
+            "local-ipv4": host.address,
+            "mac": host.mac,
+            "network": {"interfaces": {"macs": {host.mac: interface}}},
+            "placement": {"availability-zone": zone, "region": self.deployment.aws.region},
+        }
+        if host.notice:
+            tree["spot"] = {"instance-action": json.dumps(host.notice)}
+        return tree
+
+    def _target(self, host: Host) -> str:
+        state = self._states.get(host.instance, "Terminated")
+        return _TARGETS.get(state.partition(":")[0], "InService")
+
+    def failure(self, host: Host) -> str | None:
+        """Return the first failure that a host logged, or None."""
+        logs = self.aws.client("logs")
+        for group in logs.describe_log_groups()["logGroups"]:
+            found = logs.filter_log_events(logGroupName=group["logGroupName"], filterPattern="FAILED")["events"]
+            for event in found:
+                if event["logStreamName"].endswith(f"/host/{host.instance}"):
+                    return str(event["message"]).removeprefix("FAILED ")
+        return None
+
+
+def _decoded(attribute: dict[str, str]) -> bytes:
+    """Return an instance's decoded user data."""
+    if "Value" not in attribute:
+        raise HostsError("the launch template has no user data")
+    return base64.b64decode(attribute["Value"])

@@ -1,0 +1,99 @@
+"""A machine's root file system: Debian from its archive, created once per recipe and then kept."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from voice_sandbox.hosts.certificates import Authority
+
+RECIPE = Path(__file__).parent / "guest"
+CACHE = Path(__file__).parents[2] / ".tools" / "hosts"
+SUITE = "trixie"
+"""Debian 13, since Docker 20.10 of Debian 12 does not support the capability BPF."""
+MIRROR = "http://deb.debian.org"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+SIZE = "8G"
+"""Size of the sparse file, of which about 1 GiB is written."""
+
+
+class HostsError(Exception):
+    """The rehearsal of hosts cannot continue. The message contains the reason."""
+
+
+def run(*command: str | Path) -> str:
+    """Run a command and return its output.
+
+    Raises:
+        HostsError: It fails; the message contains the end of its output.
+    """
+    # Fixed programs with our own arguments.
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise HostsError(f"`{' '.join(map(str, command))}` failed with {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A machine's boot disk, which is never written to.
+
+    Attributes:
+        authority: Certificate authority that its root trusts.
+    """
+
+    root: Path
+    kernel: Path
+    initial_memory_disk: Path
+    authority: Authority
+
+
+def disk() -> Disk:
+    """Return the disk of the current recipe; the first call creates it, which takes some minutes.
+
+    Raises:
+        HostsError: Debian's archive is unreachable, or a package no longer exists.
+    """
+    folder = CACHE / _recipe_hash()
+    authority = Authority(CACHE)
+    made = Disk(folder / "root.ext4", folder / "vmlinuz", folder / "initrd.img", authority)
+    if not folder.exists():
+        making = folder.with_suffix(".making")
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        _make(making, authority)
+        making.rename(folder)
+    return made
+
+
+def _recipe_hash() -> str:
+    recipe = hashlib.sha256(f"{SUITE} {SIZE}".encode())
+    for file in sorted(RECIPE.iterdir()):
+        recipe.update(file.read_bytes())
+    return recipe.hexdigest()[:16]
+
+
+def _make(folder: Path, authority: Authority) -> None:
+    root = folder / "root"
+    packages = ",".join((RECIPE / "packages.txt").read_text(encoding="utf-8").split())
+    sources = [
+        f"deb {MIRROR}/debian {SUITE} main",
+        f"deb {MIRROR}/debian {SUITE}-updates main",
+        f"deb {MIRROR}/debian-security {SUITE}-security main",
+    ]
+    slim = [f"--dpkgopt=path-exclude=/usr/share/{path}/*" for path in ("doc", "man", "locale", "info")]
+    run(
+        "env", f"AUTHORITY={authority.file.resolve()}",
+        "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--keyring={KEYRING}", f"--include={packages}",
+        *slim, f"--customize-hook={RECIPE / 'shims.sh'} \"$1\"", SUITE, root, *sources,
+    )  # fmt: skip
+    (kernel,) = (root / "boot").glob("vmlinuz-*")
+    (initial,) = (root / "boot").glob("initrd.img-*")
+    shutil.copy(kernel, folder / "vmlinuz")
+    shutil.copy(initial, folder / "initrd.img")
+    run("mke2fs", "-q", "-t", "ext4", "-d", root, folder / "root.ext4", SIZE)
+    shutil.rmtree(root)

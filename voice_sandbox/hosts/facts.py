@@ -1,0 +1,87 @@
+"""Facts of a VAD host that only a kernel can show, read inside the machine and compared with the deployment file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from voice_blueprint.contract.images import Image
+from voice_blueprint.file.model.aws import DataPath, DataPathMode
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.images import BuiltImage, specs
+from voice_sandbox.hosts.cloud import Host
+from voice_sandbox.hosts.network import INTERNET
+from voice_sandbox.rehearsals.claim import Claim
+
+_DRIVER_MODE = 1
+"""Value in ``ip``'s output if the program runs in the driver. 2 is the kernel's slower generic mode."""
+_CAPABILITIES = {
+    "NET_ADMIN": 12,
+    "NET_RAW": 13,
+    "IPC_LOCK": 14,
+    "SYS_ADMIN": 21,
+    "SYS_NICE": 23,
+    "PERFMON": 38,
+    "BPF": 39,
+}
+"""Capability bits. Source: include/uapi/linux/capability.h"""
+_REACHED = "Connection refused"
+_FILTERED = "2"
+"""``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
+
+
+def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
+    """Yield the checks inside a VAD host in service."""
+    vad = deployment.aws.vad
+    ask = host.machine.run
+    (interface,) = json.loads(ask("ip -json -details link show dev ens5"))
+    pages = {name: int(number) for name, number in re.findall(r"(HugePages_\w+):\s+(\d+)", ask("cat /proc/meminfo"))}
+    asked = vad.huge_pages.count
+    used = pages["HugePages_Total"] - pages["HugePages_Free"] + pages["HugePages_Rsvd"]
+    yield Claim(f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == asked)
+    yield Claim(f"the program has {used} of them", used > 0)
+    path = vad.data_path
+    yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
+    if path.mode is DataPathMode.AF_XDP:
+        yield from _af_xdp(path, interface, ask("ethtool -l ens5; ethtool -g ens5"), ask("ss --xdp --no-header"))
+    # bash logs why it has no connection; no server listens there.
+    said = ask(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
+    has_way_out = bool(deployment.aws.network.nat_gateways)
+    yield Claim(f"asked for the internet, the VPC says: {said}", (said == _REACHED) == has_way_out)
+    process = ask("pgrep --exact --oldest vad-dataplane").strip()
+    yield from _pollers(ask(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
+    yield from _grants(ask(f"cat /proc/{process}/status"))
+
+
+def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
+    _, of_queues, of_rings = rings.split("Current hardware settings:")
+    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", of_queues)[:1])
+    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", of_rings, re.MULTILINE))
+    yield Claim(f"the interface has {queues} queues", queues == path.rx_queues)
+    yield Claim(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
+    mode = interface.get("xdp", {}).get("mode")
+    yield Claim(f"the XDP program runs in the driver (mode {mode})", mode == _DRIVER_MODE)
+    bound = sorted({int(queue) for queue in re.findall(r"ens5:q?(\d+)", sockets)})
+    yield Claim(f"AF_XDP sockets are on queues {bound}", bound == list(range(path.rx_queues)))
+
+
+def _pollers(status: str, count: int) -> Iterator[Claim]:
+    """Yield the check that each poller has a core of its own."""
+    values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
+    cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
+    alone = len(set(cores)) == len(cores) == count and all(core.isdigit() for core in cores)
+    yield Claim(f"pollers are on cores {', '.join(sorted(cores))}", alone)
+
+
+def _grants(status: str) -> Iterator[Claim]:
+    """Yield the checks that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
+    spec = specs()[Image.VAD_DATAPLANE]
+    assert isinstance(spec, BuiltImage)  # noqa: S101  it has a Dockerfile
+    wanted = sum(1 << _CAPABILITIES[name] for name in spec.capabilities)
+    fields = dict(re.findall(r"^(\w+):\s+(\S+)$", status, re.MULTILINE))
+    for name in ("CapEff", "CapPrm", "CapBnd"):
+        yield Claim(f"{name} is {fields[name]}", int(fields[name], 16) == wanted)
+    yield Claim(f"Seccomp is {fields['Seccomp']}", fields["Seccomp"] == _FILTERED)
+    yield Claim(f"NoNewPrivs is {fields['NoNewPrivs']}", fields["NoNewPrivs"] == "1")

@@ -1,0 +1,86 @@
+"""A single TLS server for all AWS names: it terminates TLS, reads the server name, and forwards the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from voice_sandbox.hosts.certificates import Authority
+
+PORT = 443
+_CHUNK = 65536
+
+
+class Front:
+    """A TLS server in a thread of its own.
+
+    Args:
+        backend: Returns the loopback port of a name's server; its ``OSError`` closes the connection.
+    """
+
+    def __init__(
+        self, address: str, authority: Authority, folder: Path, backend: Callable[[str], int], port: int = PORT
+    ) -> None:
+        self._authority = authority
+        self._folder = folder
+        self._backend = backend
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._names: dict[ssl.SSLContext, str] = {}
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.sni_callback = self._choose
+        opened: Future[int] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(address, port, opened)), daemon=True)
+        self._thread.start()
+        self.port = opened.result()
+
+    async def _main(self, address: str, port: int, opened: Future[int]) -> None:
+        """Serve until ``close``, which also ends connections in progress."""
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            server = await asyncio.start_server(self._serve, address, port, ssl=self._context)
+        except OSError as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(server.sockets[0].getsockname()[1])
+        await self._closing.wait()
+        server.close()
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        """Select the certificate for the requested server name."""
+        if name is None:
+            return  # without a certificate, the handshake fails, since there is no server name
+        if name not in self._contexts:
+            self._contexts[name] = self._authority.context(name, self._folder)
+            self._names[self._contexts[name]] = name
+        connection.context = self._contexts[name]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection: Any = writer.get_extra_info("ssl_object")
+        try:
+            port = self._backend(self._names[connection.context])
+            behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pass_on(reader, behind_writer), _pass_on(behind_reader, writer))
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until one side closes, then close the other, since TLS has no half-closed connections."""
+    try:
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()

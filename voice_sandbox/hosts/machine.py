@@ -1,0 +1,307 @@
+"""A virtual machine: QEMU, its console with timestamps, and queries of its kernel."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voice_sandbox.hosts.acceleration import accelerator
+from voice_sandbox.hosts.disk import Disk, HostsError
+from voice_sandbox.hosts.network import MTU
+
+NOTE = "rehearsal: "
+"""Prefix of lines that are not from the machine itself."""
+CPUS = 3
+"""Two for two pollers that never sleep, one for the rest."""
+_ANSWER_S = 600
+"""Timeout of the agent; its first response takes half of the boot."""
+_KERNEL = " ".join(
+    [
+        # An emulated processor needs no mitigations, which are the slowest to emulate.
+        "mitigations=off init_on_alloc=0 audit=0 selinux=0",
+        # AppArmor's tools are not in the root, and with it enabled Docker starts no container.
+        "apparmor=0",
+        # On a busy machine, the emulated clock looks unstable: a kernel that then patched its own code panicked (int3
+        # in sched_clock_cpu).
+        "tsc=reliable",
+        # The clock jumps when a machine is restored to a snapshot, which is neither a stall nor a missed watchdog.
+        # systemd killed networkd, and the host had no network when its user data started.
+        "rcupdate.rcu_cpu_stall_suppress=1 systemd.service_watchdogs=no",
+        # There are no logins, and systemd waited 90 s for the terminal.
+        "systemd.mask=serial-getty@ttyS0.service",
+    ]
+)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Hardware of a machine.
+
+    Attributes:
+        queues: Queues of its interface. If possible, virtio-net adds a queue per CPU to XDP's and spreads packets over
+            all of them; with one less, it uses those configured by user data, as ENA does.
+        mtu: Maximum MTU of its interface, as on EC2.
+        disks: Number of NVMe disks of 1 GiB in addition to the root's.
+        numa: CPUs of each NUMA node, each with a PCI device of its own; empty for one node of ``cpus``.
+    """
+
+    memory_mib: int = 8192
+    queues: int = 4
+    mtu: int = MTU
+    disks: int = 0
+    cpus: int = CPUS
+    numa: tuple[int, ...] = ()
+
+
+COMMON = Hardware()
+
+
+@dataclass(frozen=True)
+class Link:
+    """A machine's network connection.
+
+    Attributes:
+        mac: MAC address of its interface, which gets its IP address by DHCP.
+    """
+
+    tap: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the console, with the seconds since power-on."""
+
+    at_s: float
+    text: str
+
+
+class Machine:
+    """A host from power-on to power-off; its disk persists across reboots.
+
+    Args:
+        link: Network connection, or None.
+        is_instance: Whether EC2 provides user data.
+        folder: Folder of the console log, which outlives the machine.
+
+    Attributes:
+        console: File of its console output.
+    """
+
+    def __init__(
+        self, name: str, disk: Disk, hardware: Hardware, *, link: Link | None, is_instance: bool = True, folder: Path
+    ) -> None:
+        self.name = name
+        self.console = folder / f"{name}.console"
+        self._agent_path, self._monitor_path = folder / f"{name}.agent", folder / f"{name}.monitor"
+        self._agent: socket.socket | None = None
+        self._lines: list[Line] = []
+        self._changed = threading.Lock()
+        command = [
+            *_qemu(disk, is_instance=is_instance),
+            *(_interface(hardware, link) if link else ()),
+            *_disks(hardware.disks, folder / name),
+            *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
+            *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
+            *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
+            # Last, since QEMU connects the following devices to the last bus.
+            *_memory(hardware),
+        ]
+        self._start = time.monotonic()
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101  asked for above
+        with self.console.open("w", encoding="utf-8") as file:
+            for raw in self._process.stdout:
+                line = Line(self.age_s, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
+                print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
+                self._add(line)
+
+    def _add(self, line: Line) -> None:
+        with self._changed:
+            self._lines.append(line)
+
+    def note(self, text: str) -> None:
+        """Add an event of the machine to its console lines."""
+        self._add(Line(self.age_s, f"{NOTE}{text}"))
+
+    @property
+    def age_s(self) -> float:
+        return time.monotonic() - self._start
+
+    @property
+    def lines(self) -> list[Line]:
+        with self._changed:
+            return list(self._lines)
+
+    @property
+    def is_on(self) -> bool:
+        return self._process.poll() is None
+
+    def said(self, text: str, *, since_s: float = 0) -> Line | None:
+        """Return the first console line with a text after a time."""
+        return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
+
+    def tail(self) -> str:
+        """Return the console's last lines."""
+        return "\n".join(line.text for line in self.lines[-25:])
+
+    def run(self, command: str, *, check: bool = True) -> str:
+        """Run a shell command as root inside and return its output.
+
+        Raises:
+            HostsError: It fails, or the machine does not respond.
+        """
+        shell = {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True}
+        process = self._ask("guest-exec", shell)["pid"]
+        deadline = time.monotonic() + _ANSWER_S
+        while not (answer := self._ask("guest-exec-status", {"pid": process}))["exited"]:
+            if time.monotonic() > deadline:
+                raise HostsError(f"{self.name}: `{command}` did not end in {_ANSWER_S} s")
+            time.sleep(0.2)
+        output = base64.b64decode(answer.get("out-data", "")).decode()
+        if check and answer.get("exitcode"):
+            errors = base64.b64decode(answer.get("err-data", "")).decode()
+            raise HostsError(f"{self.name}: `{command}` failed with {answer['exitcode']}: {errors or output}")
+        return output
+
+    def tell(self, command: str) -> None:
+        """Run a shell command inside without waiting, for a shutdown of the machine."""
+        self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
+        self._agent = None
+
+    def _ask(self, what: str, arguments: dict[str, Any]) -> Any:
+        """Send a request to QEMU's agent in the machine."""
+        deadline = time.monotonic() + _ANSWER_S
+        if self._agent is None:
+            self._agent = self._connected(self._agent_path)
+            # A request from before a reboot may still be answered, so the number identifies the response.
+        stamp = time.monotonic_ns()
+        self._send("guest-sync", {"id": stamp})
+        self._send(what, arguments)
+        buffer, synced = b"", False
+        while time.monotonic() < deadline:
+            buffer += self._agent.recv(65536)
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                answer = json.loads(line)
+                if synced and "error" in answer:
+                    raise HostsError(f"{self.name}: {what}: {answer['error']['desc']}")
+                if synced:
+                    return answer["return"]
+                synced = answer.get("return") == stamp
+        raise HostsError(f"{self.name}: no answer to {what} in {_ANSWER_S} s")
+
+    def _send(self, what: str, arguments: dict[str, Any]) -> None:
+        assert self._agent is not None  # noqa: S101  connected above
+        self._agent.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+
+    def _connected(self, path: Path) -> socket.socket:
+        """Return a connection to one of QEMU's sockets, which exist shortly after its start."""
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(_ANSWER_S)
+            try:
+                connection.connect(str(path))
+            except OSError:
+                connection.close()
+                if not self.is_on:
+                    raise
+                time.sleep(0.1)
+            else:
+                return connection
+
+    def save(self, name: str) -> None:
+        """Save memory, devices and disk in a snapshot that exists while the machine runs."""
+        self._command(f"savevm {name}")
+
+    def restore(self, name: str) -> None:
+        """Restore a snapshot at the present time: its console and age start again, and its clock jumps."""
+        self._command("stop")
+        self._command(f"loadvm {name}")
+        with self._changed:
+            self._lines.clear()
+        self._start = time.monotonic()
+        self._command("cont")
+        # CloudWatch's alarms evaluate the present.
+        self.run(f"date --set=@{time.time():.0f}")
+
+    def _command(self, line: str) -> None:
+        """Send a command to QEMU's monitor, which only responds to errors."""
+        with self._connected(self._monitor_path) as connection:
+            for what, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
+                connection.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                returned = (answer["return"] for answer in map(json.loads, answers) if "return" in answer)
+                next(returned)
+                if said := next(returned):
+                    raise HostsError(f"{self.name}: `{line}`: {said.strip()}")
+
+    def stop(self) -> None:
+        """Kill the machine."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _disks(count: int, path: Path) -> Iterator[str]:
+    for number in range(count):
+        file = path.with_suffix(f".nvme{number}")
+        with file.open("wb") as made:
+            made.truncate(1 << 30)
+        yield from ("-drive", f"file={file},format=raw,if=none,id=nvme{number}")
+        yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
+
+
+def _interface(hardware: Hardware, link: Link) -> list[str]:
+    # Without checksum and segmentation offload, since native XDP rejects an interface that merges packets.
+    offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
+    interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]
+    interface += [f"vectors={2 * hardware.queues + 2}", f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
+    tap = f"tap,id=net,ifname={link.tap},script=no,downscript=no,queues={hardware.queues}"
+    return ["-netdev", tap, "-device", ",".join(interface)]
+
+
+def _memory(hardware: Hardware) -> Iterator[str]:
+    """Yield the arguments of CPUs and memory. Unused pages take no memory here."""
+    yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
+    if not hardware.numa:
+        yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")
+        yield from ("-machine", "memory-backend=memory")
+    first = 0
+    for node, cpus in enumerate(hardware.numa):
+        size = hardware.memory_mib // len(hardware.numa)
+        yield from ("-object", f"memory-backend-ram,id=node{node},size={size}M,reserve=off")
+        yield from ("-numa", f"node,nodeid={node},cpus={first}-{first + cpus - 1},memdev=node{node}")
+        yield from ("-device", f"pxb,id=bus{node},bus=pci.0,bus_nr={16 * (node + 1)},numa_node={node}")
+        yield from ("-device", f"virtio-rng-pci,bus=bus{node},addr=1")
+        first += cpus
+
+
+def _qemu(disk: Disk, *, is_instance: bool) -> list[str]:
+    # cloud-init detects EC2 by these.
+    identity = "ec2" + str(uuid.uuid4())[3:]
+    words = f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet" + ("" if is_instance else " cloud-init=disabled")
+    return [
+        *("qemu-system-x86_64", "-accel", accelerator(disk.kernel), "-cpu", "max", "-nodefaults"),
+        *("-machine", "pc", "-display", "none"),
+        *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
+        *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk), "-append", words),
+        # Writes of the machine, and its snapshots, go to a file that QEMU removes.
+        *("-drive", f"file={disk.root},format=raw,if=none,id=root,snapshot=on"),
+        *("-device", "virtio-blk-pci,drive=root"),
+    ]

@@ -1,0 +1,137 @@
+"""The instance metadata service, version 2 only: a tree per host, read with a token."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Tree = dict[str, "Tree | str"]
+_TOKEN_PATH = "/latest/api/token"  # noqa: S105
+_LIFETIME = "X-aws-ec2-metadata-token-ttl-seconds"
+_TOKEN = "X-aws-ec2-metadata-token"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Metadata of a host.
+
+    Attributes:
+        user_data: User data of the launch template, byte by byte.
+        hop_limit: Hop limit of tokens.
+        tree: Current ``meta-data``.
+    """
+
+    user_data: bytes
+    hop_limit: int
+    tree: Callable[[], Tree]
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Ignore the error of a host that times out or is switched off."""
+
+
+class MetadataService:
+    """Responds to each host, identified by its address, with its own metadata."""
+
+    def __init__(self, address: str, port: int = 80) -> None:
+        self._facts: dict[str, Facts] = {}
+        self._tokens: set[str] = set()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_PUT(self) -> None:
+                service.give_token(self)
+
+            def do_GET(self) -> None:
+                service.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = _Server((address, port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def add(self, address: str, facts: Facts) -> None:
+        self._facts[address] = facts
+
+    def give_token(self, request: BaseHTTPRequestHandler) -> None:
+        """Respond with a token, which hosts beyond the hop limit do not receive."""
+        facts = self._facts.get(str(request.client_address[0]))
+        if facts is None or request.path != _TOKEN_PATH:
+            _send(request, HTTPStatus.NOT_FOUND)
+        elif not request.headers.get(_LIFETIME, "").isdigit():
+            _send(request, HTTPStatus.BAD_REQUEST)
+        else:
+            token = secrets.token_urlsafe(32)
+            self._tokens.add(token)
+            request.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, facts.hop_limit)
+            _send(request, HTTPStatus.OK, token.encode(), {_LIFETIME: request.headers[_LIFETIME]})
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        facts = self._facts.get(str(request.client_address[0]))
+        if facts is None:
+            _send(request, HTTPStatus.NOT_FOUND)
+        elif request.headers.get(_TOKEN) not in self._tokens:
+            _send(request, HTTPStatus.UNAUTHORIZED)
+        elif (text := _read(facts, request.path)) is None:
+            _send(request, HTTPStatus.NOT_FOUND)
+        else:
+            _send(request, HTTPStatus.OK, text)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _read(facts: Facts, path: str) -> bytes | None:
+    """Return the value at a path; for a folder its entries, with or without a trailing slash."""
+    _, _, rest = path.lstrip("/").partition("/")  # the version: all have the same content
+    kind, _, below = rest.partition("/")
+    if kind == "user-data":
+        return facts.user_data
+    if kind not in ("meta-data", "dynamic"):
+        return None
+    tree = facts.tree()
+    node: Tree | str | None = tree if kind == "meta-data" else {"instance-identity": {"document": _document(tree)}}
+    for part in filter(None, below.split("/")):
+        node = node.get(part) if isinstance(node, dict) else None
+    if isinstance(node, dict):
+        return "\n".join(name + "/" * isinstance(value, dict) for name, value in node.items()).encode()
+    return None if node is None else node.encode()
+
+
+def _document(tree: Tree) -> str:
+    """Return the identity document, from which cloud-init reads the region."""
+    placement = tree["placement"]
+    assert isinstance(placement, dict)  # noqa: S101  of our own making
+    return json.dumps(
+        {
+            "instanceId": tree["instance-id"],
+            "instanceType": tree["instance-type"],
+            "privateIp": tree["local-ipv4"],
+            "region": placement["region"],
+            "availabilityZone": placement["availability-zone"],
+        }
+    )
+
+
+def _send(
+    request: BaseHTTPRequestHandler, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None
+) -> None:
+    request.send_response(status)
+    for name, value in (headers or {}).items():
+        request.send_header(name, value)
+    request.send_header("Content-Type", "text/plain")
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)

@@ -1,0 +1,134 @@
+"""A machine's network: an isolated namespace, a bridge with a VPC's addresses, DNS and DHCP."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from voice_sandbox.hosts.disk import run
+
+BRIDGE = "vpc"
+METADATA_ADDRESS = "169.254.169.254"
+INTERNET = "203.0.113.1"
+"""Address that is only reachable through a NAT gateway. It is unassigned: RFC 5737 reserves it for examples."""
+MTU = 9001
+"""MTU of EC2's interfaces, before a host sets its own."""
+CALLERS = tuple(f"198.51.100.{number}" for number in range(1, 17))
+"""Addresses of callers on the internet, which RFC 5737 reserves for examples as well."""
+_CLONE_NEWNET = 0x40000000
+
+
+@contextmanager
+def namespace() -> Iterator[None]:
+    """Run the block, its threads and its processes in a network namespace of their own.
+
+    Raises:
+        OSError: The process is not root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open("rb") as home:
+        if libc.unshare(_CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+        try:
+            run("ip", "link", "set", "lo", "up")
+            yield
+        finally:
+            libc.setns(home.fileno(), _CLONE_NEWNET)
+
+
+class Network:
+    """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
+
+    The rehearsal's servers have one address. Private names of the VPC resolve to it, all other AWS names to the
+    internet, which is another address of the servers; no other names exist.
+
+    Args:
+        subnets: Subnets, and whether each has a route to the internet.
+        private: Names of interface endpoints and of the store, including their subdomains.
+
+    Attributes:
+        services: The servers' address: the VPC's second, which is AWS's DNS server.
+        public: Address of the load balancer.
+    """
+
+    def __init__(
+        self, folder: Path, vpc: IPv4Network, subnets: Mapping[IPv4Network, bool], private: Iterable[str]
+    ) -> None:
+        self.services, self.public = str(vpc[2]), str(vpc[3])
+        self._folder = folder
+        self._subnets = list(subnets)
+        self._private = list(private)
+        self._reserved: dict[str, str] = {}
+        self._taps = 0
+        self._log = (folder / "dnsmasq.log").open("w")
+        self._dnsmasq: subprocess.Popen[bytes] | None = None
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
+        own = (self.services, self.public, METADATA_ADDRESS, INTERNET, *CALLERS)
+        for address in (*routers, *(f"{each}/32" for each in own)):
+            run("ip", "address", "add", address, "dev", BRIDGE)
+        # Before the rule with which the kernel receives packets for its own addresses.
+        run("ip", "rule", "add", "priority", "2", "lookup", "local")
+        run("ip", "rule", "delete", "priority", "0")
+        for subnet in (subnet for subnet, has_route in subnets.items() if not has_route):
+            run("ip", "rule", "add", "priority", "1", "from", str(subnet), "to", INTERNET, "unreachable")
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
+
+    def subnet_of(self, address: str) -> IPv4Network:
+        (found,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
+        return found
+
+    def attach(self, mac: str, address: str, *, route: bool = True) -> str:
+        """Return a new tap for a machine, which gets its address by DHCP."""
+        tap = f"tap{self._taps}"
+        self._taps += 1
+        run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
+        run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        self.reserve(mac, address, route=route)
+        return tap
+
+    def reserve(self, mac: str, address: str, *, route: bool) -> None:
+        """Configure DHCP to assign an address to a machine, and optionally a route out of its subnet."""
+        self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
+        self._serve()
+
+    def detach(self, tap: str) -> None:
+        run("ip", "link", "delete", tap)
+
+    def _serve(self) -> None:
+        """Restart DNS and DHCP, since a host may get the address of a former one, which dnsmasq would still reserve."""
+        self._stop_serving()
+        hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
+        hosts.write_text("".join(self._reserved.values()), encoding="utf-8")
+        leases.unlink(missing_ok=True)
+        self._dnsmasq = subprocess.Popen(  # noqa: S603
+            [
+                *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
+                *(f"--interface={BRIDGE}", "--bind-interfaces", "--log-dhcp"),
+                *(f"--address=/amazonaws.com/{INTERNET}", "--local=/#/", "--local-ttl=60"),
+                *(f"--address=/{name}/{self.services}" for name in self._private),
+                *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
+                *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
+                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
+                # A subnet without a route still has its metadata service.
+                "--dhcp-option=tag:lost,option:router",
+                f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def _stop_serving(self) -> None:
+        if self._dnsmasq:
+            self._dnsmasq.terminate()
+            self._dnsmasq.wait()
+
+    def close(self) -> None:
+        """Stop DNS and DHCP; the bridge is deleted with the namespace."""
+        self._stop_serving()
+        self._log.close()

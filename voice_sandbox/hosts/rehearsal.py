@@ -1,0 +1,146 @@
+"""Hosts of a deployment, from launch to termination, as controlled by Auto Scaling and EC2."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from socket import create_connection
+
+import yaml
+
+from voice_blueprint.aws import names
+from voice_blueprint.contract import network as contract
+from voice_blueprint.contract.images import Image
+from voice_sandbox.hosts.balancer import Target
+from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_sandbox.hosts.disk import HostsError
+from voice_sandbox.rehearsals.drill import Drill
+
+READY_S = 2700
+"""Timeout from power-on to service, which usually takes 300 s on two idle emulating cores. A host itself waits 900
+s."""
+DRAINED_S = 600
+METRICS_S = 300
+HEALTHY_S = 120
+_POLL_S = 2
+
+
+def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
+    """Write a copy of a deployment file with the digests of pushed images; return its path."""
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["images"] = {**document["images"], **{image.value: digest for image, digest in digests.items()}}
+    written = folder / file.name
+    written.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return written
+
+
+def wait_until(what: str, holds: Callable[[], object], host: Host, within_s: float) -> None:
+    """Wait for a condition that a running host satisfies.
+
+    Raises:
+        HostsError: It is not satisfied in time, or the machine stops.
+    """
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if not host.machine.is_on or time.monotonic() > deadline:
+            why = f"not within {within_s:.0f} s" if host.machine.is_on else "the machine went off"
+            raise HostsError(f"{host.instance}: {what}: {why}\n{host.machine.tail()}")
+        time.sleep(_POLL_S)
+
+
+def launch(cloud: Cloud, host: Host) -> None:
+    """Wait until a started machine is in service.
+
+    Raises:
+        HostsError: The host abandons its launch; the message is its first reason.
+    """
+    wait_until("it is in service", lambda: _in_service(cloud, host), host, READY_S)
+
+
+def _in_service(cloud: Cloud, host: Host) -> bool:
+    given_up = host.machine.said("voice-host: FAILED: ")
+    # Read before the group, since everything that a host has reported until its script ended is known there.
+    has_ended = given_up and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
+    state = cloud.instances(host.group).get(host.instance)
+    if state is None or state.startswith("Terminat"):
+        reason = cloud.failure(host)
+        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group has no reason'}")
+    if given_up and has_ended:
+        reason = given_up.text.partition("FAILED: ")[2]
+        raise HostsError(f"{host.instance} gave up and could not tell its group: {reason}")
+    return state == "InService"
+
+
+def balanced(cloud: Cloud, host: Host) -> Target:
+    """Wait until the load balancer sends callers to a host in service."""
+    healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
+    wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
+    target = cloud.balancer.target(host.address)
+    if target is None:
+        raise HostsError(f"{host.instance} left its target group")
+    return target
+
+
+def reboot(host: Host) -> None:
+    """Restart a host from inside and wait until its programs are ready again."""
+    before_s = host.machine.age_s
+    host.machine.tell("systemctl reboot")
+    ready = lambda: host.machine.said("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
+    wait_until("it serves after a reboot", ready, host, READY_S)
+
+
+def _answers(host: Host) -> bool:
+    try:
+        create_connection((host.address, contract.VAD_HEALTH.number), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def terminate(cloud: Cloud, host: Host) -> None:
+    """Terminate a host through its group, and wait until the host has completed it."""
+    before_s = host.machine.age_s
+    cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
+    )
+    wait_until(
+        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+    )
+    wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
+
+
+def interrupt(cloud: Cloud, host: Host) -> None:
+    """Send a host the spot interruption notice, two minutes ahead, and wait until it has drained."""
+    before_s = host.machine.age_s
+    end = datetime.now(UTC) + timedelta(minutes=2)
+    host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    wait_until(
+        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+    )
+    cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
+
+
+def detached(host: Host) -> bool:
+    """Return True if no XDP program is attached to the interface."""
+    (interface,) = json.loads(host.machine.run("ip -json -details link show dev ens5"))
+    return "xdp" not in interface
+
+
+def wait_for_growth(cloud: Cloud, host: Host) -> None:
+    """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
+
+    Raises:
+        HostsError: It does not fire.
+    """
+    client = cloud.aws.client
+    drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))
+    (rule,) = cloud.deployment.aws.vad.scaling
+
+    def fires() -> bool:
+        now = int(time.time())
+        return drill.look(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
+
+    wait_until(f"{rule.name} fires", fires, host, METRICS_S)

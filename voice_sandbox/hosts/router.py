@@ -1,0 +1,58 @@
+"""A network with packet loss: a small machine on the path to a host, whose kernel has ``sch_netem``.
+
+The kernel of the rehearsing machine may not have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from voice_blueprint.contract import network as contract
+from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_sandbox.hosts.disk import run
+from voice_sandbox.hosts.machine import Hardware, Link, Machine
+from voice_sandbox.hosts.network import BRIDGE
+
+IMPAIRMENT = "delay 30ms reorder 5% loss random 3%"
+"""Packets that are not delayed are reordered, since they overtake the preceding ones."""
+_HARDWARE = Hardware(memory_mib=512, cpus=1)
+_MAC = "02:00:00:00:00:fe"
+_IMPAIR = f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=0
+tc qdisc add dev ens5 root handle 1: prio bands 4
+tc qdisc add dev ens5 parent 1:4 netem {IMPAIRMENT}
+tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.number} 0xffff flowid 1:4"""
+"""Only audio is affected; health checks use the other bands, one of which no packet selects by default."""
+
+
+class Router:
+    """The machine, in the subnet of a host; it boots while others do."""
+
+    def __init__(self, cloud: Cloud, host: Host) -> None:
+        self._address = str(cloud.network.subnet_of(host.address)[-2])
+        self._host = host.address
+        self._network = cloud.network
+        self._tap = cloud.network.attach(_MAC, self._address)
+        link = Link(self._tap, _MAC)
+        self._machine = Machine("router", cloud.disk, _HARDWARE, link=link, is_instance=False, folder=cloud.folder)
+
+    @contextmanager
+    def on_the_way(self) -> Iterator[None]:
+        """Route all packets to the host through the machine, which impairs audio."""
+        self._machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
+        self._machine.run(_IMPAIR)
+        way = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
+        run("ip", "route", "add", *way)
+        yield
+        run("ip", "route", "delete", *way)
+
+    def lost(self) -> int:
+        """Return the number of audio packets that it has dropped."""
+        queues = json.loads(self._machine.run("tc -statistics -json qdisc show dev ens5"))
+        (lost,) = [int(queue["drops"]) for queue in queues if queue["kind"] == "netem"]
+        return lost
+
+    def close(self) -> None:
+        self._machine.stop()
+        self._network.detach(self._tap)

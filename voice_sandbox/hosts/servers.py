@@ -1,0 +1,144 @@
+"""Servers that hosts reach under AWS names and that moto lacks: an image registry, and the state store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_connection
+from tempfile import NamedTemporaryFile
+
+from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.disk import HostsError, run
+
+REGISTRY_PORT = 5000
+REGISTRY_USER = "AWS"
+_START_S = 30
+
+
+@dataclass(frozen=True)
+class StoreUser:
+    """A user of the store as in ElastiCache, with an access string in Valkey's own format."""
+
+    name: str
+    access: str
+    password: str | None
+
+
+class Server:
+    """A Debian program in the calling thread's namespace that listens on one port."""
+
+    def __init__(self, command: list[str], log: Path, address: str, port: int) -> None:
+        self._log = log.open("w")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)  # noqa: S603
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                create_connection((address, port), 1).close()
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise HostsError(f"{command[0]} does not answer:\n{log.read_text()}") from None
+                time.sleep(0.1)
+            else:
+                return
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._log.close()
+
+
+class Registry(Server):
+    """Stands in for ECR: Debian's docker-registry on the loopback, behind the TLS server.
+
+    Args:
+        storage: Folder of the images, which ``fill`` adds before any machine starts.
+        password: Registry password of the local AWS.
+    """
+
+    def __init__(self, storage: Path, folder: Path, password: str) -> None:
+        users = folder / "registry-users"
+        users.write_text(run("htpasswd", "-nbB", REGISTRY_USER, password), encoding="utf-8")
+        settings = {**_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
+        super().__init__(_registry(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
+
+
+def _settings(storage: Path) -> dict[str, object]:
+    return {
+        "version": 0.1,
+        "log": {"level": "info"},
+        "storage": {"filesystem": {"rootdirectory": str(storage)}},
+        # Behind the TLS server, it does not see that its clients use TLS.
+        "http": {"addr": f"127.0.0.1:{REGISTRY_PORT}", "relativeurls": True},
+    }
+
+
+def _registry(settings: dict[str, object], folder: Path) -> list[str]:
+    file = folder / "registry.yaml"
+    file.write_text(json.dumps(settings), encoding="utf-8")  # YAML is a superset
+    return ["docker-registry", "serve", str(file)]
+
+
+@contextmanager
+def filling(storage: Path, folder: Path) -> Iterator[None]:
+    """Run a registry without a password for pushes, in an isolated namespace."""
+    command = _registry(_settings(storage), folder)
+    server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def push(archive: Path, repository: str) -> str:
+    """Push an OCI archive to that registry; return its digest."""
+    with NamedTemporaryFile() as digest:
+        run(
+            *("skopeo", "copy", "--quiet", "--dest-tls-verify=false"),
+            *(
+                f"--digestfile={digest.name}",
+                f"oci-archive:{archive}",
+                f"docker://127.0.0.1:{REGISTRY_PORT}/{repository}",
+            ),
+        )
+        return digest.read().decode().strip()
+
+
+class Store(Server):
+    """Stands in for ElastiCache: Redis with TLS and the users of the deployment.
+
+    Args:
+        address: Listening address.
+        endpoint: Name and port for hosts.
+        folder: Folder of its files; those with users are only readable by root.
+
+    Attributes:
+        endpoint: As above.
+    """
+
+    def __init__(
+        self, address: str, endpoint: tuple[str, int], users: list[StoreUser], *, authority: Authority, folder: Path
+    ) -> None:
+        acl = folder / "store-users.acl"
+        acl.touch(mode=0o600)
+        acl.write_text("".join(f"user {user.name} {_rules(user)}\n" for user in users), encoding="utf-8")
+        self.endpoint = endpoint
+        self._passwords = {user.name: user.password for user in users}
+        name, port = endpoint
+        certificate, key = authority.issue(name, folder, address)
+        options = ["--bind", address, "--port", "0", "--tls-port", str(port), "--save", "", "--aclfile", str(acl)]
+        options += ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
+        options += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
+        super().__init__(["redis-server", *options], folder / "store.log", address, port)
+
+    def password(self, user: str) -> str:
+        return self._passwords[user] or ""
+
+
+def _rules(user: StoreUser) -> str:
+    return f"{user.access} >{user.password}" if user.password else f"{user.access} nopass"

@@ -1,0 +1,54 @@
+"""The phases of a host's boot, parsed from the console output of its user data script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from voice_sandbox.hosts.machine import NOTE, Line
+
+_SAYS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
+_BEGINS = {
+    "huge_pages": "huge pages",
+    "mtu": "MTU",
+    "af_xdp": "queues and ring",
+    "instance_store": "instance store",
+    "gpu": "accelerator",
+    "runtime": "Docker up",
+    "images": "pull",
+    "state_secret": "secret",
+    "containers": "containers ready",
+    "call": "call",
+    "draining": "drain",
+}
+"""Phases by the first word that the script logs at their start; before the first one, the machine boots."""
+_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
+"""Logged when a lifecycle action is completed, or a call has ended: a phase ends and none starts."""
+_SERVES = "in service"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a host.
+
+    Attributes:
+        begin_s: Seconds since power-on.
+    """
+
+    name: str
+    begin_s: float
+    took_s: float
+
+
+def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
+    """Yield the completed phases in order; those of a reboot follow those of the launch."""
+    name, begin_s = "boot", 0.0
+    for line in lines:
+        match = _SAYS.search(line.text)
+        if not match:
+            continue
+        begun = _BEGINS.get(match[1].split()[0])
+        if begun or _ENDS.match(match[1]):
+            yield Phase(name, begin_s, line.at_s - begin_s)
+            name, begin_s = begun or _SERVES, line.at_s

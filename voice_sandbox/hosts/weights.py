@@ -1,0 +1,79 @@
+"""Stands in for Hugging Face: one repository of weights, as ``huggingface_hub`` requests it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from hashlib import sha1
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+NAME = "huggingface.co"
+COMMIT = "0" * 40
+
+
+class Weights:
+    """Serves the files of a folder as a repository, on the loopback.
+
+    Args:
+        repository: Name, ``owner/name``.
+    """
+
+    def __init__(self, repository: str, folder: Path, port: int = 0) -> None:
+        files = {file.name: file for file in sorted(folder.iterdir())}
+        answers = {
+            f"/api/models/{repository}/revision/main": {"id": repository, "sha": COMMIT},
+            f"/api/models/{repository}/tree/{COMMIT}": [_entry(file) for file in files.values()],
+        }
+        below = f"/{repository}/resolve/{COMMIT}/"
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_HEAD(self) -> None:
+                path = self.path.partition("?")[0]
+                if path in answers:
+                    self._begin(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
+                elif path.startswith(below) and path.removeprefix(below) in files:
+                    file = files[path.removeprefix(below)]
+                    self._begin(HTTPStatus.OK, file.stat().st_size, _id(file))
+                else:
+                    self._begin(HTTPStatus.NOT_FOUND, 0, "none")
+
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0]
+                self.do_HEAD()
+                if path in answers:
+                    self.wfile.write(json.dumps(answers[path]).encode())
+                elif path.removeprefix(below) in files:
+                    with files[path.removeprefix(below)].open("rb") as file:
+                        shutil.copyfileobj(file, self.wfile)
+
+            def _begin(self, status: HTTPStatus, length: int, tag: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(length))
+                self.send_header("ETag", f'"{tag}"')
+                self.send_header("X-Repo-Commit", COMMIT)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _id(file: Path) -> str:
+    """Return the cache key of a file, which is derived from its name, since there is only one commit."""
+    return sha1(file.name.encode(), usedforsecurity=False).hexdigest()
+
+
+def _entry(file: Path) -> dict[str, object]:
+    return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _id(file)}

@@ -1,0 +1,46 @@
+"""Programs that listen on this machine: their ports, and access without the operator's proxies."""
+
+import random
+import socket
+from collections.abc import Iterable, MutableMapping
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Names with which programs of a rehearsal address each other; ``localhost`` includes its subdomains."""
+_PORTS = range(10_000, 32_768)
+"""Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
+restart."""
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
+    """Add this machine's names to ``NO_PROXY`` if a proxy is set; children inherit it.
+
+    boto3, the CDK CLI, gRPC and curl all read it, some only in upper case and some only in lower case.
+
+    Args:
+        environment: Variables of a process.
+        addresses: Further loopback addresses; few clients support networks such as 127.0.0.0/8 here.
+    """
+    if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
+        return
+    known = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
+    names = dict.fromkeys(each.strip() for listed in known for each in listed.split(",") if each.strip())
+    if "*" not in names:  # which matches every name
+        names |= dict.fromkeys((*LOOPBACK, *addresses))
+    environment["NO_PROXY"] = environment["no_proxy"] = ",".join(names)
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    """Return a port that is free on every IPv4 address of this machine.
+
+    Raises:
+        OSError: A hundred ports are all in use.
+    """
+    for port in random.sample(_PORTS, 100):
+        with socket.socket(socket.AF_INET, kind) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port found: a hundred ports between 10000 and 32767 are in use")

@@ -1,0 +1,90 @@
+"""npm packages that commands run: the CDK CLI, and Graphviz as WebAssembly."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+
+from voice_blueprint.shipped import CHECKOUT, INSTALLED, ROOT
+from voice_stacks.node import PROGRAM
+
+LOCK = "package-lock.json"
+"""Contains each package's version and checksum; npm installs nothing else."""
+_NPM = PROGRAM.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
+_LAST_LINES = 10
+
+
+class NpmError(Exception):
+    """The packages could not be installed. The message contains the reason and the remedy."""
+
+
+def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
+    """Return the folder ``node_modules`` with a package in the version that this release is tested with.
+
+    In a checkout, `make setup` installs it. An installed `voice` uses the one in the current folder if it was installed
+    from the same lock file (which `voice new` writes), and otherwise installs it once to the user's cache.
+
+    Args:
+        package: Name, such as ``aws-cdk``.
+        report: Receives a line before a download.
+
+    Raises:
+        NpmError: It does not exist, and cannot be installed.
+    """
+    if not INSTALLED:
+        folder = CHECKOUT / "node_modules"
+        if not (folder / package).is_dir():
+            raise NpmError(f"the npm package {package} is not installed in {CHECKOUT}; run `make setup`")
+        return folder
+    lock = (ROOT / LOCK).read_bytes()
+    here = Path.cwd()
+    same = (here / LOCK).is_file() and (here / LOCK).read_bytes() == lock
+    if same and (here / "node_modules" / package).is_dir():
+        return here / "node_modules"
+    folder = cache() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
+    if not (folder / "node_modules" / package).is_dir():
+        _install(folder, report)
+    return folder / "node_modules"
+
+
+def cache() -> Path:
+    """Return the user's cache folder of this program."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voice-serve"
+
+
+def _install(folder: Path, report: Callable[[str], None]) -> None:
+    """Install the packages of the lock file atomically."""
+    report(f"installing the command lines of the CDK and Graphviz from npm into {folder} (35 MB, once)")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(mkdtemp(prefix="npm-", dir=folder.parent))
+    except OSError as error:
+        raise NpmError(
+            f"{folder.parent}: {error.strerror}; set XDG_CACHE_HOME to a folder that can be written"
+        ) from None
+    try:
+        for name in ("package.json", LOCK):
+            shutil.copy(ROOT / name, draft / name)
+        done = subprocess.run(  # noqa: S603
+            [PROGRAM, _NPM, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"],
+            cwd=draft,
+            env=os.environ | {"PATH": os.pathsep.join([str(PROGRAM.parent), os.environ.get("PATH", "")])},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = "\n".join((done.stdout + done.stderr).splitlines()[-_LAST_LINES:])
+            raise NpmError(f"npm could not install {LOCK} into {folder}; check the way to the npm registry:\n{lines}")
+        try:
+            draft.rename(folder)
+        except OSError:
+            # Another process was faster, or an older folder is incomplete.
+            if not (folder / "node_modules").is_dir():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,150 @@
+"""A rehearsal: a local AWS of its own, from bootstrap to an empty account."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Self
+
+import boto3
+
+from voice_blueprint.aws import names
+from voice_blueprint.file.model.deployment import Deployment
+from voice_sandbox.aws.inventory import added, inventory
+from voice_sandbox.aws.process import LocalAws
+from voice_sandbox.rehearsals.alert_drill import AlertDrill, Message
+from voice_sandbox.rehearsals.cdk import Cdk, CdkError
+from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.drill import Drill, Outcome
+from voice_sandbox.rehearsals.verify_edge import EdgeVerifier
+from voice_sandbox.rehearsals.verify_fleets import FleetVerifier
+
+
+class Rehearsal:
+    """Deploys a deployment to a local AWS, verifies it, runs drills, and destroys it.
+
+    Use it as a context manager, which always removes the local AWS and its folder.
+
+    Args:
+        real_hosts: Whether machines complete lifecycle hooks; otherwise, stand-ins do.
+        real_stores: Whether each replication group has a Redis, at ``<group>.sock`` in `home`.
+
+    Attributes:
+        aws: The local AWS.
+        cdk: The CDK CLI configured for it.
+        home: Folder of its caches.
+        faults: File of resources that cannot be created, one ``stack/logical id`` per line, which a drill may write.
+    """
+
+    def __init__(self, deployment: Deployment, *, real_hosts: bool = False, real_stores: bool = False) -> None:
+        self._deployment = deployment
+        self._regions = deployment.in_regions()
+        self.home = Path(mkdtemp(prefix="voice-sandbox-"))
+        self.faults = self.home / "faults"
+        domain = deployment.aws.edge.domain
+        self.aws = LocalAws(
+            self.home / "aws.log",
+            region=deployment.aws.region,
+            hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
+            real_hosts=real_hosts,
+            stores=self.home if real_stores else None,
+            faults=self.faults,
+        )
+        self.cdk = Cdk(self.aws, deployment, self.home)
+        self.session = self.aws.session()
+        self._before: dict[str, set[str]] = {}
+        self._kept = False
+
+    def bootstrap(self) -> None:
+        """Set up the account as an operator does before the first deploy, and take its inventory."""
+        self.cdk.bootstrap()
+        webhook = self._deployment.aws.observability.chat_webhook_secret
+        for regional in self._regions:
+            if webhook is None:
+                break
+            secrets = self._session(regional).client("secretsmanager", endpoint_url=self.aws.endpoint)
+            secrets.create_secret(Name=webhook, SecretString="https://chat.invalid/webhook")
+        self._before = self._inventory()
+
+    def stacks(self) -> dict[str, Counter[str]]:
+        """Count the resources that CloudFormation reports, by stack and type."""
+        prefix = names.stack(self._deployment, "")
+        counts: dict[str, Counter[str]] = {}
+        for regional in self._regions:
+            client = self._session(regional).client("cloudformation", endpoint_url=self.aws.endpoint)
+            for stack in client.describe_stacks()["Stacks"]:
+                if stack["StackName"].startswith(prefix):
+                    resources = client.describe_stack_resources(StackName=stack["StackName"])["StackResources"]
+                    counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
+        return dict(sorted(counts.items()))
+
+    def claims(self, deployment: Deployment | None = None) -> list[Claim]:
+        """Compare the deployed system with the deployment file, or with its current state."""
+        return [
+            claim
+            for regional in (deployment or self._deployment).in_regions()
+            for verifier in (FleetVerifier, EdgeVerifier)
+            for claim in verifier(regional, self._session(regional), self.aws.endpoint).claims()
+        ]
+
+    def drill(self) -> Iterator[Outcome]:
+        """Run every scaling scenario in each region."""
+        for regional in self._regions:
+            session = self._session(regional)
+            yield from Drill(
+                regional,
+                cloudwatch=session.client("cloudwatch", endpoint_url=self.aws.endpoint),
+                autoscaling=session.client("autoscaling", endpoint_url=self.aws.endpoint),
+            ).run()
+
+    def alert(self) -> Message:
+        """Trigger the composite alarm "callers are affected" of the first region; return the notification."""
+        return AlertDrill(
+            self._regions[0],
+            cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
+            sns=self.session.client("sns", endpoint_url=self.aws.endpoint),
+        ).run()
+
+    def left(self, region: str | None = None) -> Counter[str]:
+        """Count the resources beyond the bootstrapped account, by kind, or only those of one region and global ones."""
+        return added(self._before, self._inventory(region))
+
+    def _session(self, regional: Deployment) -> boto3.Session:
+        return self.aws.session(regional.aws.region)
+
+    def _inventory(self, only: str | None = None) -> dict[str, set[str]]:
+        """Return the resources in all regions, or in one; global ones are the same in each."""
+        found: dict[str, set[str]] = {}
+        for regional in (each for each in self._regions if only in {None, each.aws.region}):
+            for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
+                found.setdefault(kind, set()).update(ids)
+        return found
+
+    def keep(self) -> None:
+        """Let the local AWS and its folder outlive this object."""
+        self._kept = True
+
+    def access(self) -> dict[str, str]:
+        """Return the environment variables with which any AWS tool uses the local AWS."""
+        ours = self.aws.environment(self.home)
+        return {name: value for name, value in ours.items() if name.startswith("AWS_")}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._kept:
+            self.aws.release()
+            return
+        ended = self.aws.ended
+        self.aws.stop()
+        rmtree(self.home, ignore_errors=True)
+        if isinstance(error, Exception) and ended is not None:
+            raise CdkError(
+                f"the local AWS has ended in the middle of it (exit code {ended}), and all that was in it is gone: run "
+                "the command again; where it is killed each time, this machine has too little memory"
+            ) from error

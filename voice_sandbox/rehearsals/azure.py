@@ -1,0 +1,122 @@
+"""A rehearsal of a deployment's Azure section: preview, policies, simulated up, teardown order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import voice_stacks
+from voice_blueprint.file.model.deployment import Deployment
+from voice_sandbox.azure.child import Child
+from voice_sandbox.azure.order import Teardown, teardown
+from voice_sandbox.azure.policy import PolicyPack, PolicyViolation
+from voice_sandbox.azure.project import Project
+from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.run import Run, run_modes
+
+_STACKS = Path(voice_stacks.__file__).resolve().parent / "azure"
+PROJECTS = (_STACKS / "cluster", _STACKS / "workloads")
+"""The Pulumi projects in the order of their creation; later ones may read the outputs of earlier ones."""
+
+POLICY_PACK = _STACKS / "policy"
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A planned and created project.
+
+    Attributes:
+        project: The project and stack.
+        preview: Preview with the outputs of the previous projects.
+        up: Simulated up, in which every resource waited for its dependencies.
+    """
+
+    project: Project
+    preview: Run
+    up: Run
+
+
+class Rehearsal(AbstractContextManager["Rehearsal"]):
+    """Plans, creates and tears down the Pulumi projects of a deployment on this machine.
+
+    Use it as a context manager, which always stops its processes.
+
+    Args:
+        stack: Stack name of all projects.
+        config: Configuration of each project, which takes precedence over its stack file; a key without a colon is the
+            project's own.
+        projects: Folders of the projects, in the order of their creation.
+        policy_pack: Folder of the policy pack.
+
+    Attributes:
+        projects: The projects.
+    """
+
+    def __init__(
+        self,
+        stack: str,
+        config: Mapping[str, str],
+        projects: Sequence[Path] = PROJECTS,
+        policy_pack: Path = POLICY_PACK,
+    ) -> None:
+        self.projects = [Project.load(folder, stack, config) for folder in projects]
+        merged_config = {key: value for project in self.projects for key, value in project.config.items()}
+        with ExitStack() as until_made:
+            self._host = until_made.enter_context(Child([project.program for project in self.projects]))
+            self._pack = until_made.enter_context(PolicyPack(policy_pack, merged_config, self._host))
+            self._cleanup = until_made.pop_all()
+        self._done: list[Rehearsed] = []
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Self:
+        """Return the rehearsal of a deployment: its name is the stack, its file the configuration.
+
+        Raises:
+            ProjectError: A project is invalid.
+            PolicyPackError: There is no policy pack.
+        """
+        return cls(deployment.name, {"deployment": str(Path(deployment.source.file).resolve())})
+
+    def run(self) -> list[Rehearsed]:
+        """Preview and create every project.
+
+        Raises:
+            EngineError: A program fails, a resource is rejected, or one does not wait for its dependency.
+        """
+        existing = Existing()
+        self._done = []
+        for project in self.projects:
+            preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing, host=self._host)
+            self._done.append(Rehearsed(project, preview, up))
+            existing = existing.with_stack(project.full_stack, up.graph)
+        return list(self._done)
+
+    def policies(self) -> list[str]:
+        """Return the names of the policies.
+
+        Raises:
+            PolicyPackError: The pack does not start.
+        """
+        return self._pack.policies()
+
+    def violations(self) -> list[PolicyViolation]:
+        """Return the policy pack's findings for the previews, project by project; call `run` first.
+
+        Raises:
+            PolicyPackError: The pack does not start, or a policy raises an exception.
+        """
+        return [violation for done in self._done for violation in self._pack.check(done.preview.graph)]
+
+    def teardown(self) -> Teardown:
+        """Plan the deletion of the resources that `run` created, the last project first, and check each step.
+
+        Raises:
+            OrderError: A resource would be deleted while another one needs it.
+        """
+        return teardown(done.up.graph for done in self._done)
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()

@@ -1,0 +1,159 @@
+"""The CDK CLI, configured for the local AWS or any other."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.shipped import ROOT
+from voice_sandbox.npm import NpmError, modules
+
+LAST_LINES = 40
+NEEDED_MIB = 32
+"""Space for a rehearsal's folder and its temporary files, rounded up: 20 MiB for production's templates."""
+_FULL = ("ENOSPC", "No space left on device")
+_PACKAGES = ".cache/aws/jsii/package-cache"
+"""Cache of jsii for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
+
+
+class CdkError(Exception):
+    """A CDK command failed. The message contains the end of its output."""
+
+
+class Target(Protocol):
+    """An AWS that the CDK deploys to."""
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def region(self) -> str: ...
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """Return the environment of a tool; ``home`` is the folder for the tool's caches."""
+
+
+class Cdk:
+    """Runs CDK commands of a deployment on an AWS.
+
+    Args:
+        aws: AWS with the stacks.
+        deployment: The deployment.
+        home: Folder for the CLI's caches, which contain account ids, and for the cloud assembly.
+
+    Attributes:
+        app: Shell command of the app, or a folder with its output.
+        on_line: Receives each line of output, for progress.
+    """
+
+    def __init__(self, aws: Target, deployment: Deployment, home: Path) -> None:
+        self._aws = aws
+        self._deployment = deployment
+        self._home = home
+        # A shell runs it; the CLI strips quotes around the whole command.
+        self.app = f"exec {shlex.join([sys.executable, str(ROOT / 'app.py')])}"
+        self._process: subprocess.Popen[str] | None = None
+        self.on_line: Callable[[str], None] = lambda _: None
+
+    def bootstrap(self) -> None:
+        """Create the CDK's own bucket, repository and roles. It needs no app, whose synthesis takes longest here."""
+        regions = [regional.aws.region for regional in self._deployment.in_regions()]
+        self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
+
+    def take(self, assembly: Path) -> None:
+        """Use an existing cloud assembly, so that the following commands synthesize nothing."""
+        self.app = str(assembly)
+
+    def deploy_only(self, *stacks: str) -> None:
+        """Deploy individual stacks, without their dependencies.
+
+        Named resources that an earlier deployment of a stack has retained are imported, since removed agents or regions
+        may return.
+        """
+        self._run("deploy", *stacks, "--exclusively", "--import-existing-resources", "--require-approval", "never")
+
+    def leave(self) -> None:
+        """Stop the running command, if any; CloudFormation continues."""
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+
+    def deploy(self) -> None:
+        """Deploy every stack; a second time, only changes.
+
+        It uses the ``direct`` method, since a change set requires a review.
+        """
+        self._run("deploy", "--all", "--method", "direct", "--require-approval", "never", "--progress", "events")
+
+    def deploy_again(self) -> None:
+        """Deploy every stack of a deployment that was torn down.
+
+        The named resources that its teardown has retained are imported.
+        """
+        self._run("deploy", "--all", "--import-existing-resources", "--require-approval", "never")
+
+    def diff(self) -> str:
+        """Return the changes of a deploy."""
+        return self._run("diff", "--all", "--method", "template")
+
+    def destroy(self) -> None:
+        """Delete every stack."""
+        self._run("destroy", "--all", "--force")
+
+    def _run(self, command: str, *arguments: str, app: str | None = None) -> str:
+        """Run a command; the first one that needs the app keeps its assembly for the following ones."""
+        app = self.app if app is None else app
+        try:
+            cli = modules("aws-cdk", self.on_line) / ".bin" / "cdk"
+        except NpmError as error:
+            raise CdkError(str(error)) from None
+        assembly = str(self._home / "cdk.out")
+        process = subprocess.Popen(  # noqa: S603
+            [
+                *(str(cli), command, *arguments),
+                *("--app", app, "--output", assembly, "--no-notices", "--ci", "--no-color"),
+                *("--context", f"deployment={self._deployment.source.file.resolve()}"),
+            ],
+            cwd=ROOT,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._process = process
+        assert process.stdout is not None  # noqa: S101  asked for above
+        lines: list[str] = []
+        with process:
+            try:
+                for line in process.stdout:
+                    lines.append(line.rstrip())
+                    self.on_line(lines[-1])
+            except BaseException:
+                # Ctrl-C is only sent to the whole process group by a terminal.
+                process.terminate()
+                raise
+        if process.returncode and any(word in line for line in lines for word in _FULL):
+            free = shutil.disk_usage(self._home).free // 2**20
+            raise CdkError(
+                f"cdk {command} failed: no space is left on the disk of {self._home.parent} ({free} MiB are free now; "
+                f"a rehearsal takes up to {NEEDED_MIB}), or on that of ~/{_PACKAGES}: free some, or set TMPDIR to a "
+                "folder that has more, and run the command again"
+            )
+        if process.returncode:
+            raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
+        if app:
+            self.app = assembly
+        return "\n".join(lines)
+
+    def _environment(self) -> dict[str, str]:
+        environment = self._aws.environment(self._home)
+        # jsii and the CLI must find this project's Node even without an activated virtual environment. With a home of
+        # its own, each rehearsal would unpack the packages again.
+        environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGES))
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+        return environment

@@ -1,0 +1,11 @@
+"""A check of a deployed system."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A checked condition with its result."""
+
+    text: str
+    holds: bool

@@ -1,0 +1,211 @@
+"""The scaling drill: metric -> alarm -> step policy -> desired capacity, through the deployed resources.
+
+moto stores policies without executing them, so the drill acts as EC2 Auto Scaling would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from voice_blueprint.aws import names
+from voice_blueprint.aws.alarms import AlarmState, evaluate
+from voice_blueprint.aws.autoscaling import GroupSize, desired_after, step_adjustment
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import Band, Comparison, ScalingRule
+from voice_sandbox.rehearsals.live_alarm import LiveAlarm
+
+if TYPE_CHECKING:
+    from types_boto3_autoscaling import AutoScalingClient
+    from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef, StepAdjustmentTypeDef
+    from types_boto3_cloudwatch import CloudWatchClient
+
+
+HALF_BUSY = 50.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A series of metric values with its expected effect.
+
+    Attributes:
+        samples: One value per alarm period, oldest first.
+        fires: Whether the rule must fire; otherwise, nothing may change.
+        beside: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
+        at_rest: Whether it starts with the number of hosts before the drill, since a fleet at its maximum cannot grow.
+    """
+
+    name: str
+    fleet: str
+    rule: ScalingRule
+    samples: tuple[float, ...]
+    fires: bool
+    beside: tuple[ScalingRule, ...] = ()
+    at_rest: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Desired capacities of a fleet's groups before and after a scenario."""
+
+    scenario: Scenario
+    before: dict[str, int]
+    after: dict[str, int]
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """Capacities after the rule's step."""
+        rule, value = self.scenario.rule, self.scenario.samples[-1] if self.scenario.samples else 0.0
+        adjustment = step_adjustment(rule.bands, value - rule.threshold) if self.scenario.fires else 0
+        return {group: count + adjustment for group, count in self.before.items()}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the capacities are the expected ones."""
+        return self.after == self.expected
+
+
+def scenarios(deployment: Deployment) -> Iterator[Scenario]:
+    """Yield the drill of every scaling rule: no data, one outlier, a breach.
+
+    Then a full fleet and one with half of the load.
+    """
+    fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
+    fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
+    for fleet, rules in fleets.items():
+        for rule in (rule for rule in rules if rule.adds_hosts):
+            beyond = _beyond(rule)
+            few = rule.datapoints_to_alarm - 1
+            yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
+            if few:
+                yield Scenario(
+                    f"{rule.metric} {beyond:g} for {few} of {rule.evaluation_periods}",
+                    fleet,
+                    rule,
+                    (beyond,) * few,
+                    fires=False,
+                )
+            yield Scenario(
+                f"{rule.metric} {beyond:g} for {rule.datapoints_to_alarm} of {rule.evaluation_periods}",
+                fleet,
+                rule,
+                (beyond,) * rule.datapoints_to_alarm,
+                fires=True,
+            )
+        if full := next((rule for rule in rules if rule.metric == "SlotsTaken" and rule.adds_hosts), None):
+            beside = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
+            samples = (100.0,) * full.datapoints_to_alarm
+            yield Scenario(
+                f"slots 100 %, busy {HALF_BUSY:g} %", fleet, full, samples, fires=True, beside=beside, at_rest=True
+            )
+
+
+def _beyond(rule: ScalingRule) -> float:
+    """Return a value in the first step beyond the threshold: 95 for "above 80", 15 for "below 20"."""
+    return max(95.0, rule.threshold + 5) if rule.comparison is Comparison.ABOVE else rule.threshold * 0.75
+
+
+class Drill:
+    """Runs scenarios with the deployed alarms and policies.
+
+    Args:
+        start: Time of the first scenario; each one has an hour of its own, so that none sees another's data.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        cloudwatch: CloudWatchClient,
+        autoscaling: AutoScalingClient,
+        start: datetime | None = None,
+    ) -> None:
+        self._deployment = deployment
+        self._cloudwatch = cloudwatch
+        self._autoscaling = autoscaling
+        now = start or datetime.now(UTC) - timedelta(days=3)
+        self._clock = now.replace(minute=0, second=0, microsecond=0)
+
+    def run(self) -> Iterator[Outcome]:
+        """Run every scenario, each from the capacities after the last one; at the end, all are restored."""
+        played: list[Outcome] = []
+        for scenario in scenarios(self._deployment):
+            if scenario.at_rest:
+                self._take_back(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
+            played.append(self.play(scenario))
+            yield played[-1]
+        self._take_back(played)
+
+    def _take_back(self, played: Iterable[Outcome]) -> None:
+        """Restore the number of hosts of each group before the first of these."""
+        for outcome in reversed(list(played)):
+            for group, desired in outcome.before.items():
+                self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
+
+    def play(self, scenario: Scenario) -> Outcome:
+        """Publish a scenario's samples by period, evaluate the alarm after each, and act on a change to ALARM."""
+        alarm, *beside = (
+            LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, rule))
+            for rule in (scenario.rule, *scenario.beside)
+        )
+        before = self._capacities(scenario.fleet)
+        self._clock += timedelta(hours=1)
+        state = AlarmState.OK
+        # Two periods without data at the end, since a breach that is over must not fire late.
+        for value in (*scenario.samples, None, None):
+            if value is not None:
+                alarm.publish(value, self._clock)
+                for other in beside:
+                    other.publish(HALF_BUSY, self._clock)
+            self._clock += alarm.period
+            newest = alarm.state(self._clock, state)
+            if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
+                self._act(alarm, scenario.samples[-1])
+            state = newest
+            for other in beside:
+                if other.state(self._clock, AlarmState.OK) is AlarmState.ALARM:
+                    self._act(other, HALF_BUSY)
+        return Outcome(scenario, before, self._capacities(scenario.fleet))
+
+    def look(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
+        """Evaluate a rule's alarm at a time with metrics from other publishers; act and return True if it fires."""
+        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
+        datapoints = alarm.datapoints(at)
+        if evaluate(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
+            return False
+        # A slow host publishes late, so CloudWatch uses the newest available value.
+        self._act(alarm, next(value for value in reversed(datapoints) if value is not None))
+        return True
+
+    def _act(self, alarm: LiveAlarm, value: float) -> None:
+        """Execute the alarm's actions, as EC2 Auto Scaling would."""
+        for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
+            if policy["PolicyARN"] not in alarm.actions:
+                continue
+            bands = [_band(step) for step in policy["StepAdjustments"]]
+            adjustment = step_adjustment(bands, value - alarm.rule.threshold)
+            group = self._group(policy["AutoScalingGroupName"])
+            capacity = group["DesiredCapacity"]
+            size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
+            self._autoscaling.set_desired_capacity(
+                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=desired_after(size, adjustment)
+            )
+
+    def _capacities(self, fleet: str) -> dict[str, int]:
+        groups = (
+            names.vad_groups(self._deployment) if fleet == names.VAD_FLEET else [names.group(self._deployment, fleet)]
+        )
+        return {name: self._group(name)["DesiredCapacity"] for name in groups}
+
+    def _group(self, name: str) -> AutoScalingGroupTypeDef:
+        return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
+
+
+def _band(step: StepAdjustmentTypeDef) -> Band:
+    return Band(
+        lower=step.get("MetricIntervalLowerBound", float("-inf")),
+        upper=step.get("MetricIntervalUpperBound", float("inf")),
+        adjustment=step["ScalingAdjustment"],
+    )

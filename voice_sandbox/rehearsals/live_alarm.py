@@ -1,0 +1,86 @@
+"""A deployed metric alarm, evaluated as by CloudWatch, since moto stores alarms without evaluating them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from voice_blueprint.aws.alarms import (
+    COMPARISON_OPERATOR,
+    TREAT_MISSING_DATA,
+    AlarmRule,
+    AlarmState,
+    evaluate,
+    evaluation_range,
+)
+from voice_blueprint.contract.metrics import METRICS, STORAGE_RESOLUTION_S
+
+if TYPE_CHECKING:
+    from types_boto3_cloudwatch import CloudWatchClient
+
+_COMPARISONS = {operator: comparison for comparison, operator in COMPARISON_OPERATOR.items()}
+_MISSING_DATA = {word: rule for rule, word in TREAT_MISSING_DATA.items()}
+
+
+class LiveAlarm:
+    """A metric alarm as described by the local AWS.
+
+    Attributes:
+        name: Name.
+        rule: Rule that determines its state.
+        period: Period of a datapoint.
+        actions: ARNs of its ALARM actions.
+    """
+
+    def __init__(self, cloudwatch: CloudWatchClient, name: str) -> None:
+        self._cloudwatch = cloudwatch
+        self._alarm = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
+        self.name = name
+        self.period = timedelta(seconds=self._alarm["Period"])
+        self.actions = self._alarm["AlarmActions"]
+        self.rule = AlarmRule(
+            comparison=_COMPARISONS[self._alarm["ComparisonOperator"]],
+            threshold=self._alarm["Threshold"],
+            datapoints_to_alarm=self._alarm["DatapointsToAlarm"],
+            evaluation_periods=self._alarm["EvaluationPeriods"],
+            missing_data=_MISSING_DATA[self._alarm["TreatMissingData"]],
+        )
+
+    def publish(self, value: float, at: datetime) -> None:
+        """Publish a sample of the alarm's metric, as its publisher would."""
+        metric = METRICS[self._alarm["MetricName"]]
+        self._cloudwatch.put_metric_data(
+            Namespace=self._alarm["Namespace"],
+            MetricData=[
+                {
+                    "MetricName": metric.name,
+                    "Dimensions": self._alarm["Dimensions"],
+                    "Timestamp": at,
+                    "Value": value,
+                    "Unit": metric.unit,
+                    "StorageResolution": STORAGE_RESOLUTION_S,
+                }
+            ],
+        )
+
+    def state(self, at: datetime, current: AlarmState) -> AlarmState:
+        """Return the state after the period that ends ``at``, from CloudWatch's statistics."""
+        return evaluate(self.rule, self.datapoints(at), current)
+
+    def datapoints(self, at: datetime) -> list[float | None]:
+        """Return the evaluation range that ends ``at``, oldest first."""
+        ages = range(evaluation_range(self.rule), 0, -1)
+        return [self._datapoint(at - age * self.period) for age in ages]
+
+    def _datapoint(self, start: datetime) -> float | None:
+        statistic = self._alarm["Statistic"]
+        found = self._cloudwatch.get_metric_statistics(
+            Namespace=self._alarm["Namespace"],
+            MetricName=self._alarm["MetricName"],
+            Dimensions=self._alarm["Dimensions"],
+            StartTime=start,
+            EndTime=start + self.period,
+            Period=self._alarm["Period"],
+            Statistics=[statistic],
+        )["Datapoints"]
+        return float(found[0][statistic]) if found else None

@@ -1,0 +1,136 @@
+"""API, listeners, gateway, alarms and dashboards in the local AWS, compared with the deployment file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import boto3
+
+from voice_blueprint.aws import names
+from voice_blueprint.aws.edge import api_host, media_host
+from voice_blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
+from voice_blueprint.contract.metrics import METRICS
+from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, RTP
+from voice_blueprint.contract.session_api import EVENTS_PATH, HEALTH_PATH, SESSION_PATH, SESSIONS_PATH, TRANSCRIPT_PATH
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.aws.alerts import alerts
+from voice_blueprint.observability.aws.dashboards import dashboards
+from voice_sandbox.rehearsals.claim import Claim
+
+ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
+
+
+class EdgeVerifier:
+    """Verifies the resources for callers and operators in the local AWS."""
+
+    def __init__(self, deployment: Deployment, session: boto3.Session, endpoint: str) -> None:
+        self._deployment = deployment
+        self._api = session.client("apigateway", endpoint_url=endpoint)
+        self._cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
+        self._elbv2 = session.client("elbv2", endpoint_url=endpoint)
+        self._route53 = session.client("route53", endpoint_url=endpoint)
+
+    def claims(self) -> Iterator[Claim]:
+        """Yield all checks of the edge and of observability."""
+        yield from self._routes()
+        yield from self._listeners()
+        yield from self._records()
+        yield from self._alarms()
+        yield from self._dashboards()
+
+    def _routes(self) -> Iterator[Claim]:
+        (api,) = self._api.get_rest_apis()["items"]
+        resources = self._api.get_resources(restApiId=api["id"], embed=["methods"], limit=100)["items"]
+        methods = {
+            (resource["path"], verb): self._api.get_method(
+                restApiId=api["id"], resourceId=resource["id"], httpMethod=verb
+            )
+            for resource in resources
+            for verb in resource.get("resourceMethods", {})
+        }
+        edge = self._deployment.aws.edge
+        archive = {(TRANSCRIPT_PATH, "GET"), (TRANSCRIPT_PATH, "DELETE")} if edge.archive else set()
+        routes = ROUTES | archive
+        preflights = {(path, "OPTIONS") for path, _ in routes} if edge.allowed_origins else set()
+        wanted = routes | preflights
+        yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in wanted)}", set(methods) == wanted)
+        for (path, verb), method in methods.items():
+            yield Claim(
+                f"{verb} {path}: through a VPC link", method["methodIntegration"]["connectionType"] == "VPC_LINK"
+            )
+        if self._deployment.aws.edge.authorizer.kind == "iam":
+            signed = {route for route, method in methods.items() if method["authorizationType"] == "AWS_IAM"}
+            yield Claim(
+                "API: who opens a session signs, its token does the rest", signed == {(SESSIONS_PATH, "POST"), *archive}
+            )
+
+    def _listeners(self) -> Iterator[Claim]:
+        wanted = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
+        claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
+        if self._deployment.aws.agents:
+            wanted |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
+            claim += ", TLS 443 to the agents"
+        yield Claim(claim, self._forwards("internet-facing") == wanted)
+        internal = {(protocol, port) for _, _, protocol, port in self._forwards("internal")}
+        yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
+
+    def _forwards(self, scheme: str) -> set[tuple[str, int, str, int]]:
+        """Return protocol and port of each listener of a scheme, and of its target group."""
+        groups = {
+            group["TargetGroupArn"]: (group["Protocol"], group["Port"])
+            for group in self._elbv2.describe_target_groups()["TargetGroups"]
+        }
+        return {
+            (listener["Protocol"], listener["Port"], *groups[listener["DefaultActions"][0]["TargetGroupArn"]])
+            for balancer in self._elbv2.describe_load_balancers()["LoadBalancers"]
+            if balancer["Scheme"] == scheme
+            for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+        }
+
+    def _records(self) -> Iterator[Claim]:
+        """Yield the checks of the DNS records that route callers of all regions, and away from an unhealthy region."""
+        aws, of_all = self._deployment.aws, self._deployment.shared_domain
+        if of_all is None or aws.edge.domain is None:
+            return
+        host, asked = api_host(of_all), (media_host(aws.edge.domain), HEALTH_PATH)
+        records = self._route53.list_resource_record_sets(HostedZoneId=of_all.zone_id)["ResourceRecordSets"]
+        checks = [
+            self._route53.get_health_check(HealthCheckId=record["HealthCheckId"])["HealthCheck"]["HealthCheckConfig"]
+            for record in records
+            if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
+        ]
+        found = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
+        yield Claim(f"{host} leads to {aws.region} while {''.join(asked)} answers", found == [asked])
+
+    def _alarms(self) -> Iterator[Claim]:
+        found = {
+            alarm["AlarmName"]: alarm
+            for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
+                AlarmTypes=["MetricAlarm", "CompositeAlarm"]
+            )
+            for alarm in (*page["MetricAlarms"], *page["CompositeAlarms"])
+        }
+        for alert in alerts(self._deployment):
+            name = alert.alarm_name(self._deployment)
+            alarm = found.get(name)
+            # Tests compare its numbers in the templates with docs/runbooks/README.md.
+            yield Claim(
+                f"{name}: with a runbook and a listener",
+                alarm is not None
+                and names.runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
+                and bool(alarm["AlarmActions"]),
+            )
+
+    def _dashboards(self) -> Iterator[Claim]:
+        known = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
+        for dashboard in dashboards(self._deployment):
+            name = names.dashboard(self._deployment, dashboard.topic)
+            body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
+            drawn = {
+                row[1]
+                for widget in body["widgets"]
+                for row in widget["properties"].get("metrics", [])
+                if isinstance(row[0], str)
+            }
+            yield Claim(f"dashboard {name}: {len(drawn)} metrics, all in the contract", bool(drawn) and drawn <= known)
