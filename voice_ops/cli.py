@@ -148,7 +148,7 @@ class Commands(TyperGroup):
             if error.errno not in STDOUT_FAILS:
                 raise
             if error.filename is not None or (full := _full()):
-                complain(f"{error.filename or full}: {error.strerror}; free some there, and run the command again")
+                complain(f"{error.filename or full}: {error.strerror}; free some space and run the command again")
                 sys.exit(FAILED)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # further writes can no longer fail
             complain(f"standard output: {error.strerror}")
@@ -157,7 +157,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         if args[0] in RENAMED:
-            ctx.fail(f"`voice {args[0]}` is called `voice {RENAMED[args[0]]}`")
+            ctx.fail(f"`voice {args[0]}` was renamed to `voice {RENAMED[args[0]]}`")
         name, listed, rest = super().resolve_command(ctx, args)
         ctx.invoked_subcommand = name
         renamed = RENAMED_OPTIONS.get(name or "", {})
@@ -174,7 +174,7 @@ class Commands(TyperGroup):
             extra = extra_for(error.name or "", command)
             if extra is None:
                 raise
-            text = f"voice {command} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'"
+            text = f"voice {command} requires the extra `{extra}`: pip install 'voice-serve[{extra}]'"
             raise stop(text, REFUSED) from None
 
 

@@ -167,7 +167,7 @@ def test_version_matches_the_package() -> None:
 def test_the_former_name_of_loadtest_is_refused_with_the_new_name() -> None:
     result = voice("bench", "http://localhost:8000")
     assert result.exit_code == 2
-    assert "`voice bench` is called `voice loadtest`" in result.stderr
+    assert "`voice bench` was renamed to `voice loadtest`" in result.stderr
 
 
 @pytest.mark.parametrize("option", ["--utilisation=1.5", "--utilisation 1.5", "--utilization 1.5"])
@@ -200,7 +200,7 @@ def test_a_command_reports_its_missing_extra(missing: str, command: list[str], e
     )
     done = python(program, *command)
     assert done.returncode == 2, done.stderr
-    assert f"voice {command[0]} needs the extra `{extra}`: pip install 'voice-serve[{extra}]'" in done.stderr
+    assert f"voice {command[0]} requires the extra `{extra}`: pip install 'voice-serve[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

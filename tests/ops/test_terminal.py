@@ -94,7 +94,7 @@ def test_a_full_temporary_folder_is_reported_in_one_line() -> None:
         [*unshare("--mount"), "bash", "-c", script, *VOICE, "cost", PLAN[1]],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = "✗ /mnt: No space left on device; free some there, and run the command again"
+    said = "✗ /mnt: No space left on device; free some space and run the command again"
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, said)
 
 
@@ -112,7 +112,7 @@ def test_a_closed_pipe_ends_the_output() -> None:
         (("plan", "--cals", "20"), "✗ No such option: --cals"),
         (("plan",), "✗ Missing argument 'FILE'."),
         (("plan", "none.yaml"), "✗ none.yaml: "),
-        (("bench",), "✗ `voice bench` is called `voice loadtest`"),
+        (("bench",), "✗ `voice bench` was renamed to `voice loadtest`"),
         (("status", "deployments/seed.yaml"), "✗ error "),
     ],
 )

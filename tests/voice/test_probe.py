@@ -29,7 +29,7 @@ def test_a_probe_call_measures_and_compares_a_release(
 
     with pytest.raises(typer.Exit):
         prober(gateway.url, "jwt", "NOT_SET", recording, text)
-    assert "that variable is not set" in capsys.readouterr().err
+    assert "the variable is not set" in capsys.readouterr().err
     with pytest.raises(typer.Exit):
         prober(gateway.url, None, None, recording, tmp_path / "nothing.txt")
     assert "nothing.txt" in capsys.readouterr().err

@@ -64,11 +64,11 @@ def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], tell: Cal
             # status.
             if state.endswith("FAILED") or (not state.startswith("DELETE") and waited > POLL_S):
                 reason = result.get("StackStatusReason") or state
-                raise DeletionError(f"{stack} is not deleted: {reason}; resolve that, and run the command again")
+                raise DeletionError(f"{stack} was not deleted: {reason}; fix the cause and run the command again")
             if waited > MAX_WAIT_S:
                 raise DeletionError(
-                    f"{stack} is {state} after {waited:.0f} s, longer than {MAX_WAIT_S} s: see its events, and run the "
-                    "command again"
+                    f"{stack} is still {state} after {waited:.0f} s (limit: {MAX_WAIT_S} s); check its events and "
+                    "run the command again"
                 )
             time.sleep(POLL_S)
 

@@ -64,12 +64,14 @@ def is_denied(error: ClientError) -> bool:
 def explain(error: Exception) -> Refusal:
     """Return an explanation of a boto3 exception, with a remedy."""
     if isinstance(error, NO_CREDENTIALS):
-        result = "no credentials" if isinstance(error, NoCredentialsError) else first_line(str(error))
+        result = "no credentials were found" if isinstance(error, NoCredentialsError) else first_line(str(error))
         return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
     if isinstance(error, ConnectionFailed | HTTPClientError):
-        return Refusal(f"AWS was not reached: {first_line(str(error))}", "check the network, the region and any proxy")
+        return Refusal(
+            f"cannot reach AWS: {first_line(str(error))}", "check the network, the region and the proxy settings"
+        )
     if isinstance(error, ResponseParserError):
-        return Refusal("the answer is none of AWS's", "check any proxy and AWS_ENDPOINT_URL")
+        return Refusal("the response did not come from AWS", "check the proxy settings and AWS_ENDPOINT_URL")
     if not isinstance(error, ClientError):
         return Refusal(first_line(str(error)), "see the message; `aws configure list` shows what is configured")
     code, message = error_code(error), first_line(str(error.response.get("Error", {}).get("Message", "")))
@@ -79,12 +81,12 @@ def explain(error: Exception) -> Refusal:
     if code in THROTTLED:
         attempts = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
         return Refusal(
-            f"throttled at {error.operation_name} after {attempts} attempts ({code})",
+            f"{error.operation_name} was throttled in {attempts} attempts ({code})",
             "run it again in a minute; AWS_RETRY_MODE=adaptive waits longer",
         )
     if is_denied(error):
         remedy = f"allow {error.operation_name}, or use credentials with this permission"
-        return Refusal(f"denied: {error.operation_name} ({code or FORBIDDEN})", remedy)
+        return Refusal(f"access denied: {error.operation_name} ({code or FORBIDDEN})", remedy)
     return Refusal(f"{error.operation_name}: {code}: {message}", "see the message")
 
 

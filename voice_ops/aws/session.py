@@ -53,7 +53,7 @@ def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
     else:  # binary: none of its messages starts like an HTML page
         fits = not body.lstrip().startswith(b"<")
     if body and not fits:
-        raise ResponseParserError(f"{operation_model.name} was answered in another format than {protocol}")
+        raise ResponseParserError(f"the response to {operation_model.name} is not in the format {protocol}")
 
 
 def _is_text(operation_model: OperationModel) -> bool:

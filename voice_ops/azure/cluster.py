@@ -131,9 +131,14 @@ class Kubernetes:
 def explain_cluster(error: Exception) -> Refusal:
     """Return the meaning of an exception of either API, with a remedy."""
     if isinstance(error, ClusterUnreachableError):
-        remedy = "run this where the API server answers: with a jump host on that, see `access` in docs/guides/azure.md"
-        return Refusal(f"the API server was not reached: {error.message}", remedy)
+        remedy = (
+            "run the command where the API server is reachable, such as on the jump host (`access` in "
+            "docs/guides/azure.md)"
+        )
+        return Refusal(f"cannot reach the API server: {error.message}", remedy)
     if isinstance(error, ClusterDeniedError):
-        remedy = "be a member of a group in `admin_groups`, or have the role Azure Kubernetes Service RBAC Reader"
-        return Refusal(f"denied by the API server: {error.message}", remedy)
+        remedy = (
+            "sign in as a member of a group in `admin_groups`, or with the role Azure Kubernetes Service RBAC Reader"
+        )
+        return Refusal(f"access denied by the API server: {error.message}", remedy)
     return explain(error)

@@ -175,7 +175,7 @@ def _troubles(pod: Manifest) -> Iterator[str]:
             "False",
             "Unschedulable",
         ):
-            yield f"no node takes a pod: {condition.get('message', 'no reason given')}"
+            yield f"a pod cannot be scheduled: {condition.get('message', 'no reason given')}"
     for key in ("initContainerStatuses", "containerStatuses"):
         for each in status.get(key) or ():
             waiting = each.get("state", {}).get("waiting", {})

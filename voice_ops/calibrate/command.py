@@ -73,7 +73,7 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
     deployment = load(file)
     place = _place(deployment, fleet)
     if url is None and place[1] != "asr":
-        raise stop(f"on this machine our engine alone is measured: {fleet} needs --url", REFUSED)
+        raise stop(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
     try:
         if url is None:
             with own_engine(model) as (local, what):
@@ -81,27 +81,30 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
             on = f"{what}, {os.cpu_count()} vCPU of {platform.machine()}"
         else:
             calls, is_limit = _measure(url, audio, final_ms, max_calls, auth, api_key_env)
-            on = f"{hosts} hosts behind {url}" if hosts > 1 else url
+            on = f"{hosts} hosts at {url}" if hosts > 1 else url
     except (OptionError, RecordingError) as error:
         raise stop(str(error), REFUSED) from None
     except LoadTestError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: nothing is written", INTERRUPTED) from None
+        raise stop("interrupted: the file is unchanged", INTERRUPTED) from None
     if calls < hosts:
-        raise stop(f"{on} does not carry {hosts} calls with finals within {final_ms:g} ms: nothing is written", FAILED)
+        raise stop(
+            f"{on} cannot serve {hosts} calls with final transcripts within {final_ms:g} ms: the file is unchanged",
+            FAILED,
+        )
     measured = Measured(
         calls=calls // hosts,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        conditions=f"{on}: {audio.name}, finals within {final_ms:g} ms{'' if is_limit else ', more not tried'}",
+        conditions=f"{on}: {audio.name}, finals within {final_ms:g} ms{'' if is_limit else ', more calls not tested'}",
     )
     _write(file, place, measured)
     if as_json:
         print_json({"fleet": fleet, "measured": measured.model_dump()}, deployment.name)
     else:
         out.print(
-            f"{file!s}: a host of {fleet} carries {measured.calls:,} calls ({measured.conditions}); "
-            f"next: voice plan {file!s}",
+            f"{file!s}: a host of {fleet} serves {measured.calls:,} calls ({measured.conditions}); next: voice plan "
+            f"{file!s}",
             soft_wrap=True,
         )
 
@@ -110,7 +113,9 @@ def _place(deployment: Deployment, fleet: str) -> Location:
     asr = [each.name for each in deployment.aws_section.asr] if deployment.aws_section else []
     known = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
     if fleet not in known:
-        raise stop(f"{fleet} is no fleet of {deployment.name}; there are {', '.join(known) or 'none on AWS'}", REFUSED)
+        raise stop(
+            f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(known) or 'none on AWS'}", REFUSED
+        )
     places: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
     return places.get(fleet) or ("aws", "asr", asr.index(fleet))
 
@@ -155,21 +160,23 @@ def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
         from voice_ops.demo.command import weights  # noqa: PLC0415  of the repository, not of the package
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
     except ModuleNotFoundError:
-        raise stop("our engine runs from the repository only (`make setup`); or give --url", REFUSED) from None
+        raise stop(
+            "the CPU engine runs only from the repository (`make setup`); otherwise specify --url", REFUSED
+        ) from None
     model_folder = weights(model)
     try:
         with (
             TemporaryDirectory(prefix="voice-calibrate-") as folder,
             VoicePath(Path(folder), model_folder, data_plane=None) as path,
         ):
-            with Progress(err).phase("start our engine on this machine"):
+            with Progress(err).phase("start the CPU engine on this machine"):
                 path.start_store().wait_ready()
                 gateway = path.start_gateway()
                 path.start_vad()
                 path.start_engine()
                 path.wait_ready()
                 path.wait_for_capacity(gateway)
-            yield gateway.url, f"our engine with {'tiny.en' if model is None else model.name}"
+            yield gateway.url, f"CPU engine with {'tiny.en' if model is None else model.name}"
     except ServiceError as error:
         raise stop(str(error), FAILED) from None
 

@@ -13,7 +13,7 @@ def with_value(text: str, place: Location, key: str, value: dict[str, object]) -
     for part in place:
         node = _child(node, part)
     if not isinstance(node, yaml.MappingNode):
-        raise TypeError(f"{'.'.join(map(str, place))} is no mapping")
+        raise TypeError(f"{'.'.join(map(str, place))} is not a mapping")
     written = f"{key}: {json.dumps(value, ensure_ascii=False)}"
     for name, there in node.value:
         if name.value == key:
@@ -31,7 +31,7 @@ def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
     elif isinstance(node, yaml.MappingNode):
         parts = {name.value: value for name, value in node.value}
     else:
-        raise TypeError(f"there is no {part} in a scalar")
+        raise TypeError(f"a scalar has no {part}")
     return parts[part]
 
 

@@ -39,9 +39,11 @@ def secret_from(variable: str | None) -> str | None:
         return None
     secret = os.environ.get(variable, "").strip()
     if not secret:
-        raise AccessError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+        raise AccessError(f"--api-key-env {variable}: the variable is not set; export {variable}=... first")
     if not secret.isascii():
-        raise AccessError(f"--api-key-env {variable}: its value is no key, it has characters that no header can carry")
+        raise AccessError(
+            f"--api-key-env {variable}: the value contains characters that are not allowed in an HTTP header"
+        )
     return secret
 
 
@@ -57,9 +59,9 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
     """
     auth = auth or (Auth.NONE if secret is None else Auth.API_KEY)
     if auth in {Auth.JWT, Auth.API_KEY} and secret is None:
-        raise AccessError(f"--auth {auth} needs a secret: put it into a variable and name that: --api-key-env NAME")
+        raise AccessError(f"--auth {auth} requires a secret: export it in a variable and specify --api-key-env NAME")
     if auth in {Auth.IAM, Auth.NONE} and secret is not None:
-        raise AccessError(f"--auth {auth} has no use for --api-key-env: leave it away")
+        raise AccessError(f"--auth {auth} does not use --api-key-env; omit it")
     match auth:
         case Auth.IAM:
             return _signed(server)
@@ -80,12 +82,12 @@ def _signed(server: str) -> Access:
     session = boto3.Session()
     credentials = session.get_credentials()
     if credentials is None:
-        raise AccessError("--auth iam signs with AWS credentials, and there are none: set AWS_PROFILE")
+        raise AccessError("--auth iam requires AWS credentials, and none were found: set AWS_PROFILE")
     host = urlsplit(server).hostname or ""
     named = _API_GATEWAY.search(host)
     region = named[1] if named else session.region_name
     if region is None:
-        raise AccessError(f"--auth iam signs for a region, and {host} does not name one: set AWS_REGION")
+        raise AccessError(f"--auth iam requires a region, and {host} does not contain one: set AWS_REGION")
 
     def sign(method: str, url: str, body: bytes) -> Headers:
         request = AWSRequest(method, url, data=body)

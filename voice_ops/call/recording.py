@@ -31,15 +31,15 @@ def read(file: Path) -> NDArray[np.int16]:
             rate, channels, width = source.getframerate(), source.getnchannels(), source.getsampwidth()
             seconds = source.getnframes() / rate
             if seconds > MAX_LENGTH_S:
-                raise RecordingError(f"{file} takes {seconds:.0f} s; at most {MAX_LENGTH_S} s can be spoken")
+                raise RecordingError(f"{file} is {seconds:.0f} s long; the maximum is {MAX_LENGTH_S} s")
             data = source.readframes(source.getnframes())
     except OSError as error:
         raise RecordingError(f"{file}: {error.strerror}") from None
     except (wave.Error, EOFError, ZeroDivisionError) as error:
-        raise RecordingError(f"{file} is no WAV file with PCM: {error or 'it ends early'}") from None
+        raise RecordingError(f"{file} is not a PCM WAV file: {error or 'it is truncated'}") from None
     samples = _samples(data, width).reshape(-1, channels).mean(axis=1)
     if not samples.size:
-        raise RecordingError(f"{file} holds no sound")
+        raise RecordingError(f"{file} contains no audio")
     if rate != RATE:
         samples = soxr.resample(samples, rate, RATE)
     whole = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)

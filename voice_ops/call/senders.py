@@ -97,7 +97,7 @@ class SrtpSender:
                 self._media.host, self._media.port, socket.AF_INET, socket.SOCK_DGRAM
             )
         except OSError as error:
-            raise CallError(f"{self._media.host} has no address: {error.strerror}") from None
+            raise CallError(f"cannot resolve {self._media.host}: {error.strerror}") from None
         connection = socket.socket(family, kind, protocol)
         connection.bind((source, 0))
         connection.connect(address)
@@ -129,7 +129,7 @@ class WebSocketSender:
             except (websockets.WebSocketException, OSError) as error:
                 # After an accepted connection, the error is a restart or a network failure, which is temporary.
                 if not self._was_let_in or _is_refusal(error):
-                    raise CallError(f"{self._url} lets no audio in: {error}") from None
+                    raise CallError(f"{self._url} refuses the audio connection: {error}") from None
                 why = str(error)
             else:
                 if connection.close_code == CLOSED_WELL:
@@ -138,7 +138,7 @@ class WebSocketSender:
                 if connection.close_code in REFUSALS:
                     break
             await asyncio.sleep(PAUSE_S)
-        raise CallError(f"{self._url} hangs up: {why}")
+        raise CallError(f"{self._url} closed the connection: {why}")
 
     async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
         """Send the remaining frames, and return the connection after it was closed."""

@@ -113,7 +113,7 @@ class Session:
             try:
                 answer = await client.post(url, json={"transport": transport})
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise CallError(f"{url} cannot be reached: {error or type(error).__name__}") from None
+                raise CallError(f"cannot reach {url}: {error or type(error).__name__}") from None
             if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
             # The client's own redirects would keep the signature of the first cell.
@@ -122,7 +122,7 @@ class Session:
         try:
             return cls(client, url, Opened.model_validate_json(answer.content))
         except ValidationError as error:
-            raise CallError(f"{url} answers, but not as the session API: {error.errors()[0]['msg']}") from None
+            raise CallError(f"{url} does not respond as the session API does: {error.errors()[0]['msg']}") from None
 
     @property
     def token(self) -> str:
@@ -154,9 +154,9 @@ class Session:
                     if event.event == "end":
                         end = json.loads(event.data)
                         if end.get("lost_ms"):
-                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
+                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost in transit")
                         if not end["complete"]:
-                            raise CallError("the server gave up before all was transcribed")
+                            raise CallError("the server ended the session before all audio was transcribed")
                         return
                     # a WebSocket receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:
@@ -167,7 +167,7 @@ class Session:
                 pass
             breaks += 1
             await asyncio.sleep(PAUSE_S)
-        raise CallError(f"the event stream broke off {RESUMES} times in a row")
+        raise CallError(f"the event stream was interrupted {RESUMES} times in a row")
 
     async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
         headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
@@ -198,4 +198,4 @@ def _check(answer: httpx2.Response, url: str) -> None:
         said = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
     except (ValueError, AttributeError, TypeError):
         said = answer.reason_phrase
-    raise CallError(f"{url} answers {answer.status_code}: {said}")
+    raise CallError(f"{url} returned {answer.status_code}: {said}")

@@ -35,10 +35,10 @@ def azure_audio(azure: Azure, load: CallLoad | None, *, typed: bool) -> Audio:
     """Return the audio hours of the Azure section; the capacity of engines is their number of sessions by memory."""
     rooms = list(listening(azure))
     if not rooms or load is None:
-        return Audio(None, "no service of the file takes audio")
+        return Audio(None, "the file has no service that transcribes audio")
     found = {room.service: f"{room.low}-{room.most} replicas x {room.sessions} sessions" for room in rooms}
     found |= {name: f"{low:,}-{most:,} calls" for name, (low, most) in _azure_room(azure).items() if name != "engines"}
-    why = f"{_rooms(found)}; sessions are ceilings of memory"
+    why = f"{_rooms(found)}; sessions are upper limits by memory"
     return _audio(azure_calls(azure, load), load, "" if typed else why)
 
 
@@ -53,7 +53,7 @@ def _calls(lows: list[int], load: CallLoad) -> Amount:
 def _audio(calls: Amount, load: CallLoad, untyped: str) -> Audio:
     assumed = f"{load.calls:,} calls, {peak_calls(load):,} at the peak, {load.curve}"
     if untyped:
-        assumed = f"no load in the file: {assumed}, {FILL:.0%} of the least tier at its most ({untyped})"
+        assumed = f"the file has no load; assumed: {assumed}, {FILL:.0%} of the smallest tier's maximum ({untyped})"
     else:
         assumed = f"load of the file: {assumed}"
     return Audio(calls * HOURS_PER_MONTH, assumed)

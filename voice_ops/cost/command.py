@@ -87,8 +87,8 @@ def cost(
         if deployment.cell_count > 1:
             low, expected, peak = (total(each.usd for each in priced) * deployment.cell_count).cases
             out.print(
-                f"this is one cell; {deployment.cell_count:,} cells cost {low:,.0f} to {peak:,.0f} USD a month, "
-                f"{expected:,.0f} expected",
+                f"this is the cost of one cell; {deployment.cell_count:,} cells cost {low:,.0f} to {peak:,.0f} USD a "
+                f"month, {expected:,.0f} expected",
                 soft_wrap=True,
             )
         for _, our, their in _pairs(priced, others) if before else ():
@@ -156,7 +156,7 @@ def _refresh(asked: Iterable[Section]) -> bool:
         save_fetched(FETCHED, found.prices)
         err.print(f"{section.cloud}: {len(found.prices)} prices fetched for {section.region}", soft_wrap=True)
         if found.unknown:
-            err.print(f"  without an answer: {', '.join(found.unknown)}", soft_wrap=True)
+            err.print(f"  no price found: {', '.join(found.unknown)}", soft_wrap=True)
     return answered
 
 

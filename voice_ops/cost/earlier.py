@@ -28,11 +28,11 @@ def other(file: Path, asked: str) -> Iterator[tuple[str, Path]]:
     commit = _git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise NoSuchRevisionError(
-            f"--diff {asked} is neither a file nor a git revision; give one of them, or {LAST_RELEASE}"
+            f"--diff {asked} is neither a file nor a git revision; specify one of them, or {LAST_RELEASE}"
         )
     text = _git(file, "show", f"{commit}:./{file.name}")
     if text is None:
-        raise NoSuchRevisionError(f"--diff {asked}: git has no {file} at {revision} ({commit})")
+        raise NoSuchRevisionError(f"--diff {asked}: {file} does not exist at {revision} ({commit})")
     with TemporaryDirectory(prefix="voice-cost-") as folder:
         path = Path(folder) / file.name
         path.write_text(text + "\n", encoding="utf-8")
@@ -43,8 +43,8 @@ def _last_release(file: Path) -> str:
     tag = _git(file, "describe", "--tags", "--abbrev=0")
     if tag is None:
         raise NoSuchRevisionError(
-            f"--diff {LAST_RELEASE}: git knows no release of {file}, since no tag leads here; "
-            "give a deployment file or a revision such as HEAD~1"
+            f"--diff {LAST_RELEASE}: the history of {file} has no tag; specify a deployment file or a revision such "
+            "as HEAD~1"
         )
     return tag
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from voice_sandbox.azure.graph import Graph
 
 Cloud = Literal["aws", "azure"]
-NEW_TYPE = "no rule of voice_ops/cost knows this type"
-NO_LOAD = "no traffic is priced: type `load` in the file"
-SPOT = "spot hosts are priced On-Demand, which is their ceiling"
+NEW_TYPE = "voice_ops/cost has no rule for this type"
+NO_LOAD = "traffic is not priced: the file has no `load`"
+SPOT = "spot hosts are priced as On-Demand, the upper limit of their price"
 POOLS = "pools"
 
 
@@ -100,9 +100,7 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     """
     found = []
     waiting = [image for image in images_for(deployment) if image not in deployment.images]
-    notes: tuple[str, ...] = (
-        (f"priced as if the {len(waiting)} images without a digest were pushed",) if waiting else ()
-    )
+    notes: tuple[str, ...] = (f"{len(waiting)} images without a digest are assumed to be pushed",) if waiting else ()
     notes += (NO_LOAD,) * (deployment.load is None)
     for regional in _sharing_load(deployment) if deployment.aws_section else ():
         aws_section, load = regional.aws, designed_load(regional)
@@ -147,7 +145,10 @@ def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, t
     try:
         return play_day(deployment).expected, ()
     except ValueError as error:
-        note = f"expected lies {EXPECTED_UTILIZATION:.0%} between low and peak, as the day cannot be played: {error}"
+        note = (
+            f"expected is {EXPECTED_UTILIZATION:.0%} of the way from low to peak, since the day cannot be simulated: "
+            f"{error}"
+        )
         return Expected(EXPECTED_UTILIZATION), (note,)
 
 
@@ -206,7 +207,7 @@ def _endpoints(agents: AwsAgents | AgentPods | None) -> list[Rented]:
             each.model,
             each.model,
             (),
-            ((f"{each.url}, an endpoint elsewhere whose price is not known here", None),),
+            ((f"{each.url}, an external endpoint whose price is unknown", None),),
             free=False,
             known=True,
         )
@@ -248,7 +249,7 @@ def price(section: Section, book: PriceBook) -> Estimate:
         for what, item in resource.by_use:
             unit = book.find(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
-            unpriced[Unpriced(resource.kind, what, f"by use{rate}")] = None
+            unpriced[Unpriced(resource.kind, what, f"charged by use{rate}")] = None
     without = tuple(Unpriced(kind, item, _why(use, section.region)) for (kind, item), use in missing.items())
     free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
     hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)
@@ -275,4 +276,4 @@ def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
 
 def _why(use: Use, region: str) -> str:
     where = f" in {region}" if use.exact else ""
-    return f"{use.amount.low:,g} to {use.amount.peak:,g} all month; no dated list price{where} is known"
+    return f"{use.amount.low:,g} to {use.amount.peak:,g} for the whole month; no list price{where} is known"

@@ -29,7 +29,9 @@ def read_offer(file: Path) -> list[Price]:
     try:
         code, date, rates = (_read_csv if file.suffix == ".csv" else _read_json)(file)
     except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"{file}: is no offer file of AWS's price list (index.json or index.csv): {error}") from None
+        raise ValueError(
+            f"{file} is not an offer file of the AWS Price List (index.json or index.csv): {error}"
+        ) from None
     prices = []
     for sku, ((item, meter, region), terms) in rates.items():
         usd = first_paid_rate(terms)
@@ -37,7 +39,7 @@ def read_offer(file: Path) -> list[Price]:
             source = f"AWS price list, {code} offer of {date}, SKU {sku}"
             prices.append(Price(item, usd * meter.scale, meter.unit, region, date, source))
     if not prices:
-        raise ValueError(f"{file}: {code} has no price of anything that is rented here")
+        raise ValueError(f"{file}: {code} contains no price of a resource that a deployment uses")
     return prices
 
 

@@ -91,7 +91,7 @@ def load_fetched(file: Path) -> list[Price]:
     try:
         return [Price(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{file}: is no list of prices; delete it and fetch them again") from error
+        raise ValueError(f"{file} is not a price list; delete it and fetch the prices again") from error
 
 
 def save_fetched(file: Path, prices: Iterable[Price]) -> None:

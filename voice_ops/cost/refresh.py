@@ -51,7 +51,7 @@ def refresh_aws(items: Iterable[str], region: str) -> Refreshed:
         return _each(items, lambda item: _aws_price(pages, item, region))
     except ERRORS as error:
         raise PricesUnreachableError(
-            f"the AWS Price List does not answer: {error}; it needs credentials that allow pricing:GetProducts"
+            f"the AWS Price List API did not respond: {error}; it requires credentials that allow pricing:GetProducts"
         ) from None
 
 
@@ -65,7 +65,7 @@ def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICE
         return _each(items, lambda item: _azure_price(endpoint, item, region))
     except (OSError, ValueError, KeyError) as error:
         raise PricesUnreachableError(
-            f"{endpoint} does not answer: {error}; the prices of the catalogue are used"
+            f"{endpoint} did not respond: {error}; the prices of the catalogue are used"
         ) from None
 
 

@@ -22,13 +22,13 @@ def print_estimate(estimate: Estimate) -> None:
     read = styled("  list prices read from {} to {} [dim](--json has the source of each)[/]", dates[0], dates[-1])
     out.print(read, soft_wrap=True)
     for region, items in estimate.borrowed.items():
-        out.print(f"  prices of {region} stand in for {', '.join(items)}", soft_wrap=True)
+        out.print(f"  prices of {region} are used for {', '.join(items)}", soft_wrap=True)
     for note in estimate.notes:
         out.print(f"  {note}", soft_wrap=True)
-    out.print(styled("  [bold]not in the sum[/]"))
+    out.print(styled("  [bold]not included[/]"))
     for left in estimate.unpriced:
         out.print(styled("  [yellow]![/] {}: {} [dim]({})[/]", left.kind, left.what, left.why), soft_wrap=True)
-    free = styled("  free by themselves: {} types [dim](--json lists them)[/]", len(estimate.free))
+    free = styled("  free of charge: {} types [dim](--json lists them)[/]", len(estimate.free))
     out.print(free, soft_wrap=True)
 
 
@@ -37,7 +37,7 @@ def print_total(estimates: list[Estimate]) -> None:
     usd = " / ".join(f"{case:,.0f}" for case in total(each.usd for each in estimates).cases)
     at_least = "at least " * any(each.hosts for each in estimates)
     parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
-    template = "  [bold]together {}{}[/] USD per month, low / expected / peak: {}"
+    template = "  [bold]total {}{}[/] USD per month, low / expected / peak: {}"
     out.print(styled(template, at_least, usd, parts), soft_wrap=True)
 
 
@@ -46,12 +46,12 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     present = estimate or other
     if present is None:
         return
-    table = empty_table(f"{present.cloud}: USD per month more", ["tier"], CASES)
+    table = empty_table(f"{present.cloud}: difference, USD per month", ["tier"], CASES)
     for tier, change in _tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
-    table.add_row("together", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
-    out.print(f"than {name}", soft_wrap=True)
+    table.add_row("total", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
+    out.print(f"compared with {name}", soft_wrap=True)
     out.print(table)
 
 
@@ -112,7 +112,7 @@ def _tier_table(estimate: Estimate) -> Table:
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
     at_least = ", at least" if estimate.hosts else ""
-    table.add_row("at least" if estimate.hosts else "together", *(f"{case:,.0f}" for case in estimate.usd.cases))
+    table.add_row("at least" if estimate.hosts else "total", *(f"{case:,.0f}" for case in estimate.usd.cases))
     for hosts in estimate.hosts:
         named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
         table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))

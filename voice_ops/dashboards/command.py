@@ -30,10 +30,10 @@ def dashboards(
     deployment = load_checked(file)
     if deployment.azure_section is None:
         raise stop(
-            f"{file}: has no section `azure`; AWS's dashboards are CloudWatch's, and part of the stacks", REFUSED
+            f"{file} has no section `azure`; the stacks of the section `aws` create CloudWatch dashboards", REFUSED
         )
     if not output.is_dir():
-        raise stop(f"{output}: there is no such folder", REFUSED)
+        raise stop(f"{output}: the folder does not exist", REFUSED)
     for dashboard in dashboards_of(deployment):
         written = output / f"{dashboard.topic}.json"
         written.write_text(json.dumps(document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")

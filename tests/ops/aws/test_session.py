@@ -84,7 +84,7 @@ def test_an_html_response_instead_of_aws_is_an_error(
     # botocore turns a non-XML response of S3 into status 500.
     of_s3 = service == "s3" and body != XHTML
     assert explain(raised.value).found == (
-        "ListBuckets: 500: Internal Server Error" if of_s3 else "the answer is none of AWS's"
+        "ListBuckets: 500: Internal Server Error" if of_s3 else "the response did not come from AWS"
     )
 
 
@@ -96,7 +96,7 @@ def test_a_command_reports_an_html_response_in_one_line(arguments: list[str], mo
         result = CliRunner().invoke(app, [arguments[0], file, *arguments[1:]])
     assert result.exit_code == 1, result.output
     assert isinstance(result.exception, SystemExit)
-    assert "the answer is none of AWS's" in result.output.replace("\n", " ")
+    assert "the response did not come from AWS" in result.output.replace("\n", " ")
     assert "no state store" not in result.output
 
 

@@ -103,7 +103,7 @@ def test_pods_that_do_not_run_are_counted_with_their_reason(file: Path, live_clu
     live_cluster.pods.append(pod_for(live_cluster.deployments[ROUTER], phase="Pending", containerStatuses=[starting]))
     found = wrong(status(file)[1])
     assert found == {
-        "deployment speech": "1 of 2 pods available → no node takes a pod: 0/9 nodes",
+        "deployment speech": "1 of 2 pods available → a pod cannot be scheduled: 0/9 nodes",
         "deployment gateway": "10 of 10 pods available → container gateway: ImagePullBackOff",
     }
 
@@ -164,7 +164,7 @@ def test_missing_read_permission_is_reported(file: Path, live_cluster: LiveClust
 def test_an_unreachable_api_server_is_reported(file: Path, live_cluster: LiveCluster) -> None:
     live_cluster.kubeconfig = live_cluster.kubeconfig.replace("localhost", "mine.privatelink.invalid")
     rows = status(file)[1]
-    assert "the API server was not reached" in rows["deployments"]["found"]
+    assert "cannot reach the API server" in rows["deployments"]["found"]
     assert "`access` in docs/guides/azure.md" in rows["deployments"]["remedy"]
 
 

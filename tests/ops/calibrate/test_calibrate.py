@@ -81,7 +81,7 @@ def test_a_deployment_is_measured_through_its_api_per_task(file: Path, speech: P
     assert found.exit_code == 0, found.output
     gateway, *_ = capacities(voice_blueprint.load(file).aws)
     assert (gateway.calls, gateway.binding.kind) == (1, "measured")
-    assert f"2 hosts behind {url}" in gateway.binding.source
+    assert f"2 hosts at {url}" in gateway.binding.source
 
 
 def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)["measured"]
     assert told["calls"] == 1
-    assert "our engine with tiny.en" in told["conditions"]
+    assert "CPU engine with tiny.en" in told["conditions"]
     assert "more not tried" in told["conditions"]
     (cpu,) = [each for each in capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
     assert (cpu.calls, cpu.binding.kind) == (1, "measured")
@@ -102,9 +102,9 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("gpu",), 2, "gpu is no fleet of small; there are gateway, vad, cpu"),
-        (("vad",), 2, "our engine alone is measured: vad needs --url"),
-        (("gateway",), 2, "our engine alone is measured: gateway needs --url"),
+        (("gpu",), 2, "small has no fleet gpu; its fleets are gateway, vad, cpu"),
+        (("vad",), 2, "only the CPU engine can be measured on this machine; vad requires --url"),
+        (("gateway",), 2, "only the CPU engine can be measured on this machine; gateway requires --url"),
         (("cpu", "--url", "nowhere"), 2, "--url nowhere is no address"),
         (("cpu", "--url", "http://127.0.0.1:9"), 1, "cannot connect"),
         (("cpu", "--url", "http://127.0.0.1:9", "--audio", "none.wav"), 2, "none.wav"),

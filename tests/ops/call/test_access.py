@@ -124,15 +124,15 @@ def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> No
     for auth, secret, said in (
         (Auth.JWT, None, "needs a secret"),
         (Auth.API_KEY, None, "needs a secret"),
-        (Auth.IAM, "x", "has no use for --api-key-env"),
+        (Auth.IAM, "x", "does not use --api-key-env"),
     ):
         with pytest.raises(AccessError, match=said):
             access(auth, secret, "http://localhost")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(AccessError, match="localhost does not name one: set AWS_REGION"):
+    with pytest.raises(AccessError, match="localhost does not contain one: set AWS_REGION"):
         access(Auth.IAM, None, "http://localhost")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(AccessError, match="there are none: set AWS_PROFILE"):
+    with pytest.raises(AccessError, match="none were found: set AWS_PROFILE"):
         access(Auth.IAM, None, "http://localhost")
 
 

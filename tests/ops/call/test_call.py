@@ -161,7 +161,7 @@ async def test_server_refusals_are_reported_in_one_line(scene: Scene) -> None:
     call = await voice_call(scene.recording, "--server", f"{scene.gateway.url}/nowhere")
     code, lines, said = await wait_for_exit(call)
     assert (code, lines) == (FAILED, [])
-    assert "answers 404: unknown path" in said
+    assert "returned 404: unknown path" in said
     assert len(said.splitlines()) == 1
 
 
@@ -171,10 +171,10 @@ async def test_missing_server_is_reported_in_one_line(tmp_path: Path) -> None:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(bytes(640))
     for arguments, code, message in (
-        ((recording, "--server", f"http://127.0.0.1:{free_port()}"), FAILED, "cannot be reached"),
-        ((recording, "--server", "gopher"), FAILED, "cannot be reached"),
+        ((recording, "--server", f"http://127.0.0.1:{free_port()}"), FAILED, "cannot reach"),
+        ((recording, "--server", "gopher"), FAILED, "cannot reach"),
         ((tmp_path / "gone.wav",), REFUSED, "No such file"),
-        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),
+        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "the variable is not set"),
     ):
         found, lines, said = await wait_for_exit(await voice_call(*arguments))
         assert (found, lines) == (code, [])

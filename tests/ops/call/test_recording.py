@@ -50,9 +50,9 @@ def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
     for file, message in (
         (tmp_path / "gone.wav", "No such file"),
         (tmp_path, "Is a directory"),
-        (text, "is no WAV file"),
-        (short, "is no WAV file"),
-        (empty, "holds no sound"),
+        (text, "is not a PCM WAV file"),
+        (short, "is not a PCM WAV file"),
+        (empty, "contains no audio"),
     ):
         with pytest.raises(RecordingError, match=message):
             read(file)

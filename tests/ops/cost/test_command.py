@@ -31,9 +31,9 @@ def voice_cost(*arguments: str | Path) -> Result:
 def test_the_tables_list_assumptions_and_omissions() -> None:
     result = voice_cost(SANDBOX)
     assert result.exit_code == 0, result.output
-    for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of the least tier"):
+    for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of the smallest tier"):
         assert expected in result.stdout
-    for expected in ("list prices read from", "prices of us-west-2 stand in", "AWS::S3::Bucket: storage"):
+    for expected in ("list prices read from", "prices of us-west-2 are used", "AWS::S3::Bucket: storage"):
         assert expected in result.stdout
 
 
@@ -101,7 +101,7 @@ def test_a_file_is_compared_with_its_last_release(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("revision", "message"),
     [
-        ("last-release", "git knows no release of"),
+        ("last-release", "the history of"),
         ("v9", "--diff v9 is neither a file nor a git revision"),
         ("--output=x", "--diff --output=x is neither a file nor a git revision"),
         ("none.yaml", "none.yaml: does not exist"),
@@ -119,7 +119,7 @@ def test_a_revision_without_the_file_is_reported_in_one_line(repository: Path) -
     newer.write_text(repository.read_text(encoding="utf-8"), encoding="utf-8")
     result = voice_cost(newer, "--diff", "HEAD")
     assert result.exit_code == 2
-    assert f"git has no {newer} at HEAD" in result.stderr
+    assert f"{newer} does not exist at HEAD" in result.stderr
 
 
 def test_an_unavailable_price_api_is_reported_and_the_catalogue_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_an_unavailable_price_api_is_reported_and_the_catalogue_is_used(monkeypa
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     result = voice_cost(SANDBOX, "--refresh-prices")
     assert result.exit_code == 1
-    assert "the AWS Price List does not answer" in result.stderr
+    assert "the AWS Price List API did not respond" in result.stderr
     assert "inf2.48xlarge" in result.stdout
 
 
@@ -138,7 +138,7 @@ def test_a_corrupt_price_cache_is_reported_in_one_line(monkeypatch: pytest.Monke
     monkeypatch.setattr(command, "FETCHED", broken)
     result = voice_cost(SANDBOX)
     assert result.exit_code == 2
-    assert "delete it and fetch them again" in result.stderr
+    assert "delete it and fetch the prices again" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -161,7 +161,7 @@ def test_every_host_and_all_traffic_of_production_are_in_the_total(name: str) ->
     assert result.exit_code == 0, result.output
     (report,) = json.loads(result.stdout)["clouds"].values()
     assert report["hosts_without_price"] == []
-    elsewhere = {each["what"] for each in report["unpriced"] if "endpoint elsewhere" in each["what"]}
+    elsewhere = {each["what"] for each in report["unpriced"] if "external endpoint" in each["what"]}
     assert {each["what"] for each in report["unpriced"]} - elsewhere <= FIXED_COSTS
     assert len(elsewhere) == (2 if name == "production-us-east-1" else 0)
     assert {each["item"] for each in report["lines"] if each["tier"] == "traffic"}
@@ -207,7 +207,7 @@ def test_hosts_without_a_price_give_a_lower_bound(paris_file: Path, tmp_path: Pa
 def test_an_invalid_price_list_is_reported_in_one_line() -> None:
     result = voice_cost(SANDBOX, "--price-list", SANDBOX)
     assert result.exit_code == 2
-    assert "is no offer file of AWS's price list" in result.stderr
+    assert "is not an offer file of the AWS Price List" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 

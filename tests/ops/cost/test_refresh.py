@@ -101,7 +101,7 @@ def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_pat
 def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text('[{"item": "x"}]')
-    with pytest.raises(ValueError, match=r"delete it and fetch them again"):
+    with pytest.raises(ValueError, match=r"delete it and fetch the prices again"):
         load_fetched(file)
 
 
@@ -234,9 +234,9 @@ def test_the_csv_offer_file_has_the_same_prices(tmp_path: Path) -> None:
 def test_invalid_offer_files_are_reported(name: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(ValueError, match=r"is no offer file of AWS's price list"):
+    with pytest.raises(ValueError, match=r"is not an offer file of the AWS Price List"):
         read_offer(file)
-    with pytest.raises(ValueError, match="AmazonPolly has no price of anything that is rented here"):
+    with pytest.raises(ValueError, match="AmazonPolly contains no price of a resource that a deployment uses"):
         read_offer(offer_file(tmp_path, "AmazonPolly", offer("AmazonPolly", "Chars", ("0", "1"), **REGION)))
 
 

@@ -281,7 +281,7 @@ def test_a_denied_launch_blocks_and_denied_queries_are_unanswered(account: AwsAc
     assert (rows["launch of a vad host"].status, rows["launch of a vad host"].found) == (Status.BLOCKS, "denied")
     quotas = rows["service quotas and open requests"]
     assert quotas.status is Status.UNANSWERED
-    assert quotas.found == "denied: ListRequestedServiceQuotaChangeHistory (403)"  # moto sends XML to a JSON service
+    assert quotas.found == "access denied: ListRequestedServiceQuotaChangeHistory (403)"  # moto sends XML to a JSON service
     assert rows["machine image amazon-linux-2023/gpu"].status is Status.FINE
 
 
@@ -390,7 +390,7 @@ def test_throttled_queries_are_retried(
     row = account.answer(sandbox, "service quotas and open requests")
     assert len(sent) == 2  # AWS_MAX_ATTEMPTS
     assert row.status is Status.UNANSWERED
-    assert row.found == ("throttled at ListRequestedServiceQuotaChangeHistory after 2 attempts (ThrottlingException)")
+    assert row.found == ("ListRequestedServiceQuotaChangeHistory was throttled in 2 attempts (ThrottlingException)")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_rejected_increase_is_reported(ask: Ask, subscription: Subscription) -
         "AuthorizationFailed",
         "The client may not do Microsoft.Quota/quotas/write.",
     )
-    with pytest.raises(IncreaseError, match=r"denied: .*Quota Request Operator"):
+    with pytest.raises(IncreaseError, match=r"access denied: .*Quota Request Operator"):
         increase.file()
 
 
@@ -342,7 +342,7 @@ def test_throttled_queries_are_retried(ask: Ask, subscription: Subscription) -> 
     subscription.faults["Microsoft.Compute/skus"] = (429, "TooManyRequests", "slow down")
     row = row_about(ask(), "VM sizes")
     assert subscription.asked["Microsoft.Compute/skus"] == ATTEMPTS
-    assert (row.status, row.found) == (Status.UNANSWERED, "throttled after its retries (TooManyRequests)")
+    assert (row.status, row.found) == (Status.UNANSWERED, "the request was throttled after retries (TooManyRequests)")
 
 
 def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subscription) -> None:
@@ -373,7 +373,7 @@ def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription)
 
 def test_a_missing_sign_in_is_reported_once(ask: Ask) -> None:
     first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
-    assert first.found == "no credentials: DefaultAzureCredential failed to retrieve a token."
+    assert first.found == "no credentials were found: DefaultAzureCredential failed to retrieve a token."
     assert {row.status for row in others} == {Status.NOT_ASKED}
 
 
@@ -392,7 +392,7 @@ def test_an_unreachable_azure_is_reported(
     options = {"transport": transport, "retry_total": 0}
     monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
     rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
-    assert row_about(rows, "VM sizes").found.startswith("Azure was not reached: ")
+    assert row_about(rows, "VM sizes").found.startswith("cannot reach Azure: ")
 
 
 def test_the_certificate_vault_and_references_of_agents_must_exist(subscription: Subscription, tmp_path: Path) -> None:

@@ -201,5 +201,5 @@ def test_without_credentials_no_status_is_reported(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     result = CliRunner().invoke(app, ["status", str(ROOT / "tests/deployments/sandbox.yaml")])
     assert result.exit_code == 1
-    assert "no credentials" in result.stdout
+    assert "no credentials were found" in result.stdout
     assert "sign in" in result.stdout

@@ -223,7 +223,7 @@ def test_importers_are_deleted_first_and_a_refusal_is_reported(
     reader.create({"P": resource("SSM::Parameter", Type="String", Value={"Fn::ImportValue": "of-order"})})
     client = stack.cloudformation
     live = {each.name: client.get_template(StackName=each.name)["TemplateBody"] for each in (stack, reader)}
-    with pytest.raises(DeletionError, match=f"{stack.name} is not deleted: Export of-order .* in use by a-reader"):
+    with pytest.raises(DeletionError, match=f"{stack.name} was not deleted: Export of-order .* in use by a-reader"):
         delete_stacks(client, [stack.name], told.append)
     order = delete_order([stack.name, reader.name], live)
     assert order == (reader.name, stack.name)

@@ -45,7 +45,7 @@ def json_body(answer: HttpResponse) -> dict[str, Any]:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise DecodeError("the answer is none of Azure's", response=answer)
+        raise DecodeError("the response did not come from Azure", response=answer)
     return body
 
 
@@ -81,7 +81,7 @@ class Account:
             payload = token.split(".")[1]
             claims: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         except (IndexError, binascii.Error, ValueError):
-            raise ClientAuthenticationError("the access token is none of Microsoft Entra's") from None
+            raise ClientAuthenticationError("the access token was not issued by Microsoft Entra") from None
         return claims
 
     @cached_property

@@ -20,24 +20,26 @@ def explain(error: Exception) -> Refusal:
     message = first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
         code = error_code(error)
-        reason = f"the credentials are refused ({code})" if code else f"no credentials: {message}"
+        reason = f"the credentials are refused ({code})" if code else f"no credentials were found: {message}"
         return Refusal(reason, "sign in again with `az login`", no_credentials=True)
     if isinstance(error, ServiceRequestError | ServiceResponseError):
-        return Refusal(f"Azure was not reached: {message}", "check the network and any proxy")
+        return Refusal(f"cannot reach Azure: {message}", "check the network and the proxy settings")
     if isinstance(error, DecodeError):
-        return Refusal("the answer is none of Azure's", "check any proxy")
+        return Refusal("the response did not come from Azure", "check the proxy settings")
     if not isinstance(error, HttpResponseError):
         return Refusal(message, "see the message; `az account show` shows who is signed in")
     if error.status_code == THROTTLED:
-        return Refusal(f"throttled after its retries ({error_code(error) or THROTTLED})", "run it again in a minute")
+        return Refusal(
+            f"the request was throttled after retries ({error_code(error) or THROTTLED})", "run it again in a minute"
+        )
     if error_code(error) in UNREGISTERED:
         return Refusal(
             f"a resource provider is not registered ({error_code(error)})",
-            "register what the message names: az provider register --namespace Microsoft.Quota",
+            "register the provider in the message, such as az provider register --namespace Microsoft.Quota",
         )
     if error.status_code == DENIED:
-        remedy = "have the role Reader on the subscription, and for quotas Quota Request Operator"
-        return Refusal(f"denied: {message}", remedy)
+        remedy = "sign in with the role Reader on the subscription, and Quota Request Operator for quotas"
+        return Refusal(f"access denied: {message}", remedy)
     return Refusal(message, "see the message")
 
 
