@@ -152,7 +152,7 @@ def test_quota_requirements_follow_from_the_load() -> None:
     # vCPUs at the mean and at the peak: VAD 3 and 18 hosts of 8, inf2 14 and 132 of 192, trn1 17 and 166 of 8, p5 6 and
     # 56 of 16
     assert [text.partition("; ")[2] for text in said] == [
-        f"the load takes {mean}, and {peak} at its peak"
+        f"the load needs {mean}, and {peak} at its peak"
         for mean, peak in ((24, 144), (14 * 192, 132 * 192), (17 * 8, 166 * 8), (6 * 16, 56 * 16))
     ]
 

@@ -32,7 +32,7 @@ def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
         elif not known[accepted.id].acceptable:
             yield Violation(
                 at,
-                f"`{accepted.id}` cannot be accepted: nothing could be made from the file then",
+                f"`{accepted.id}` cannot be accepted: no resources can be created from such a file",
                 "fix the finding",
             )
 

@@ -20,8 +20,8 @@ from voice_blueprint.file.source import Location
 
 @check(
     "agents-fit-core",
-    f"An agent's process, which has one core, holds {CONVERSATIONS_PER_CORE} conversations at most.",
-    source="voice_blueprint/capacity: what a conversation takes of a core",
+    f"An agent process has one core, which supports at most {CONVERSATIONS_PER_CORE} conversations.",
+    source="voice_blueprint/capacity: CPU time of a conversation",
 )
 def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
     for at, agents in _agents(deployment):
@@ -29,16 +29,16 @@ def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
             share = agents.conversations * CONVERSATION_WORK / 60
             yield Violation(
                 (*at, "conversations"),
-                f"{agents.conversations} conversations take {share:.0%} of the one core of a process "
-                f"({CONVERSATION_WORK:g} s a minute each): the models that notice voice and the end of a turn wait, "
-                "and so do callers",
-                f"set conversations to at most {CONVERSATIONS_PER_CORE}, and take more processes",
+                f"{agents.conversations} conversations need {share:.0%} of a process's one core "
+                f"({CONVERSATION_WORK:g} s per minute each), which delays the detection of speech and of the end of "
+                "a turn",
+                f"set conversations to at most {CONVERSATIONS_PER_CORE}, and run more processes",
             )
 
 
 @check(
     "agents-fit-tiers",
-    "Agents admit no more conversations than what hears, answers and speaks for them carries.",
+    "Agents admit no more conversations than their ASR, language model and speech services support.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
 def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
@@ -50,15 +50,15 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
                 lower = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
                 yield Violation(
                     agents.location,
-                    f"agents admit {agents.most:,} conversations at most, {each.name} carries {each.most:,} "
+                    f"agents admit up to {agents.most:,} conversations, but {each.name} supports {each.most:,} "
                     f"({each.source})",
-                    f"{lower}, or let {each.name} grow ({place(each.location)})",
+                    f"{lower}, or raise the maximum of {each.name} ({place(each.location)})",
                 )
 
 
 @check(
     "load-fits-agents",
-    "Agents, and the services that answer and speak for them, hold the conversations of the load's peak at their most.",
+    "At their maximum, agents and their language model and speech services support the peak of the load.",
     source="voice_blueprint/capacity; the load's `conversation_share`",
 )
 def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
@@ -78,15 +78,15 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
                 remedy = growth(deployment.azure, each.name, most - each.units.max)
             yield Violation(
                 each.location,
-                f"{each.name} holds {each.most:,} conversations at most, the "
-                f"load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
-                f"{remedy}, or lower load.conversation_share where fewer callers want an agent",
+                f"{each.name} supports at most {each.most:,} conversations, but the load's peak is {peak:,} "
+                f"({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
+                f"{remedy}, or lower load.conversation_share if fewer callers talk to an agent",
             )
 
 
 @check(
     "voice-licence-allows-use",
-    "The licence of an endpoint's voice allows what the deployment is for, or an agreement does.",
+    "The licence of an endpoint's voice, or an agreement, allows the use of the deployment.",
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
 def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
@@ -100,15 +100,15 @@ def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
                 (*at, "speech", "model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
                 "commercial",
-                "speak with an engine of a permissive licence, name the agreement with its owner under "
-                "model_agreements, or set commercial: false where that is true",
+                "use a speech engine with a permissive licence, add the agreement with its owner to "
+                "model_agreements, or set commercial: false if the use is not commercial",
             )
 
 
 @check(
     "chat-model-hears",
-    "A language model that is given audio understands it.",
-    source="voice_blueprint/catalog/models.yaml: the task audio-chat; of other models only their operator knows",
+    "A language model that receives audio supports audio input.",
+    source="voice_blueprint/catalog/models.yaml: the task audio-chat; models outside the catalogue are not checked",
 )
 def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
     for at, agents in _agents(deployment):
@@ -125,8 +125,8 @@ def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
             hear = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
             yield Violation(
                 (*at, "chat"),
-                f"{card.name} is given the callers' audio, and understands text alone ({card.task})",
-                f"answer with a model that hears ({hear}), or set listening: transcript",
+                f"{card.name} receives the callers' audio, but supports only text ({card.task})",
+                f"use a model that supports audio input ({hear}), or set listening: transcript",
             )
 
 

@@ -24,8 +24,8 @@ RENEWED_AT = 2
 
 @check(
     "session-limits-agree",
-    "A caller who comes back within the grace period has a token that is still valid, in a session that still exists.",
-    source="images/gateway/src/voice_gateway: a token is verified when a caller comes back; event streams renew it",
+    "A caller who reconnects within the grace period has a valid token for a session that still exists.",
+    source="images/gateway/src/voice_gateway: a token is verified when a caller reconnects; event streams renew it",
 )
 def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
     for at, rules in _rules(deployment):
@@ -33,9 +33,9 @@ def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
         if rules.reconnect_grace_s > valid_s:
             yield Violation(
                 (*at, "reconnect_grace_s"),
-                f"reconnect_grace_s {rules.reconnect_grace_s} exceeds the {valid_s} s that a token is valid for "
-                f"at least (half of token_ttl_s {rules.token_ttl_s}, when a fresh one is due): later callers "
-                "are refused",
+                f"reconnect_grace_s {rules.reconnect_grace_s} exceeds {valid_s} s, the minimum remaining validity of "
+                f"a token (half of token_ttl_s {rules.token_ttl_s}, after which it is renewed): callers who "
+                "reconnect later are refused",
                 f"set reconnect_grace_s to at most {valid_s}, or token_ttl_s to at least "
                 f"{rules.reconnect_grace_s * RENEWED_AT}",
             )
@@ -43,15 +43,17 @@ def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
             if (value := getattr(rules, name)) > rules.session_max_s:
                 yield Violation(
                     (*at, name),
-                    f"{name} {value} is more than session_max_s {rules.session_max_s}: the session ends first",
+                    f"{name} {value} exceeds session_max_s {rules.session_max_s}: the session ends first",
                     f"set {name} to at most {rules.session_max_s}",
                 )
 
 
 @check(
     "archive-knows-callers",
-    "Transcripts are archived only where callers are told apart: one may read and delete those of its own sessions.",
-    source="images/gateway/src/voice_gateway/transcript_routes.py: a transcript belongs to who opened the session",
+    "Transcripts are archived only if callers are authenticated, since each may read and delete those of its own "
+    "sessions.",
+    source="images/gateway/src/voice_gateway/transcript_routes.py: a transcript belongs to the caller that opened the "
+    "session",
 )
 def archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
     for at, rules in _rules(deployment):
@@ -59,14 +61,15 @@ def archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
         if rules.archive and isinstance(authorizer, NoAuthorizer):
             yield Violation(
                 (*at, "archive"),
-                "archive with authorizer none: callers have no names, so that anyone could read and delete transcripts",
-                "choose another authorizer, or leave archive out",
+                "archive is set with authorizer none: callers are anonymous, so anyone could read and delete "
+                "transcripts",
+                "use another authorizer, or omit archive",
             )
 
 
 @check(
     "calls-fit-session",
-    "The mean call of the load is no longer than a session lasts, nor than the longest call of an engine.",
+    "The mean call of the load is no longer than a session, nor than the longest call of an engine.",
     source="images/gateway/src/voice_gateway/session_routes.py: a session ends after session_max_s",
 )
 def calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
@@ -79,16 +82,16 @@ def calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
         if mean_s > limit_s:
             yield Violation(
                 ("load", "minutes_each"),
-                f"minutes_each {minutes:g} is more than {name} {limit_s} allows ({limit_s / 60:g} minutes): the mean "
-                "cannot exceed the longest",
+                f"minutes_each {minutes:g} exceeds {name} {limit_s} ({limit_s / 60:g} minutes): the mean cannot "
+                "exceed the maximum",
                 f"set minutes_each to at most {limit_s / 60:g}, or {name} to at least {mean_s:.0f}",
             )
 
 
 @check(
     "day-fits-load",
-    "A CSV file that `load.curve` names can be read, and has the mean and the peak of the load.",
-    source="voice_blueprint/day.py: cost, simulation and alerts are of one day",
+    "The CSV file in `load.curve` is readable, and matches the mean and the peak of the load.",
+    source="voice_blueprint/day.py: cost, simulation and alerts use the same day",
 )
 def day_fits_load(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
@@ -96,7 +99,7 @@ def day_fits_load(deployment: Deployment) -> Iterator[Violation]:
     try:
         day(deployment)
     except DayError as error:
-        yield Violation(("load", "curve"), str(error), "write the file, or name flat, business-day or spike")
+        yield Violation(("load", "curve"), str(error), "create the file, or use flat, business-day or spike")
 
 
 def _longest_calls(deployment: Deployment) -> Iterator[tuple[str, int]]:
@@ -117,8 +120,8 @@ def _longest_calls(deployment: Deployment) -> Iterator[tuple[str, int]]:
 
 @check(
     "origins-are-public",
-    "In production, web pages that may use the session API are on the public internet.",
-    source="https://fetch.spec.whatwg.org/#origin-header; any program of a caller's machine can serve localhost",
+    "In production, web pages with access to the session API are on the public internet.",
+    source="https://fetch.spec.whatwg.org/#origin-header; any program on a caller's machine can serve localhost",
 )
 def origins_are_public(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
@@ -128,14 +131,15 @@ def origins_are_public(deployment: Deployment) -> Iterator[Violation]:
             if is_local(origin):
                 yield Violation(
                     (*at, "allowed_origins", index),
-                    f"{origin} is a page of the caller's own machine or network, which any program there can serve",
-                    "name the https:// address of your page, and keep local ones in a file of another environment",
+                    f"{origin} is on the caller's own machine or network, where any program can serve it",
+                    "specify the https:// address of your page, and local addresses only in files of other "
+                    "environments",
                 )
 
 
 @check(
     "endpoints-are-reachable",
-    "Outside the sandbox, no program is sent to an address that means the machine it runs on.",
+    "Outside the sandbox, no program uses an address of the machine that it runs on.",
     source="RFC 6761, section 6.3 (localhost)",
 )
 def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
@@ -145,8 +149,8 @@ def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
         if is_local(url, private=False):
             yield Violation(
                 at,
-                f"{url} names the task or pod that would call it, or its link",
-                "name the address where the service listens",
+                f"{url} is an address of the task or pod itself, or of its link",
+                "specify the address of the service",
             )
 
 

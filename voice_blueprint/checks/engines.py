@@ -28,7 +28,8 @@ IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
 
 @engine_check(
     "engine-serves-model",
-    "Every engine serves its model: vLLM-Omni speech, vLLM everything else, and an ASR fleet a model that transcribes.",
+    "Every engine supports its model: vLLM-Omni for speech, vLLM for all others, and a transcription model in an ASR "
+    "fleet.",
     source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
     acceptable=False,
 )
@@ -38,18 +39,18 @@ def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
         if not _serves(engine, card):
             yield Violation(
                 served.place.at("model"),
-                f"{served.name} runs image {IMAGE_OF[engine.kind]} for {', '.join(sorted(engine.tasks))}; "
+                f"{served.name} runs image {IMAGE_OF[engine.kind]} for {', '.join(sorted(engine.tasks))}, but "
                 f"{card.name} is a {card.task} model for {card.served_by}",
-                f"take one of {', '.join(c.name for c in catalog.models().values() if _serves(engine, c))}, or "
+                f"use one of {', '.join(c.name for c in catalog.models().values() if _serves(engine, c))}, or "
                 "another kind of service",
             )
 
 
 @engine_check(
     "kv-type-supported",
-    "The KV cache is FP8 only on GPUs whose attention backend reads it.",
+    "The KV cache is FP8 only on GPUs whose attention backend supports it.",
     source="https://docs.vllm.ai/en/stable/features/quantization/quantized_kvcache.html (FlashAttention and Triton "
-    "take FP8 from compute capability 8.9)",
+    "support FP8 from compute capability 8.9)",
     acceptable=False,
 )
 def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
@@ -99,7 +100,7 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
 
 @engine_check(
     "weights-type-computes",
-    "FP8 weights are computed with, not only stored.",
+    "FP8 weights are used for computation, not only for storage.",
     source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
     level=Level.INFO,
 )
@@ -109,15 +110,15 @@ def weights_type_computes(engines: Iterable[Served]) -> Iterator[Violation]:
         if served.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
             yield Violation(
                 served.place.at("quantization"),
-                f"{served.title}: {gpu.name} keeps FP8 weights of {served.engine.model.name} and computes in "
-                "bfloat16: half the memory, the same speed",
-                "expect room for KV cache from it, not throughput",
+                f"{served.title}: {gpu.name} stores FP8 weights of {served.engine.model.name} but computes in "
+                "bfloat16, with half the memory and the same speed",
+                "expect more memory for the KV cache, not more throughput",
             )
 
 
 @check(
     "replicas-carry-load",
-    "All replicas of a service together, and each host of a fleet, carry the sessions that they are asked for.",
+    "All replicas of a service together, and each host of a fleet, support the configured sessions.",
     source="voice_blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
 )
 def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
@@ -129,8 +130,8 @@ def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
         if engine and fleet.vllm and engine.sessions < fleet.vllm.load.sessions:
             yield Violation(
                 ("aws", "asr", index, "vllm", "load"),
-                f"{fleet.name}: one host is asked for {fleet.vllm.load.sessions:,} sessions, and vLLM on "
-                f"{engine.tensor_parallel} x {engine.gpu} of {fleet.instance_type} carries {engine.sessions:,} "
+                f"{fleet.name}: one host is configured for {fleet.vllm.load.sessions:,} sessions, but vLLM on "
+                f"{engine.tensor_parallel} x {engine.gpu} of {fleet.instance_type} supports {engine.sessions:,} "
                 f"({engine.arithmetic})",
                 f"set vllm.load.sessions to at most {engine.sessions}, and hosts.max to what the load needs"
                 if engine.sessions
@@ -151,14 +152,14 @@ def _services_carry_load(azure: Azure) -> Iterator[Violation]:
             yield Violation(
                 ("azure", "services", index, "replicas"),
                 f"{service.name}: {sizing.verdict}",
-                f"{more}, or ask for fewer sessions",
+                f"{more}, or lower the number of sessions",
             )
 
 
 @check(
     "host-memory-holds-engine",
     "A host of a vLLM fleet has memory for the engine's processes.",
-    source="voice_blueprint/engines/sizing/host.py: what a process of vLLM takes for each GPU is assumed",
+    source="voice_blueprint/engines/sizing/host.py: the memory of a vLLM process per GPU is assumed",
     level=Level.WARNING,
 )
 def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
@@ -172,15 +173,15 @@ def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
         if engine and need_gib > row.memory_gib:
             yield Violation(
                 ("aws", "asr", index, "instance_type"),
-                f"{fleet.name}: vLLM on {engine.tensor_parallel} GPU(s) is assumed to take {need_gib:g} GiB of host "
-                f"memory, and {row.name} has {row.memory_gib:g} GiB",
+                f"{fleet.name}: vLLM on {engine.tensor_parallel} GPU(s) is assumed to use {need_gib:g} GiB of host "
+                f"memory, but {row.name} has {row.memory_gib:g} GiB",
                 "use a larger size of the family, or measure a host with `voice calibrate` before callers depend on it",
             )
 
 
 @check(
     "whisper-model-format",
-    "A fleet of our engine names a Whisper model in the format that its hosts load.",
+    "A fleet with the Whisper engine uses a model in a format that its hosts can load.",
     source="https://github.com/SYSTRAN/faster-whisper (CTranslate2 models), and images/asr-neuron (OpenAI's)",
 )
 def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
@@ -192,17 +193,19 @@ def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
         neuron, converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
         problem = ""
         if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
-            problem = f"{card.served_by} serves it as a {card.task} model"
+            problem = f"it is a {card.task} model for {card.served_by}"
         elif neuron and converted:
-            problem = "it is in CTranslate2's format, and Neuron compiles models in OpenAI's"
+            problem = "it is in CTranslate2's format, but Neuron compiles models in OpenAI's format"
         elif not neuron and not converted and fleet.model.lower().startswith("openai/whisper"):
-            problem = f"it is in OpenAI's format, and hosts with a {computes_on.upper()} load CTranslate2's"
+            problem = (
+                f"it is in OpenAI's format, but hosts with a {computes_on.upper()} load models in CTranslate2's format"
+            )
         if problem:
             yield Violation(
                 ("aws", "asr", index, "model"),
-                f"{fleet.name} runs our Whisper engine on {fleet.instance_type}, which does not load {fleet.model}: "
+                f"{fleet.name} runs the Whisper engine on {fleet.instance_type}, which cannot load {fleet.model}: "
                 f"{problem}",
-                f"leave model out for {DEFAULT_MODELS[computes_on]}, or set engine: vllm with a model of the catalogue",
+                f"omit model to use {DEFAULT_MODELS[computes_on]}, or set engine: vllm with a model of the catalogue",
             )
 
 

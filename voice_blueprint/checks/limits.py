@@ -9,7 +9,7 @@ from voice_blueprint.limits import LimitNeed, limit_needs
 
 @check(
     "within-limits",
-    "A deployment at its most hosts stays within the limits that no request raises.",
+    "A deployment at its maximum stays within the limits that cannot be raised.",
     source="voice_blueprint/catalog/limits.yaml",
 )
 def within_limits(deployment: Deployment) -> Iterator[Violation]:
@@ -18,7 +18,7 @@ def within_limits(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "limits-requested",
-    "A deployment at its most hosts stays within the default of each limit that can be raised.",
+    "A deployment at its maximum stays within the default of each limit that can be raised.",
     source="voice_blueprint/catalog/limits.yaml; `voice preflight` shows the limits of your account",
     level=Level.WARNING,
 )
@@ -32,7 +32,7 @@ def _violation(need: LimitNeed) -> Violation:
     request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"
     return Violation(
         need.location,
-        f"{need.units.max:,} {limit.name} at the maximum are more than the {limit.default:,} "
-        f"{'of a new account' if limit.adjustable else 'that there can be'}",
+        f"{need.units.max:,} {limit.name} at the maximum exceed the {'default' if limit.adjustable else 'limit'} of "
+        f"{limit.default:,}",
         request if limit.quota else lower,
     )

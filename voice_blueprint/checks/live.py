@@ -28,8 +28,8 @@ class _Live:
 
 @check(
     "live-load-is-a-call",
-    "A model that takes audio as it comes is asked for calls of a length.",
-    source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens a second, all call long)",
+    "A model that transcribes audio as it arrives is configured with the length of calls.",
+    source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens per second of a call)",
     acceptable=False,
 )
 def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
@@ -39,9 +39,9 @@ def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
             rate = model.audio_tokens_per_s or 1
             yield Violation(
                 (*live.at, "load"),
-                f"{live.name} asks for sessions of {tokens} tokens, which {model.name} takes for a call of "
-                f"{tokens / rate:.1f} s ({rate:g} tokens a second)",
-                f"set longest_call_s; ten minutes take session_tokens of {call_tokens(model, TEN_MINUTES_S)}",
+                f"{live.name} is configured for sessions of {tokens} tokens, which {model.name} uses in a call of "
+                f"{tokens / rate:.1f} s ({rate:g} tokens per second)",
+                f"set longest_call_s; ten minutes need session_tokens of {call_tokens(model, TEN_MINUTES_S)}",
             )
 
 
@@ -61,9 +61,9 @@ def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
             if claim > best.streams:
                 yield Violation(
                     (*live.at, "load"),
-                    f"{live.name} counts on {claim} calls on one {engine.gpu} ({engine.arithmetic}); the best that "
-                    f"was published is {best.streams} ({best.name}: {best.source})",
-                    "measure it with `voice loadtest` before callers depend on it, or plan with fewer",
+                    f"{live.name} is planned with {claim} calls on one {engine.gpu} ({engine.arithmetic}), but the "
+                    f"best published figure is {best.streams} ({best.name}: {best.source})",
+                    "measure it with `voice loadtest` before production use, or plan with fewer",
                 )
 
 

@@ -17,7 +17,7 @@ from voice_blueprint.signing import manifest, verified
 
 @check(
     "production-protected",
-    "A production deployment refuses deletion, once it is up.",
+    "A production deployment has deletion protection after its first deploy.",
     source="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
     level=Level.WARNING,
 )
@@ -42,38 +42,37 @@ def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
     if missing:
         yield Violation(
             ("images",),
-            f"no digest for {', '.join(missing)}: what runs them is held at 0 hosts, tasks or replicas",
-            "deploy the registry first, push the images (`voice images build-args`), and write their digests here",
+            f"there is no digest for {', '.join(missing)}: their hosts, tasks or replicas are kept at 0",
+            "deploy the registry first, push the images (`voice images build-args`), and add their digests here",
         )
 
 
 @check(
     "images-signed",
-    "Production runs images whose digests the pipeline's key has signed; elsewhere they are held to a key where the "
-    "file has one.",
+    "In production, image digests are signed with the pipeline's key; elsewhere, only if the file has a key.",
     source="https://docs.sigstore.dev/cosign/signing/signing_with_blobs/",
 )
 def images_signed(deployment: Deployment) -> Iterator[Violation]:
     signing = deployment.image_signing
-    how = "sign what `voice images manifest` prints with `cosign sign-blob`, and write the signature here"
+    how = "sign the output of `voice images manifest` with `cosign sign-blob`, and add the signature here"
     if signing is None:
         if deployment.environment is Environment.PRODUCTION and deployment.images:
             yield Violation(
                 ("images",),
                 f"there is no signature for the digests of {', '.join(sorted(deployment.images))}",
-                f"write the pipeline's public key into image_signing, and {how}",
+                f"add the pipeline's public key to image_signing, and {how}",
             )
     elif not verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
         yield Violation(
             ("image_signing", "signature"),
-            "the signature is not the key's own of the digests under `images`",
-            f"if these digests are meant, {how}",
+            "the signature does not match the key and the digests under `images`",
+            f"if these digests are intended, {how}",
         )
 
 
 @check(
     "machine-images-pinned",
-    "In production a fleet whose images have digests boots from a machine image that the file pins.",
+    "In production, a fleet whose images have digests boots from a machine image that the file pins.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html",
 )
 def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
@@ -84,15 +83,15 @@ def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
         if floats(fleet.machine_image) and not held_back(deployment, images.get(fleet.name, VAD_IMAGES)):
             yield Violation(
                 (*fleet.location, "machine_image"),
-                f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: with its "
-                "next release a deploy of anything else replaces them all",
-                "`voice images ami` proposes an image to pin",
+                f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: after its "
+                "next release, any deploy replaces all of them",
+                "pin an image; `voice images ami` proposes one",
             )
 
 
 @check(
     "vfio-image-baked",
-    "VAD hosts on the vfio data path boot from a machine image that was baked for it.",
+    "VAD hosts on the vfio data path boot from a machine image that was built for it.",
     source="https://github.com/amzn/amzn-drivers/tree/master/userspace/dpdk (vfio-pci with write combining)",
 )
 def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
@@ -102,15 +101,16 @@ def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
     if vad.data_path.mode is DataPathMode.VFIO and not may_be_baked(vad.machine_image):
         yield Violation(
             ("aws", Tier.VAD.value, "data_path", "mode"),
-            f"mode vfio on {vad.machine_image or 'the newest image of AWS'}: its kernel has no vfio-pci with write "
-            "combining, so no host would come up",
-            "let a pipeline bake one (host_images: {vfio: true}) and name it as machine_image, or set mode: af_xdp",
+            f"mode vfio is set with {vad.machine_image or 'the newest image of AWS'}, whose kernel has no vfio-pci "
+            "with write combining: no host would start",
+            "build an image with a pipeline (host_images: {vfio: true}) and set it as machine_image, or set mode: "
+            "af_xdp",
         )
 
 
 @check(
     "model-revision-pinned",
-    "In production every model is fetched at a fixed commit.",
+    "In production, every model is downloaded at a fixed commit.",
     source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
     level=Level.WARNING,
 )
@@ -132,6 +132,6 @@ def _newest(at: Location, name: str, repository: str, revision: str | None) -> I
     if revision is None:
         yield Violation(
             at,
-            f"{name} fetches {repository} at whatever commit is newest: what starts on different days may differ",
-            "set revision to the commit that was tested",
+            f"{name} downloads the newest commit of {repository}: hosts that start on different days may differ",
+            "set revision to the tested commit",
         )

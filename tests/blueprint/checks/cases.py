@@ -296,7 +296,7 @@ CASES: tuple[Case, ...] = (
     *(Case("engine-supports-accelerator", "aws.asr.0.engine",
            {**VLLM, "aws.asr.0.instance_type": kind}, {"aws.asr.0.instance_type": kind})
       for kind, why in (("inf2.48xlarge", "Trn2 and Trn3 only"), ("trn1.2xlarge", "Trn2 and Trn3 only"),
-                        ("trn2.48xlarge", "our engine only"))),
+                        ("trn2.48xlarge", "contains only the Whisper engine"))),
     Case("engine-supports-accelerator", "aws.asr.0.engine",
          {**VLLM, "aws.asr.0.instance_type": "inf2.48xlarge"}, VLLM),
     *(Case("neuron-lifecycle", "aws.asr.0.instance_type", {"aws.asr.0.instance_type": kind},

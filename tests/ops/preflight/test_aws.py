@@ -281,7 +281,9 @@ def test_a_denied_launch_blocks_and_denied_queries_are_unanswered(account: AwsAc
     assert (rows["launch of a vad host"].status, rows["launch of a vad host"].found) == (Status.BLOCKS, "denied")
     quotas = rows["service quotas and open requests"]
     assert quotas.status is Status.UNANSWERED
-    assert quotas.found == "access denied: ListRequestedServiceQuotaChangeHistory (403)"  # moto sends XML to a JSON service
+    assert (
+        quotas.found == "access denied: ListRequestedServiceQuotaChangeHistory (403)"
+    )  # moto sends XML to a JSON service
     assert rows["machine image amazon-linux-2023/gpu"].status is Status.FINE
 
 

@@ -132,7 +132,7 @@ def test_an_unreadable_group_is_reported(ask: Ask, subscription: Subscription) -
 def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
     needs = vcpu_needs(production.azure)
     said = {
-        f"{quota}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade"
+        f"{quota}: {low} vCPU at the minimum, {high} at the maximum during an upgrade"
         for quota, (low, high) in needs.items()
     }
     assert {violation.message for violation in family_quota_need.examine(production)} < said

@@ -17,7 +17,7 @@ from voice_blueprint.images import specs
 
 @check(
     "artifacts-used",
-    "In production no ASR host asks a hub for weights.",
+    "In production, no ASR host downloads weights from a hub.",
     source="a host that is launched in a spike must not depend on a hub; docs/runbooks/procedures/artifacts.md",
     level=Level.INFO,
 )
@@ -26,7 +26,7 @@ def artifacts_used(deployment: Deployment) -> Iterator[Violation]:
         if deployment.environment is Environment.PRODUCTION and not fleet.artifacts:
             yield Violation(
                 ("aws", "asr", index),
-                f"each host of {fleet.name} fetches weights from a hub at its first start, and may compile",
+                f"each host of {fleet.name} downloads weights from a hub at its first start, and may compile the model",
                 "set artifacts, deploy the stack asr, run the job of the fleet, then deploy the rest",
             )
 
@@ -50,7 +50,7 @@ def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "zones-belong-to-region",
-    "Every availability zone lies in the region, and a fleet's zones are among the deployment's.",
+    "Every availability zone is in the region, and the deployment has every zone of a fleet.",
     source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
 )
 def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
@@ -60,7 +60,7 @@ def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
         if suffix == zone or len(suffix) != 1 or not suffix.islower():
             yield Violation(
                 ("aws", "availability_zones", index),
-                f"{zone} is no availability zone of {aws.region}",
+                f"{zone} is not an availability zone of {aws.region}",
                 f"zones are named {aws.region}a, {aws.region}b, ...",
             )
     for number, fleet in enumerate(aws.asr):
@@ -68,14 +68,14 @@ def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
             if zone not in aws.availability_zones:
                 yield Violation(
                     ("aws", "asr", number, "availability_zones", index),
-                    f"fleet {fleet.name} asks for {zone}, where the network has no subnet",
+                    f"fleet {fleet.name} uses {zone}, where the network has no subnet",
                     f"choose among {', '.join(aws.availability_zones)}",
                 )
 
 
 @check(
     "capacity-block-fits",
-    "A Capacity Block is bought for a type that has them, in exactly one zone.",
+    "A Capacity Block is bought for an instance type that supports it, in exactly one zone.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
 )
 def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
@@ -91,14 +91,14 @@ def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
         if len(fleet.zones) != 1:
             yield Violation(
                 (*fleet.location, "purchase"),
-                f"a Capacity Block lies in one zone, fleet {fleet.name} spans {len(fleet.zones)}",
+                f"a Capacity Block is in one zone, but fleet {fleet.name} uses {len(fleet.zones)}",
                 "set the fleet's availability_zones to the block's zone",
             )
 
 
 @check(
     "warm-pool-allowed",
-    "A fleet with a warm pool buys On-Demand, without a reservation that a stopped host would lose.",
+    "A fleet with a warm pool uses On-Demand without a reservation, which stopped hosts would lose.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
 )
 def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
@@ -106,14 +106,14 @@ def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
         if fleet.warm_pool and not isinstance(fleet.purchase, OnDemand):
             yield Violation(
                 ("aws", "asr", index, "warm_pool"),
-                f"fleet {fleet.name} buys {fleet.purchase.option} hosts, which a warm pool cannot hold",
+                f"fleet {fleet.name} uses {fleet.purchase.option} hosts, which a warm pool does not support",
                 "remove warm_pool, or set purchase to on-demand",
             )
 
 
 @check(
     "engine-supports-accelerator",
-    "Every ASR fleet's engine runs on what its hosts have: accelerators, or cores whose speed is known.",
+    "The engine of every ASR fleet supports the accelerators or CPUs of its hosts.",
     source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
     "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
 )
@@ -124,13 +124,13 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
             yield from _on_cpus(fleet, row, index)
         elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
             reason = (
-                "the Neuron image runs our engine only"
+                "the Neuron image contains only the Whisper engine"
                 if row.name.startswith("trn2.")
                 else "Neuron SDK 2.33 serves Trn2 and Trn3 only"
             )
             yield Violation(
                 ("aws", "asr", index, "engine"),
-                f"vLLM does not run on {row.accelerator.model} ({row.name}) here: {reason}",
+                f"vLLM is not supported on {row.accelerator.model} ({row.name}): {reason}",
                 "set engine: whisper",
             )
 
@@ -138,19 +138,19 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
 def _on_cpus(fleet: AsrFleet, row: InstanceType, index: int) -> Iterator[Violation]:
     if fleet.engine is Engine.VLLM:
         yield Violation(
-            ("aws", "asr", index, "engine"), f"vLLM does not run on the CPUs of {row.name} here", "set engine: whisper"
+            ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
         )
     elif least(asr_host(fleet)).calls == 0:
         yield Violation(
             ("aws", "asr", index, "instance_type"),
-            f"{row.name} carries no calls: {least(asr_host(fleet)).source}",
-            "take a larger type or a smaller `model`, or write what was `measured`",
+            f"{row.name} cannot serve a call: {least(asr_host(fleet)).source}",
+            "use a larger instance type or a smaller `model`, or set `measured` to a measurement",
         )
 
 
 @check(
     "neuron-lifecycle",
-    "No fleet is built on accelerators whose software is in maintenance mode.",
+    "No fleet uses accelerators whose software is in maintenance mode.",
     source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
     level=Level.WARNING,
 )
@@ -167,7 +167,7 @@ def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "quota-need",
-    "The vCPU quotas that the deployment counts against are known and sufficient.",
+    "The vCPU quotas of the deployment's instance types are known and sufficient.",
     source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
     level=Level.INFO,
 )
@@ -183,18 +183,18 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
         load = ""
         if sized:
             mean, peak = (sum(hosts[case] * hosts[2] for hosts in sized) for case in (0, 1))
-            load = f"; the load takes {mean}, and {peak} at its peak"
+            load = f"; the load needs {mean}, and {peak} at its peak"
         yield Violation(
             members[0].location,
             f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum{load}",
-            f"compare: aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
+            f"compare with the output of aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
             f"--region {deployment.aws.region}",
         )
 
 
 @check(
     "vad-on-graviton",
-    "VAD hosts are arm64, and have no accelerator.",
+    "VAD hosts are arm64 without accelerators.",
     source="images/vad-dataplane/image.yaml (linux/arm64 on AWS); the machine image is chosen by the accelerator",
 )
 def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
@@ -202,7 +202,7 @@ def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     if row.architecture != "arm64" or row.accelerator:
         has = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
         yield Violation(
-            ("aws", "vad", "instance_type"), f"{row.name} {has}: the data plane runs on Graviton", "take a c8g type"
+            ("aws", "vad", "instance_type"), f"{row.name} {has}: the data plane runs on Graviton", "use a c8g type"
         )
 
 
@@ -221,18 +221,18 @@ def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
                 yield Violation(
                     ("aws", "asr", index, "instance_type"),
                     f"{image} is built for {', '.join(built[image].platforms)}, and {row.name} is {row.architecture}",
-                    "take another type",
+                    "use another instance type",
                 )
 
 
 @check(
     "asr-has-fleets",
-    "There is a fleet that recognises speech.",
+    "At least one fleet recognises speech.",
     source="a session without an ASR host is refused",
 )
 def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
     if not deployment.aws.asr:
-        yield Violation(("aws", "asr"), "0 ASR fleets: every session would be refused", "add one")
+        yield Violation(("aws", "asr"), "there are 0 ASR fleets: every session would be refused", "add an ASR fleet")
 
 
 SPOT_DRAIN_S = 100
@@ -241,7 +241,7 @@ SPOT_DRAIN_S = 100
 
 @check(
     "spot-drain-fits-notice",
-    "A spot host's drain fits the notice that it gets.",
+    "A spot host drains within its interruption notice.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
 )
 def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
@@ -249,8 +249,10 @@ def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
         if isinstance(fleet.purchase, Spot) and fleet.drain_timeout_s > SPOT_DRAIN_S:
             yield Violation(
                 ("aws", "asr", index, "drain_timeout_s"),
-                f"fleet {fleet.name} drains for {fleet.drain_timeout_s} s, and a spot notice leaves {SPOT_DRAIN_S}",
-                f"set drain_timeout_s to at most {SPOT_DRAIN_S}, or accept that longer calls change their host",
+                f"fleet {fleet.name} drains for {fleet.drain_timeout_s} s, but a spot interruption notice leaves "
+                f"{SPOT_DRAIN_S} s",
+                f"set drain_timeout_s to at most {SPOT_DRAIN_S}, or accept this check: longer calls then move to "
+                "another host",
             )
 
 
@@ -265,6 +267,7 @@ def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
         if fleet.warm_pool and fleet.warm_pool.size > most:
             yield Violation(
                 ("aws", "asr", index, "warm_pool", "size"),
-                f"{fleet.warm_pool.size} hosts wait for fleet {fleet.name}, which can take {most} more",
+                f"the warm pool of fleet {fleet.name} has {fleet.warm_pool.size} hosts, but the fleet can grow by "
+                f"only {most}",
                 f"set size to at most {most}" if most else "remove warm_pool",
             )

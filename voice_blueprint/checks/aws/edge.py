@@ -28,7 +28,7 @@ CROSS_ZONE_USD_PER_GB = 0.02
 
 @check(
     "gateway-drain-exceeds-idle",
-    "A stopping gateway task lives longer than the longest allowed silence on a socket.",
+    "A stopping gateway task outlasts the idle timeout of a socket.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
 )
 def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
@@ -36,15 +36,15 @@ def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
     if idle_s >= drain_s:
         yield Violation(
             ("aws", "edge", "idle_timeout_s"),
-            f"idle_timeout_s {idle_s} is not below {drain_s} s, what is left of Fargate's "
-            f"{edge.FARGATE_STOP_TIMEOUT_S} s for a stopping task: sockets would be cut off",
+            f"idle_timeout_s {idle_s} is not below {drain_s} s, the drain time within Fargate's stop timeout of "
+            f"{edge.FARGATE_STOP_TIMEOUT_S} s: sockets would be cut off",
             f"set idle_timeout_s to at most {drain_s - 1}",
         )
 
 
 @check(
     "edge-authorizer-in-production",
-    "In production, callers of the session API are known.",
+    "In production, callers of the session API are authenticated.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
 )
 def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]:
@@ -59,7 +59,7 @@ def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]
 
 @check(
     "api-limits",
-    "Heartbeats, tokens and throttles respect the limits of API Gateway.",
+    "Heartbeats, tokens and throttles are within the limits of API Gateway.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
 )
@@ -69,9 +69,9 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
     if settings.idle_timeout_s >= longest_s:
         yield Violation(
             ("aws", "edge", "idle_timeout_s"),
-            f"idle_timeout_s {settings.idle_timeout_s} makes a heartbeat every "
-            f"{settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event "
-            f"stream after {edge.STREAM_IDLE_S} s of silence",
+            f"idle_timeout_s {settings.idle_timeout_s} results in a heartbeat every "
+            f"{settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event stream after "
+            f"{edge.STREAM_IDLE_S} s of silence",
             f"set idle_timeout_s to at most {longest_s - 1}",
         )
     if settings.token_ttl_s <= settings.idle_timeout_s:
@@ -86,7 +86,7 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
         if value > limit:
             yield Violation(
                 ("aws", "edge", "throttle", name),
-                f"{name} {value} is more than the {limit} that API Gateway takes from a whole account",
+                f"{name} {value} exceeds the {limit} that API Gateway accepts per account",
                 f"set {name} to at most {limit}",
             )
 
@@ -99,7 +99,7 @@ def _max_sessions(deployment: Deployment) -> int:
 
 @check(
     "edge-limits-fit-capacity",
-    "What callers may open reaches what the fleets can take, and no limit stops them before another one allows.",
+    "The limits of callers allow as many sessions as the fleets support, and do not contradict each other.",
     source="https://docs.aws.amazon.com/waf/latest/developerguide/waf-rule-statement-type-rate-based.html; fleets at "
     "their maximum",
     level=Level.WARNING,
@@ -114,31 +114,31 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
         if settings.caller_sessions < capacity:
             yield Violation(
                 (*place, "caller_sessions"),
-                f"caller_sessions {settings.caller_sessions:,} refuses a caller at "
-                f"{settings.caller_sessions / capacity:.0%} of the {capacity:,} sessions that the fleets take; with "
-                f"{settings.authorizer.kind} one service is one caller",
-                f"set caller_sessions to {capacity}, or accept this check where several services share the fleets",
+                f"caller_sessions {settings.caller_sessions:,} limits a caller to "
+                f"{settings.caller_sessions / capacity:.0%} of the {capacity:,} sessions that the fleets support; "
+                f"with {settings.authorizer.kind}, a service is one caller",
+                f"set caller_sessions to {capacity}, or accept this check if several services share the fleets",
             )
         limit, need = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
         if limit < need:
             yield Violation(
                 (*place, "throttle", "requests_per_address_5_min"),
                 f"requests_per_address_5_min {limit:,} blocks an address that opens {limit / need * creations:.1f} "
-                f"sessions a second; caller_creations_per_s allows {creations}, which are {need:,} requests",
-                f"set requests_per_address_5_min to {need}, or caller_creations_per_s lower",
+                f"sessions per second; caller_creations_per_s allows {creations}, which result in {need:,} requests",
+                f"set requests_per_address_5_min to {need}, or lower caller_creations_per_s",
             )
     if settings.throttle.requests_per_s < requests:
         yield Violation(
             (*place, "throttle", "requests_per_s"),
-            f"requests_per_s {settings.throttle.requests_per_s} of all callers is less than the {requests} that one "
-            f"may cause with caller_creations_per_s {creations}: it would lock out the others",
-            f"set requests_per_s to at least {requests}, or caller_creations_per_s lower",
+            f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {requests} that a "
+            f"single caller can cause with caller_creations_per_s {creations}, and block other callers",
+            f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
         )
     tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
     if tasks * calls < capacity:
         yield Violation(
             (*place, "gateway", "tasks", "max"),
-            f"{tasks} tasks carry {tasks * calls:,} sessions, {calls:,} each; the fleets take {capacity:,}",
+            f"{tasks} tasks support {tasks * calls:,} sessions, {calls:,} each, but the fleets support {capacity:,}",
             f"set tasks.max to {-(-capacity // calls)}",
         )
 
@@ -156,15 +156,15 @@ def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
     if any(f".{domain.zone_name}".endswith(f".{reserved}") for reserved in PLACEHOLDER_DOMAINS):
         yield Violation(
             ("aws", "edge", "domain"),
-            f"{domain.zone_name} is reserved for documentation: its certificate can never be validated, and the "
-            "deploy would wait for it",
-            "write your own Route 53 zone here",
+            f"{domain.zone_name} is reserved for documentation: its certificate cannot be validated, so the deploy "
+            "would not complete",
+            "set zone_name to your own Route 53 zone",
         )
 
 
 @check(
     "certificate-names-media-host",
-    "Callers are sent to a host name that the TLS listener's certificate is for.",
+    "The certificate of the TLS listener contains the host name that callers receive.",
     source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
     level=Level.WARNING,
 )
@@ -173,9 +173,9 @@ def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
     if settings.certificate_arn is not None:
         yield Violation(
             ("aws", "edge", "certificate_arn"),
-            f"{settings.certificate_arn} comes without a domain: callers are told the load balancer's own name, "
-            "which no certificate of yours is for",
-            "name your Route 53 zone in `domain` instead, or map names in the callers",
+            f"{settings.certificate_arn} is set without a domain: callers receive the load balancer's own name, "
+            "which your certificate does not contain",
+            "set `domain` to your Route 53 zone instead, or map the names in the clients",
         )
 
 
@@ -193,14 +193,14 @@ def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
         if needed and has != needed:
             yield Violation(
                 ("aws", "edge", "certificate_arn"),
-                f"the certificate is in {what} {has}, the load balancer in {needed}",
-                f"request a certificate in {needed} and name it here, or name your Route 53 zone in `domain`",
+                f"the certificate is in {what} {has}, but the load balancer is in {needed}",
+                f"request a certificate in {needed} and set its ARN here, or set `domain` to your Route 53 zone",
             )
 
 
 @check(
     "cross-zone-cost",
-    "Callers' audio does not pay for crossing zones.",
+    "Callers' audio incurs no charge for traffic between zones.",
     source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
     level=Level.INFO,
 )
@@ -212,6 +212,6 @@ def cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
         cost = 1000 * AUDIO_GB_PER_HOUR * share * CROSS_ZONE_USD_PER_GB
         yield Violation(
             ("aws", "edge", "cross_zone"),
-            f"{share:.0%} of audio crosses zones: {cost:.2f} USD for each hour of 1,000 callers",
-            "keep it if callers of one zone overload its hosts while others idle, or set cross_zone: false",
+            f"{share:.0%} of the audio crosses zones, which costs {cost:.2f} USD per hour with 1,000 callers",
+            "keep it if callers overload the hosts of one zone while others are idle, or set cross_zone: false",
         )

@@ -18,7 +18,7 @@ HOURS_PER_MONTH = 730
 
 @check(
     "load-fits-tiers",
-    "Each tier carries the peak of the load at its most hosts.",
+    "Each tier supports the peak of the load at its maximum.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
 def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
@@ -33,15 +33,16 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
             below = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
-                f"tier {tier} carries {most:,} calls at most{below}, the load's peak is {peak:,} "
-                f"({own.calls:,} x {load.peak_factor:g})",
+                f"tier {tier} supports at most {most:,} calls{below}, but the load's peak is {peak:,} ({own.calls:,} "
+                f"x {load.peak_factor:g})",
                 "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
             )
 
 
 @check(
     "tiers-balanced",
-    f"No tier has more than {FEW_TIMES} times the room of the least one, nor cores that its bound never uses.",
+    f"No tier has more than {FEW_TIMES} times the capacity of the smallest one, nor cores that its limiting factor "
+    "never uses.",
     source="voice_blueprint/capacity; list prices of the catalogue",
     level=Level.WARNING,
 )
@@ -56,15 +57,15 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
         desired = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
         if each.tier is not least_tier and each.most > FEW_TIMES * needed and desired < each.units.max:
             beside = (
-                f"{each.most / needed:.0f} times what tier {least_tier} carries ({most:,})"
+                f"{each.most / needed:.0f} times the capacity of tier {least_tier} ({most:,})"
                 if needed
-                else f"tier {least_tier} carries none"
+                else f"tier {least_tier} supports none"
             )
             yield Violation(
                 each.location,
-                f"{each.name} has room for {each.most:,} calls, {beside}"
-                f"{_worth(deployment, each, each.units.max - desired)}",
-                f"set max to {desired // each.parts}, or let tier {least_tier} grow",
+                f"{each.name} supports {each.most:,} calls, "
+                f"{beside}{_worth(deployment, each, each.units.max - desired)}",
+                f"set max to {desired // each.parts}, or raise the maximum of tier {least_tier}",
             )
     yield from _idle_cores(deployment)
 
@@ -91,9 +92,9 @@ def _idle_cores(deployment: Deployment) -> Iterator[Violation]:
     saved = (price - other) * HOURS_PER_MONTH
     yield Violation(
         ("aws", "vad", "instance_type"),
-        f"{kind.name} polls {queues} of {kind.vcpus} vCPU: {smallest.name} carries the same {calls:,} calls for "
-        f"{saved:,.0f} USD a month less a host",
-        f"take {smallest.name}, and huge_pages for its {smallest.memory_gib:g} GiB (now {pages_gib:g} GiB)",
+        f"the data plane uses {queues} of {kind.vcpus} vCPU on {kind.name}: {smallest.name} supports the same "
+        f"{calls:,} calls and costs {saved:,.0f} USD less per host and month",
+        f"use {smallest.name}, with huge_pages for its {smallest.memory_gib:g} GiB (now {pages_gib:g} GiB)",
     )
 
 
@@ -107,8 +108,8 @@ def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
 
 @check(
     "sockets-fit-task",
-    "A gateway task has the core and the memory for the sockets at which it refuses more.",
-    source="voice_blueprint/capacity: what a call takes of a core, and a socket of the memory",
+    "A gateway task has the CPU and memory for its maximum number of sockets.",
+    source="voice_blueprint/capacity: CPU time of a call, and memory of a socket",
 )
 def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
@@ -117,15 +118,15 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     if gateway.sockets_per_task is not None and gateway.sockets_per_task > holds:
         yield Violation(
             ("aws", "edge", "gateway", "sockets_per_task"),
-            f"{gateway.sockets_per_task:,} sockets are more than the {holds:,} that a task holds by its {bound.name} "
-            f"({bound.source})",
-            f"set sockets_per_task to at most {holds}, or leave it out",
+            f"sockets_per_task {gateway.sockets_per_task:,} exceeds the {holds:,} sockets that the {bound.name} of a "
+            f"task supports ({bound.source})",
+            f"set sockets_per_task to at most {holds}, or omit it",
         )
 
 
 @check(
     "store-holds-calls",
-    "Without a typed load, the state store holds the calls that the other tiers carry.",
+    "If the file has no load, the state store supports the calls of the other tiers.",
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
 def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
@@ -134,6 +135,7 @@ def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None and state < min(room.values()):
         yield Violation(
             ("aws", "state", "node_type"),
-            f"{deployment.aws.state.node_type} holds {state:,} calls, the other tiers carry {min(room.values()):,}",
-            "take a larger node type, or type the `load` that is expected",
+            f"{deployment.aws.state.node_type} supports {state:,} calls, but the other tiers support "
+            f"{min(room.values()):,}",
+            "use a larger node type, or set `load` to the expected load",
         )

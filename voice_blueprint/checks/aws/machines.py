@@ -30,7 +30,8 @@ _ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "g
 
 @check(
     "machine-image-fits-type",
-    "Every fleet boots from a machine image of its hosts' architecture, with the runtime of their accelerators.",
+    "The machine image of every fleet matches the architecture of its hosts and contains the runtime of their "
+    "accelerators.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html (names of the "
     "parameters); an AMI has one architecture: "
     "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Image.html",
@@ -44,9 +45,9 @@ def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
             if what and what != has:
                 yield Violation(
                     (*fleet.location, "machine_image"),
-                    f"{image} is for {what}, and the hosts of {fleet.name} are {row.name} ({has})",
-                    "leave machine_image out for AWS's own, or name an image that was built for the type "
-                    "(`voice images ami` proposes one)",
+                    f"{image} is for {what}, but the hosts of {fleet.name} are {row.name} ({has})",
+                    "omit machine_image to use the image of AWS, or specify an image for the instance type (`voice "
+                    "images ami` proposes one)",
                 )
     users: dict[str, Fleet] = {}
     for fleet in named:
@@ -59,9 +60,9 @@ def _shared(first: Fleet, other: Fleet) -> Iterator[Violation]:
     if one.architecture != two.architecture:
         yield Violation(
             (*other.location, "machine_image"),
-            f"{other.machine_image} is named for {first.name} ({one.name}, {one.architecture}) and for {other.name} "
-            f"({two.name}, {two.architecture}); an image has one architecture",
-            "name an image of its own for each architecture (`voice images ami` proposes one)",
+            f"{other.machine_image} is set for {first.name} ({one.name}, {one.architecture}) and for {other.name} "
+            f"({two.name}, {two.architecture}), but an image has one architecture",
+            "specify a separate image for each architecture (`voice images ami` proposes one)",
         )
 
 
@@ -81,7 +82,7 @@ def _published(image: str) -> tuple[str, str]:
 
 @check(
     "images-fit-root-volume",
-    "A host's root volume has room for the operating system, all images, and for weights where no local disk has them.",
+    "A host's root volume has space for the operating system, all images, and the weights if there is no local disk.",
     source="size of images/*/image.yaml and weights_gib of the catalogue; the operating system's part is assumed",
 )
 def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
@@ -102,8 +103,8 @@ def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
             parts = [f"{image} {gib:g}" for image, gib in sizes.items()] + [f"weights {weights:g}"] * bool(weights)
             yield Violation(
                 (*at, "root_volume_gib"),
-                f"{name}: a root volume of {have} GiB; the operating system {OS_GIB:g}, {', '.join(parts)} take "
-                f"{need:.1f} GiB",
+                f"{name}: the root volume has {have} GiB, but the operating system {OS_GIB:g}, {', '.join(parts)} "
+                f"need {need:.1f} GiB",
                 f"set root_volume_gib to {int(need * 1.25) + 1} or more",
             )
 
@@ -118,7 +119,8 @@ def _weights_on_root(fleet: AsrFleet, row: InstanceType) -> float:
 
 @check(
     "reservation-fits-fleet",
-    "A fleet of a capacity reservation lies in one zone, and fleets that share a reservation have one instance type.",
+    "A fleet with a capacity reservation is in one zone, and fleets that share a reservation have the same instance "
+    "type.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservation-overview.html (one "
     "instance type in one zone)",
 )
@@ -131,23 +133,23 @@ def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
         if isinstance(fleet.purchase, CapacityReservation) and len(fleet.zones) != 1:
             yield Violation(
                 at,
-                f"{id_} lies in one zone, fleet {fleet.name} spans {len(fleet.zones)} ({', '.join(fleet.zones)}): "
-                "launches in the others fail",
+                f"{id_} is in one zone, but fleet {fleet.name} uses {len(fleet.zones)} ({', '.join(fleet.zones)}): "
+                "launches in the other zones fail",
                 "set the fleet's availability_zones to the reservation's zone",
             )
         first = users.setdefault(id_, fleet)
         if first.instance_type != fleet.instance_type:
             yield Violation(
                 at,
-                f"{id_} is named for {first.name} ({first.instance_type.name}) and for {fleet.name} "
-                f"({fleet.instance_type.name}); a reservation is of one type",
-                f"name a reservation of {fleet.instance_type.name}, or set purchase to on-demand",
+                f"{id_} is set for {first.name} ({first.instance_type.name}) and for {fleet.name} "
+                f"({fleet.instance_type.name}), but a reservation has one instance type",
+                f"specify a reservation of {fleet.instance_type.name}, or set purchase to on-demand",
             )
         elif first.zones != fleet.zones:
             yield Violation(
                 at,
-                f"{id_} is named for {first.name} in {', '.join(first.zones)} and for {fleet.name} in "
-                f"{', '.join(fleet.zones)}; a reservation lies in one zone",
+                f"{id_} is set for {first.name} in {', '.join(first.zones)} and for {fleet.name} in "
+                f"{', '.join(fleet.zones)}, but a reservation is in one zone",
                 "set availability_zones of both fleets to the reservation's zone",
             )
 
@@ -157,7 +159,7 @@ NEWEST_STORE = str(StateStore.model_fields["engine_version"].default)
 
 @check(
     "store-version-is-newest",
-    "The state store runs the newest version that this release deploys, since a store cannot go back.",
+    "The state store runs the newest version that this release deploys, since ElastiCache has no downgrade.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html (no downgrade)",
     level=Level.WARNING,
 )
@@ -166,8 +168,8 @@ def store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
     if version != NEWEST_STORE:
         yield Violation(
             ("aws", "state", "engine_version"),
-            f"Valkey {version} is older than {NEWEST_STORE}: ElastiCache refuses it for a store that runs a newer "
-            "one, and the deploy fails",
-            f"set engine_version to {NEWEST_STORE}, or accept this check while the store runs {version} or an older "
-            "one (`voice preflight` asks the account)",
+            f"Valkey {version} is older than {NEWEST_STORE}: ElastiCache rejects a downgrade, so the deploy fails if "
+            "the store runs a newer version",
+            f"set engine_version to {NEWEST_STORE}, or accept this check while the store runs {version} or older "
+            "(`voice preflight` shows its version)",
         )

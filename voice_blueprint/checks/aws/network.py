@@ -29,7 +29,7 @@ NEEDED_ENDPOINTS = (
 
 @check(
     "subnets-hold-fleets",
-    "Every private subnet has addresses for all fleets at their maximum.",
+    "Every private subnet has enough addresses for all fleets at their maximum.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html",
 )
 def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
@@ -41,9 +41,9 @@ def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     if need > have:
         yield Violation(
             ("aws", "network", "cidr"),
-            f"{aws.network.cidr} gives private subnets of /{prefix} with {have} addresses; the fleets' maxima "
-            f"need {need} in one zone",
-            f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maxima",
+            f"{aws.network.cidr} results in private subnets of /{prefix} with {have} addresses, but the fleets' "
+            f"maximums need {need} in one zone",
+            f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maximums",
         )
 
 
@@ -59,7 +59,7 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
     if prefix > 28:  # noqa: PLR2004  the limit named in `source`
         yield Violation(
             ("aws", "network", "cidr"),
-            f"{aws.network.cidr} split for {zones} zones x {SUBNET_TIERS} subnets gives /{prefix}",
+            f"{aws.network.cidr}, split into {zones} zones x {SUBNET_TIERS} subnets, results in /{prefix}",
             "use a larger range; a /16 is free of charge",
         )
 
@@ -74,7 +74,7 @@ PRIVATELINK = {
 
 @check(
     "endpoints-exist",
-    "Interface endpoints are of services that have one.",
+    "Every interface endpoint belongs to an AWS service that supports it.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
 )
 def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
@@ -89,7 +89,7 @@ def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "hosts-reach-aws",
-    "Hosts reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
+    "Hosts can reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
 )
 def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
@@ -98,15 +98,15 @@ def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
     if network.nat_gateways == 0 and missing:
         yield Violation(
             ("aws", "network", "nat_gateways"),
-            f"0 NAT gateways and no interface endpoint for {', '.join(missing)}: hosts could not pull images "
-            "or complete their lifecycle hooks",
+            f"there are 0 NAT gateways and no interface endpoint for {', '.join(missing)}: hosts could not pull "
+            "images or complete their lifecycle hooks",
             "set nat_gateways to 1 or more, or list the endpoints",
         )
 
 
 @check(
     "nat-per-zone",
-    "In production every zone has a NAT gateway of its own, or none needs one.",
+    "In production, every zone has its own NAT gateway, or no zone needs one.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
     level=Level.WARNING,
 )
@@ -116,7 +116,7 @@ def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is Environment.PRODUCTION and 0 < gateways < zones:
         yield Violation(
             ("aws", "network", "nat_gateways"),
-            f"{gateways} NAT gateway(s) for {zones} zones: the loss of a zone cuts others off",
+            f"there are {gateways} NAT gateway(s) for {zones} zones: the loss of a zone disconnects others",
             f"set nat_gateways to {zones}",
         )
 
@@ -131,16 +131,16 @@ def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
         return
     aws = deployment.aws
     if len(aws.availability_zones) == 1:
-        yield Violation(("aws", "availability_zones"), "production lies in one availability zone", "name two or three")
+        yield Violation(("aws", "availability_zones"), "production uses only one availability zone", "use two or three")
     if aws.state.replicas == 0:
         yield Violation(
             ("aws", "state", "replicas"),
-            "0 replicas: the loss of one node loses every live session",
+            "there are 0 replicas: the loss of the node ends every live session",
             "set replicas to 1 or more",
         )
     if aws.state.snapshot_retention_days == 0:
         yield Violation(
             ("aws", "state", "snapshot_retention_days"),
-            "0 days: there is nothing that a lost store could be restored from",
+            "snapshots are kept for 0 days: a lost store could not be restored",
             "set snapshot_retention_days to 1 or more",
         )

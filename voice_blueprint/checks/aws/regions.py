@@ -13,7 +13,7 @@ HOURS_PER_MONTH = 730
 
 @check(
     "regions-share-no-ids",
-    "No other region takes a machine image or a reservation of the first by its id.",
+    "No other region uses the id of a machine image or reservation of the first region.",
     source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html",
 )
 def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
@@ -26,7 +26,7 @@ def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
         shared += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
         for part, fleet in shared:
             for id_ in _ids(fleet):
-                yield Violation(at, f"{id_} exists in {aws.region} alone", f"give {other.region} its own `{part}`")
+                yield Violation(at, f"{id_} exists only in {aws.region}", f"set `{part}` for {other.region}")
 
 
 def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
@@ -39,7 +39,7 @@ def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
 
 @check(
     "budget-covers-minimum",
-    "The budget covers the hosts that always run, in all regions together.",
+    "The budget covers the minimum number of hosts in all regions.",
     source="On-Demand list prices of the catalogue",
 )
 def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
@@ -54,7 +54,7 @@ def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     if usd > budget:
         yield Violation(
             ("aws", "observability", "monthly_budget_usd"),
-            f"the fewest hosts alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            f"the minimum number of hosts costs {usd:,.0f} USD a month, but the budget is {budget:,}",
             # The budget includes more than hosts.
-            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or take fewer hosts",
+            f"set aws.observability.monthly_budget_usd to {usd * 1.2:.0f} or more, or lower the number of hosts",
         )

@@ -27,7 +27,7 @@ def _rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Locatio
 
 @check(
     "alarm-period",
-    "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, over one day at most.",
+    "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, and cover at most one day.",
     source=_PUT_METRIC_ALARM,
 )
 def alarm_period(deployment: Deployment) -> Iterator[Violation]:
@@ -35,21 +35,21 @@ def alarm_period(deployment: Deployment) -> Iterator[Violation]:
         if rule.period_s not in _SUB_MINUTE_PERIODS and rule.period_s % 60:
             yield Violation(
                 (*location, "period_s"),
-                f"CloudWatch has no alarm period of {rule.period_s} s",
-                "take 10, 20, 30 or a multiple of 60",
+                f"CloudWatch does not support an alarm period of {rule.period_s} s",
+                "use 10, 20, 30 or a multiple of 60",
             )
         span_s = rule.period_s * rule.evaluation_periods
         if span_s > MAX_EVALUATION_S:
             yield Violation(
                 (*location, "evaluation_periods"),
-                f"{rule.evaluation_periods} periods of {rule.period_s} s are {span_s} s, more than one day",
-                "evaluate fewer or shorter periods",
+                f"{rule.evaluation_periods} periods of {rule.period_s} s cover {span_s} s, more than one day",
+                "use fewer or shorter periods",
             )
 
 
 @check(
     "scaling-metric-published",
-    "Every scaling rule reads a metric that the fleet's own hosts publish.",
+    "Every scaling rule uses a metric that the fleet's own hosts publish.",
     source="voice_blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
 )
 def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
@@ -58,7 +58,7 @@ def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
         if rule.metric not in offered:
             yield Violation(
                 (*location, "metric"),
-                f"{rule.metric} is not published by hosts of fleet {fleet.name}{suggestion(rule.metric, offered)}",
+                f"hosts of fleet {fleet.name} do not publish {rule.metric}{suggestion(rule.metric, offered)}",
                 f"choose among {', '.join(offered)}",
             )
 
@@ -66,7 +66,7 @@ def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "scaling-metric-measurable",
     "Neuron metrics scale Neuron fleets, GPU metrics scale GPU fleets.",
-    source="neuron-monitor and DCGM each see their own vendor's devices",
+    source="neuron-monitor and DCGM only measure devices of their own vendor",
 )
 def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
@@ -77,7 +77,7 @@ def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
             has = kind.accelerator.model if kind.accelerator else "no accelerator"
             other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
             yield Violation(
-                (*location, "metric"), f"{rule.metric} cannot be measured on {kind.name} ({has})", f"use {other}"
+                (*location, "metric"), f"{rule.metric} is not available on {kind.name} ({has})", f"use {other}"
             )
 
 
@@ -98,14 +98,14 @@ def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
             yield Violation(
                 (*location, "comparison"),
                 f"{rule.metric} {rule.comparison} {rule.threshold:g} {verb} fleet {fleet.name} while it is {state}",
-                "turn the comparison or the steps round, or use a metric that runs the other way "
-                "(NeuronHeadroom instead of NeuronUtilization)",
+                "invert the comparison or the steps, or use the opposite metric (NeuronHeadroom instead of "
+                "NeuronUtilization)",
             )
 
 
 @check(
     "scale-in-beside-scale-out",
-    "Every fleet that can grow has a rule that shrinks it, and the other way round.",
+    "Every fleet with a rule that scales out has one that scales in, and vice versa.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
     level=Level.WARNING,
 )
@@ -123,8 +123,8 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "full-host-scales-out",
-    "A fleet whose hosts have no place left grows, whatever its other metrics say.",
-    source="admission is by slots: a full host refuses, however little its accelerator is busy",
+    "A fleet whose hosts have no free slot scales out regardless of other metrics.",
+    source="hosts admit sessions by slots: a full host refuses sessions even if its accelerator is idle",
 )
 def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
@@ -143,15 +143,15 @@ def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
         if fleet.rules and fleet.max_hosts > fleet.min_hosts and not fires:
             yield Violation(
                 (*fleet.location, "scaling"),
-                f"no rule of fleet {fleet.name} adds a host when all of its places are taken: it would refuse calls "
-                "and stay as small as it is",
+                f"no rule of fleet {fleet.name} adds a host when all slots are in use: the fleet would refuse calls "
+                "and not scale out",
                 "add a rule on SlotsTaken above 80",
             )
 
 
 @check(
     "fleet-can-grow",
-    "A fleet that may have more hosts than its minimum has a rule that adds them.",
+    "A fleet whose maximum exceeds its minimum has a rule that adds hosts.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
@@ -159,14 +159,15 @@ def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
         if fleet.max_hosts > fleet.min_hosts and not fleet.rules:
             yield Violation(
                 (*fleet.location, "scaling"),
-                f"fleet {fleet.name} may have {fleet.max_hosts} hosts and no rule adds one to its {fleet.min_hosts}",
+                f"fleet {fleet.name} has a maximum of {fleet.max_hosts} hosts, but no rule adds hosts to its minimum "
+                f"of {fleet.min_hosts}",
                 "add a rule on SlotsTaken, or set max to min",
             )
 
 
 @check(
     "threshold-in-range",
-    "Thresholds lie in the range of their metrics.",
+    "Thresholds are within the range of their metrics.",
     source="voice_blueprint/contract/metrics.py (units)",
 )
 def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
@@ -179,15 +180,15 @@ def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
         ):
             yield Violation(
                 (*location, "threshold"),
-                f"{rule.metric} {rule.comparison} {rule.threshold:g} never fires, or always: the metric is 0 to "
-                f"{'100' if most < math.inf else 'any number'}",
+                f"{rule.metric} {rule.comparison} {rule.threshold:g} is always true or always false: the metric "
+                f"ranges from 0 to {'100' if most < math.inf else 'any number'}",
                 "choose a value between",
             )
 
 
 @check(
     "scaling-does-not-flap",
-    "No value of a metric makes one rule add hosts and another remove them.",
+    "No value of a metric causes one rule to add hosts and another to remove them.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
@@ -203,7 +204,7 @@ def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
                 yield Violation(
                     location,
                     f"{out.metric}: {out.name} ({out.comparison} {out.threshold:g}) and {back.name} "
-                    f"({back.comparison} {back.threshold:g}) hold at the same time",
+                    f"({back.comparison} {back.threshold:g}) can be true at the same time",
                     "leave a gap between the two thresholds",
                 )
 
@@ -218,8 +219,8 @@ def scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
         if fleet.min_hosts == 0 and fleet.rules:
             yield Violation(
                 fleet.location,
-                f"fleet {fleet.name} may shrink to 0 hosts, and then no host publishes the metric that would "
-                "bring the first one back",
+                f"fleet {fleet.name} can scale in to 0 hosts, and then no host publishes the metric that would add "
+                "the first one",
                 "set min to 1 or more",
             )
 
@@ -241,7 +242,7 @@ def missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "silent-alarm-ends",
-    "A scaling alarm whose metric falls silent goes back to OK.",
+    "A scaling alarm without data returns to OK.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html "
     "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)",
     level=Level.WARNING,
@@ -251,15 +252,15 @@ def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
         if rule.missing_data is MissingData.IGNORE:
             yield Violation(
                 (*location, "missing_data"),
-                f"if the exporters die while {rule.name} is in ALARM, it stays there and changes fleet "
-                f"{fleet.name} by {rule.steps[0].adjustment} every minute, to its bound",
+                f"if the exporters stop while {rule.name} is in ALARM, it stays in ALARM and changes fleet "
+                f"{fleet.name} by {rule.steps[0].adjustment} hosts every minute, up to its limit",
                 "use not-breaching",
             )
 
 
 @check(
     "alarm-actions-fit",
-    f"The VAD fleet has at most {ALARM_ACTIONS} zones: one alarm has that many actions.",
+    f"The VAD fleet has at most {ALARM_ACTIONS} zones, the maximum number of actions of an alarm.",
     source=_PUT_METRIC_ALARM,
 )
 def alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
@@ -267,6 +268,6 @@ def alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
     if zones > ALARM_ACTIONS:
         yield Violation(
             ("aws", "availability_zones"),
-            f"{zones} zones need {zones} policies on one alarm, CloudWatch takes {ALARM_ACTIONS}",
+            f"{zones} zones need {zones} policies on one alarm, but CloudWatch accepts {ALARM_ACTIONS}",
             f"use at most {ALARM_ACTIONS} zones",
         )

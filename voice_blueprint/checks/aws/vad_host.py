@@ -31,7 +31,7 @@ def _vad_type(deployment: Deployment) -> InstanceType:
 
 @check(
     "huge-pages-fit-memory",
-    f"Huge pages take at most {HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
+    f"Huge pages use at most {HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
     source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
 )
 def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
@@ -51,13 +51,14 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
             ("aws", "vad", "huge_pages", "count"),
             f"{pages.count} huge pages x {pages.size_mib} MiB = {asked_gib:g} GiB > "
             f"{host.memory_gib:g} GiB of {host.name} x {HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
-            f"ask for at most {most} pages" + (f", or take {larger[0]} or larger" if larger else ""),
+            f"set count to at most {most}" + (f", or use {larger[0]} or larger" if larger else ""),
         )
 
 
 @check(
     "huge-pages-used",
-    f"The VAD host reserves what its data plane uses, and at most {HUGE_PAGES_SPARE} times as many huge pages.",
+    f"The VAD host reserves at least the huge pages that its data plane uses, and at most {HUGE_PAGES_SPARE} times "
+    "as many.",
     source="voice_blueprint/huge_pages.py, compared with the program in images/vad-dataplane/tests/e2e/test_docker.py",
     level=Level.WARNING,
 )
@@ -70,21 +71,19 @@ def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     if pages.count < needed:
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{size} < {used}: the rest is on ordinary pages, or the data plane does not start",
+            f"{size} < {used}: the data plane uses ordinary pages for the rest, or does not start",
             f"set count to {needed}",
         )
     elif pages.count > HUGE_PAGES_SPARE * needed:
         wasted_gib = (pages.count - needed) * pages.size_mib / 1024
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{size} > {HUGE_PAGES_SPARE} x the {used}: {wasted_gib:.1f} GiB of the host are reserved and not used",
+            f"{size} > {HUGE_PAGES_SPARE} x the {used}: {wasted_gib:.1f} GiB of memory would be reserved but unused",
             f"set count to {needed}",
         )
 
 
-@check(
-    "ena-express-supported", "The VAD instance type supports ENA Express when it is asked for.", source=_EC2_ENA_EXPRESS
-)
+@check("ena-express-supported", "The VAD instance type supports ENA Express if it is enabled.", source=_EC2_ENA_EXPRESS)
 def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
     if deployment.aws.vad.ena_express.enabled and not host.ena_express:
@@ -97,13 +96,13 @@ def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(
             ("aws", "vad", "ena_express"),
             f"ENA Express is not supported on {host.name} ({host.vcpus} vCPU)",
-            "set enabled: false" + (f", or take {able.name} ({able.vcpus} vCPU) or larger" if able else ""),
+            "set enabled: false" + (f", or use {able.name} ({able.vcpus} vCPU) or larger" if able else ""),
         )
 
 
 @check(
     "ena-express-disputed",
-    "AWS's pages agree that the VAD instance type supports ENA Express.",
+    "The pages of AWS agree that the VAD instance type supports ENA Express.",
     source=_EC2_ENA_EXPRESS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
     level=Level.WARNING,
 )
@@ -112,14 +111,15 @@ def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws.vad.ena_express.enabled and host.ena_express and host.ena_express_note:
         yield Violation(
             ("aws", "vad", "ena_express"),
-            f"ENA Express on {host.name} is disputed: {host.ena_express_note}",
-            "ask EC2 for NetworkInfo.EnaSrdSupported of the type, or take a size that both pages list",
+            f"the sources on ENA Express on {host.name} contradict each other: {host.ena_express_note}",
+            "check NetworkInfo.EnaSrdSupported of the type with DescribeInstanceTypes, or use a size that both pages "
+            "list",
         )
 
 
 @check(
     "ena-express-peers-supported",
-    "Every ASR fleet that receives chunks supports ENA Express too, when the VAD fleet asks for it.",
+    "Every ASR fleet that receives chunks supports ENA Express if the VAD fleet enables it.",
     source=_EC2_ENA_EXPRESS,
 )
 def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
@@ -130,15 +130,15 @@ def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
             kind = fleet.instance_type.name
             yield Violation(
                 (*fleet.location, "instance_type"),
-                f"ENA Express is not supported on {kind}: traffic from {_vad_type(deployment).name} "
-                "to it falls back to plain ENA silently (both ends must support it)",
-                "set aws.vad.ena_express.enabled: false; of the ASR types only p5 has it",
+                f"ENA Express is not supported on {kind}: traffic from {_vad_type(deployment).name} silently falls "
+                "back to ENA (both ends must support ENA Express)",
+                "set aws.vad.ena_express.enabled: false; p5 is the only ASR type that supports it",
             )
 
 
 @check(
     "ena-express-hops",
-    "ENA Express is understood to help between hosts only, not from the load balancer.",
+    "ENA Express is known to apply only between hosts, not to traffic from the load balancer.",
     source=_EC2_ENA_EXPRESS,
     level=Level.INFO,
 )
@@ -147,9 +147,9 @@ def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     if express.enabled:
         yield Violation(
             ("aws", "vad", "ena_express"),
-            f"ENA Express on {_vad_type(deployment).name} applies from host to host; packets from the load "
-            "balancer never use it, and light traffic gains tens of microseconds of median latency",
-            "measure with and without: ena_srd_tx_pkts against ena_srd_eligible_tx_pkts in ethtool -S",
+            f"ENA Express on {_vad_type(deployment).name} only applies between hosts; packets from the load balancer "
+            "never use it, and it adds tens of microseconds of median latency to light traffic",
+            "measure with and without it: compare ena_srd_tx_pkts with ena_srd_eligible_tx_pkts in ethtool -S",
         )
 
 
@@ -163,7 +163,7 @@ def ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
     if vad.ena_express.enabled and vad.data_path.mtu > ENA_EXPRESS_MTU:
         yield Violation(
             ("aws", "vad", "data_path", "mtu"),
-            f"MTU {vad.data_path.mtu} > {ENA_EXPRESS_MTU}, ENA Express's limit",
+            f"MTU {vad.data_path.mtu} > {ENA_EXPRESS_MTU}, the limit of ENA Express",
             f"set mtu to at most {ENA_EXPRESS_MTU}",
         )
 
@@ -178,14 +178,14 @@ def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
     if path.mode is DataPathMode.AF_XDP and path.mtu > XDP_MTU:
         yield Violation(
             ("aws", "vad", "data_path", "mtu"),
-            f"MTU {path.mtu} > {XDP_MTU}: the XDP program would not attach",
+            f"MTU {path.mtu} > {XDP_MTU}: the XDP program could not be attached",
             f"set mtu to at most {XDP_MTU}, or mode: vfio with a machine_image that was baked for it",
         )
 
 
 @check(
     "chunk-fits-mtu",
-    f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU unfragmented.",
+    f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU without fragmentation.",
     source="voice_blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile",
 )
 def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
@@ -193,8 +193,8 @@ def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
     if mtu < CHUNK_DATAGRAM_BYTES:
         yield Violation(
             ("aws", "vad", "data_path", "mtu"),
-            f"MTU {mtu} < {CHUNK_DATAGRAM_BYTES} bytes of one AudioChunk datagram: every chunk is "
-            "fragmented on its way to the ASR tier",
+            f"MTU {mtu} < {CHUNK_DATAGRAM_BYTES} bytes of one AudioChunk datagram: every chunk to the ASR tier would "
+            "be fragmented",
             f"set mtu between {CHUNK_DATAGRAM_BYTES} and {XDP_MTU}",
         )
 
@@ -211,14 +211,14 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
         nearest = min(max(1 << size.bit_length(), low), high)
         yield Violation(
             ("aws", "vad", "data_path", "rx_ring_size"),
-            f"a receive ring of {size} is no power of two from {low} to {high}",
-            f"take {nearest}",
+            f"the receive ring {size} is not a power of two from {low} to {high}",
+            f"use {nearest}",
         )
 
 
 @check(
     "rx-queues-fit",
-    "The polled receive queues fit the interface's queues, and leave two cores, or the half, for everything else.",
+    "The polled receive queues fit the interface's queues, and leave two cores, or half of them, for other processes.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
 )
 def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
@@ -232,9 +232,9 @@ def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
     if queues > limit:
         yield Violation(
             ("aws", "vad", "data_path", "rx_queues"),
-            f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues an interface, "
-            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU of which {free} stay free",
-            f"set rx_queues to at most {limit}, or take a larger instance type"
+            f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues per interface, "
+            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU, {free} of which stay free",
+            f"set rx_queues to at most {limit}, or use a larger instance type"
             if limit > 0
-            else "take an instance type of 2 vCPU or more",
+            else "use an instance type with 2 vCPU or more",
         )

@@ -28,7 +28,7 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
             below = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,
-                f"tier {each.tier} carries {most:,} calls at most{below}, the load's peak is {peak:,} "
+                f"tier {each.tier} supports at most {most:,} calls{below}, but the load's peak is {peak:,} "
                 f"({own.calls:,} x {load.peak_factor:g})",
                 f"set {place(each.location)} to {text}",
             )
@@ -36,8 +36,9 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "cpu-pool-holds-callers",
-    "The CPU pool at its maximum has CPUs for every pod that carries callers, and for one more of each in a rollout.",
-    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; whole CPUs of a pod lie on one node",
+    "The CPU pool at its maximum has CPUs for every pod that serves callers, and for one more of each during a "
+    "rollout.",
+    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; a pod's CPUs are on one node",
 )
 def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
@@ -49,9 +50,9 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
         if cpus > room:
             yield Violation(
                 at,
-                f"a pod of {name} asks for {cpus - SIDECAR_CPUS:g} CPUs; a node of {pool.vm_size} has {room:g} for "
-                "pods",
-                "take a larger size, or fewer CPUs a pod",
+                f"a pod of {name} requests {cpus - SIDECAR_CPUS:g} CPUs, but a node of {pool.vm_size} has {room:g} "
+                "for pods",
+                "use a larger size, or fewer CPUs per pod",
             )
             return
     need = sum(cpus * (replicas.max + 1) for cpus, replicas in asked.values())
@@ -59,15 +60,15 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     if nodes > pool.nodes.max:
         yield Violation(
             at,
-            f"{pool.nodes.max} nodes of {pool.vm_size} at most; the pods that carry callers may ask for {need:.0f} "
-            f"CPUs, which take {nodes}",
+            f"the maximum is {pool.nodes.max} nodes of {pool.vm_size}, but the pods that serve callers can request "
+            f"{need:.0f} CPUs, which need {nodes} nodes",
             f"set {place(at)}.max to {nodes}, or lower replicas.max",
         )
 
 
 @check(
     "callers-are-known",
-    "In production, an Azure section knows who opens sessions.",
+    "In production, an Azure section authenticates callers.",
     source="docs/decisions/16-jwts-at-the-gateway.md",
 )
 def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
@@ -83,8 +84,8 @@ def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "caller-tiers-survive",
-    "In production, each tier that lets callers in keeps two pods at least.",
-    source="a node image comes weekly, and empties a node at a time",
+    "In production, each tier that admits callers has at least two pods.",
+    source="node images are released weekly, and an upgrade drains one node at a time",
     level=Level.WARNING,
 )
 def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
@@ -96,5 +97,7 @@ def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     for each in (*caller_capacities(callers)[:3], *own):
         if each.units.min < 2:  # noqa: PLR2004  what the check says
             yield Violation(
-                each.location, f"{each.name} may be {each.units.min} pod: its loss ends calls", "set min to 2"
+                each.location,
+                f"{each.name} has a minimum of {each.units.min} pod, whose loss would end calls",
+                "set min to 2",
             )

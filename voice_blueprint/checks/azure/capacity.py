@@ -44,7 +44,7 @@ def counted_vcpus(azure: Azure) -> Iterator[Counted]:
 
 @cluster_check(
     "vm-size-in-location",
-    "Every pool's VM size is known to be offered in the location.",
+    "A source shows that every pool's VM size is offered in the location.",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes (rows of the catalogue, each with its source)",
 )
 def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
@@ -55,15 +55,16 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
             together = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
                 pool.place.at("vm_size"),
-                f"no source offers {size.name} in {location}",
-                f"every size of the cluster is sold in {', '.join(sorted(together)) or 'no region'}; or accept this "
-                f"check once `az vm list-skus --location {location} --size {size.name}` lists it without restrictions",
+                f"no source shows that {size.name} is offered in {location}",
+                "use a location that offers every size of the cluster "
+                f"({', '.join(sorted(together)) or 'there is none'}), or accept this check once `az vm list-skus "
+                f"--location {location} --size {size.name}` lists the size without restrictions",
             )
 
 
 @check(
     "azure-budget-covers-minimum",
-    "The budget covers the nodes that always run.",
+    "The budget covers the minimum number of nodes.",
     source="pay-as-you-go list prices of the catalogue; the bill may be in another currency",
     level=Level.WARNING,
 )
@@ -75,15 +76,15 @@ def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     if budget and usd > budget:
         yield Violation(
             ("azure", "observability", "monthly_budget"),
-            f"the fewest nodes alone cost {usd:,.0f} USD a month, the budget is {budget:,}",
+            f"the minimum number of nodes costs {usd:,.0f} USD a month, but the budget is {budget:,}",
             # The budget includes more than nodes.
-            f"set azure.observability.monthly_budget to {usd * 1.2:.0f} or more, or take fewer nodes",
+            f"set azure.observability.monthly_budget to {usd * 1.2:.0f} or more, or lower the number of nodes",
         )
 
 
 @cluster_check(
     "pools-have-their-gpus",
-    "Every GPU pool's size has GPUs; the system pool's and the CPU pool's have none.",
+    "The VM size of every GPU pool has GPUs; those of the system pool and CPU pool have none.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
     acceptable=False,
 )
@@ -93,26 +94,26 @@ def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
         if (pool.is_system or pool.is_cpu) and size.gpu_count:
             yield Violation(
                 at,
-                f"{size.name} has {size.gpu_count} GPU(s), which pods of the {pool.name} pool never use",
-                "take a size without GPUs, such as Standard_D8ds_v5",
+                f"{size.name} has {size.gpu_count} GPU(s), which pods of the {pool.name} pool do not use",
+                "use a size without GPUs, such as Standard_D8ds_v5",
             )
         if pool.is_system and size.vcpus < SYSTEM_VCPUS:
             yield Violation(
                 at,
-                f"{size.name} has {size.vcpus} vCPU; AKS wants {SYSTEM_VCPUS} for a system pool",
-                "take a larger size",
+                f"{size.name} has {size.vcpus} vCPU, but AKS requires {SYSTEM_VCPUS} for a system pool",
+                "use a larger size",
             )
         if not (pool.is_system or pool.is_cpu) and not size.gpu_count:
             yield Violation(
                 at,
                 f"pool {pool.name}: {size.name} has no GPU",
-                "take an NC, ND or NV size; what needs no GPU runs on the system pool",
+                "use an NC, ND or NV size; pods without GPUs run on the system pool",
             )
 
 
 @cluster_check(
     "pool-zones-exist",
-    "Availability zones are 1 to 3, and a pool's are among the cluster's.",
+    "Availability zones are 1 to 3, and the cluster has every zone of a pool.",
     source="https://learn.microsoft.com/azure/aks/availability-zones-overview",
 )
 def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
@@ -124,15 +125,15 @@ def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
             if zone not in known:
                 yield Violation(
                     place.at("availability_zones", index),
-                    f'pool {pool.name} asks for zone "{zone}", which is none of '
-                    f"{'Azure' if pool.is_system else 'the cluster'}'s",
+                    f'pool {pool.name} uses zone "{zone}", which '
+                    f"{'Azure' if pool.is_system else 'the cluster'} does not have",
                     f"choose among {', '.join(known)}",
                 )
 
 
 @cluster_check(
     "system-pool-has-node",
-    "The system pool keeps at least one node.",
+    "The system pool has at least one node.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
 def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
@@ -140,14 +141,14 @@ def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
         if pool.is_system and pool.min_nodes < 1:
             yield Violation(
                 pool.place.at("nodes"),
-                f"system pool {pool.name} may have 0 nodes; AKS keeps at least one",
+                f"system pool {pool.name} has a minimum of 0 nodes, but AKS requires at least one",
                 "set min to 1",
             )
 
 
 @cluster_check(
     "purchase-supported",
-    "Capacity reservations and spot are asked for only with sizes that have them.",
+    "Capacity reservations and spot are used only with sizes that support them.",
     source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)",
 )
 def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
@@ -165,8 +166,8 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
             if asked and not has:
                 yield Violation(
                     pool.place.at("purchase"),
-                    f"pool {pool.name}: {pool.size.name} has no {what}",
-                    f"set option to on-demand, or take one of {', '.join(able)}",
+                    f"pool {pool.name}: {pool.size.name} does not support {what}",
+                    f"set option to on-demand, or use one of {', '.join(able)}",
                 )
 
 
@@ -182,15 +183,15 @@ def size_is_sold_here(deployment: Deployment) -> Iterator[Violation]:
         if location in pool.size.unpriced_regions:
             yield Violation(
                 pool.place.at("vm_size"),
-                f"no source says that {pool.size.name} is sold in {location}",
-                f"ask Azure (az vm list-skus --location {location} --size {pool.size.name}), or take a region of its "
-                f"price list: {', '.join(pool.size.usd_per_hour)}",
+                f"no source shows that {pool.size.name} is sold in {location}",
+                f"check az vm list-skus --location {location} --size {pool.size.name}, or use a region of the price "
+                f"list: {', '.join(pool.size.usd_per_hour)}",
             )
 
 
 @cluster_check(
     "api-server-is-closed",
-    "The API server of the cluster does not answer everybody.",
+    "The API server of the cluster is not reachable from every address.",
     source="https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges",
 )
 def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
@@ -198,14 +199,15 @@ def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     if ranges is not None and (not ranges or admits_everybody(ranges)):
         yield Violation(
             cluster.place.at("access", "authorized_ranges"),
-            f"the API server answers {', '.join(ranges) or 'everybody'}, which is more than a /8 of all addresses",
-            "name the ranges of your administrators, or take another kind of access",
+            f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
+            "all addresses",
+            "specify the address ranges of your administrators, or use another kind of access",
         )
 
 
 @check(
     "system-pool-survives",
-    "In production the system pool has at least a node for each of two zones.",
+    "In production, the system pool has at least one node in each of two zones.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)",
     level=Level.WARNING,
 )
@@ -216,16 +218,17 @@ def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
     if azure.system_pool.nodes.min < 2:  # noqa: PLR2004  the limit named in `source`
         yield Violation(
             ("azure", "system_pool", "nodes"),
-            f"{azure.system_pool.nodes.min} system node(s) at the minimum: its loss stops router and DNS",
+            f"the system pool has a minimum of {azure.system_pool.nodes.min} node(s): the loss of a node stops the "
+            "router and DNS",
             "set min to 3, one for each zone",
         )
     if len(azure.availability_zones) == 1:
-        yield Violation(("azure", "availability_zones"), "production lies in 1 availability zone", "name two or three")
+        yield Violation(("azure", "availability_zones"), "production uses only 1 availability zone", "use two or three")
 
 
 @check(
     "spot-holds-no-minimum",
-    "A pool that has to keep nodes does not buy spot.",
+    "A pool with a minimum number of nodes does not use spot.",
     source="https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)",
     level=Level.WARNING,
 )
@@ -234,14 +237,14 @@ def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
         if isinstance(pool.purchase, SpotNodes) and pool.nodes.min:
             yield Violation(
                 ("azure", "pools", index, "purchase"),
-                f"pool {pool.name} wants {pool.nodes.min} spot node(s) at all times; Azure may take all of them",
-                "set nodes.min to 0 and keep a pool on demand beside it, or set option to on-demand",
+                f"pool {pool.name} has a minimum of {pool.nodes.min} spot node(s), but Azure can evict all of them",
+                "set nodes.min to 0 and add an on-demand pool, or set option to on-demand",
             )
 
 
 @check(
     "kubernetes-version-supported",
-    "The Kubernetes minor is within its support.",
+    "The Kubernetes minor version is supported.",
     source="https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions",
     level=Level.WARNING,
 )
@@ -249,18 +252,18 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.azure.kubernetes_version
     minor = int(version.partition(".")[2])
     if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
-        wrong = "had left support by November 2026" if minor < OLDEST_MINOR else "is not known to exist"
+        wrong = "was out of support in November 2026" if minor < OLDEST_MINOR else "is unknown"
         yield Violation(
             ("azure", "kubernetes_version"),
             f"Kubernetes {version} {wrong}",
-            f"take 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; `az aks get-versions --location "
-            f"{deployment.azure.location}` says what AKS has",
+            f"use 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; `az aks get-versions --location {deployment.azure.location}` "
+            "lists the versions of AKS",
         )
 
 
 @check(
     "family-quota-need",
-    "The vCPU quotas that the pools count against are known and sufficient.",
+    "The vCPU quotas of the pools' VM sizes are known and sufficient.",
     source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
     level=Level.INFO,
 )
@@ -272,6 +275,6 @@ def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
         low, high = sum(part.low for part in parts), sum(part.high for part in parts)
         yield Violation(
             parts[0].at,
-            f"{family}: {low} vCPU at the minimum, {high} at the maximum and in an upgrade",
-            f"compare: az vm list-usage --location {deployment.azure.location} --output table",
+            f"{family}: {low} vCPU at the minimum, {high} at the maximum during an upgrade",
+            f"compare with the output of az vm list-usage --location {deployment.azure.location} --output table",
         )

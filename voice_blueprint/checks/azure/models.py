@@ -14,7 +14,7 @@ HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
 
 @cluster_check(
     "licence-allows-use",
-    "Every model's licence allows what the deployment is for, or an agreement does.",
+    "Every model's licence, or an agreement, allows the use of the deployment.",
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
 def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
@@ -25,14 +25,14 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
                 pod.place.at("model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
                 "commercial",
-                "name the agreement with its owner under model_agreements, take another model, or set "
-                "commercial: false where that is true",
+                "add the agreement with its owner to model_agreements, use another model, or set commercial: false "
+                "if the use is not commercial",
             )
 
 
 @cluster_check(
     "kv-transfer-supported",
-    "LMCache and prefill/decode cells serve decoder-only models.",
+    "LMCache and prefill/decode cells only serve decoder-only models.",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
     acceptable=False,
 )
@@ -44,7 +44,7 @@ def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
 
 @cluster_check(
     "driver-runs-engine",
-    "The NVIDIA driver of every pool's node image runs the CUDA build of its engine.",
+    "The NVIDIA driver of every pool's node image supports the CUDA version of its engine.",
     source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
 )
 def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
@@ -54,9 +54,9 @@ def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
         if driver and release.min_driver and not _runs(driver, release.min_driver):
             yield Violation(
                 pod.pool_at,
-                f"{pod.size.name} comes with driver {driver}; {release.name} {release.version} is built for CUDA 13, "
-                f"which needs {release.min_driver}: the engine would start again and again, and the node be paid for",
-                "put the service on an A100, H100 or H200 pool, or bring a node image with that driver and accept "
+                f"{pod.size.name} has driver {driver}, but {release.name} {release.version} is built for CUDA 13, "
+                f"which requires {release.min_driver}: the engine would restart repeatedly on a paid node",
+                "run the service on an A100, H100 or H200 pool, or provide a node image with that driver and accept "
                 "this check",
             )
 

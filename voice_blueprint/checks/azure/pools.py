@@ -31,13 +31,13 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
             yield Violation(
                 ("azure", "pools", index),
                 f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
-                "remove the pool, or name it in a service",
+                "remove the pool, or use it in a service",
             )
 
 
 @cluster_check(
     "pool-holds-replicas",
-    "Every pool at its maximum has GPUs for all replicas of its services, and for those that a rollout adds.",
+    "Every pool at its maximum has GPUs for all replicas of its services, including those that a rollout adds.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview and "
     "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge",
 )
@@ -48,19 +48,19 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
         if need > pool.max_nodes:
             parts = ", ".join(
                 f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
-                f"at {pod.per_node} a node"
+                f"at {pod.per_node} per node"
                 for pod in pods
             )
             yield Violation(
                 pods[0].place.at("replicas"),
-                f"pool {pool.name} has {pool.max_nodes} nodes at most; {parts} take {need}",
+                f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {need}",
                 f"set nodes.max of the pool to {need}, or lower replicas.max",
             )
 
 
 @check(
     "service-wakes",
-    "Every service keeps a replica on its first pool.",
+    "Every service has at least one replica on its first pool.",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments (a scaler wakes a workload by a metric; these are "
     "published by the engines themselves)",
 )
@@ -70,14 +70,15 @@ def service_wakes(deployment: Deployment) -> Iterator[Violation]:
         if service.replicas_on(pool).min == 0:
             yield Violation(
                 ("azure", "services", index),
-                f"{service.name} may have 0 replicas on pool {pool}: nothing publishes the metrics that would wake one",
+                f"{service.name} has a minimum of 0 replicas on pool {pool}: nothing would publish the metrics that "
+                "scale it out",
                 "set min to 1 or more; later pools of a chat service may have 0",
             )
 
 
 @check(
     "upgrade-keeps-service",
-    "No service is away while a node of its pool is upgraded.",
+    "No service is unavailable while a node of its pool is upgraded.",
     source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#customize-node-surge-upgrade (node images come "
     "weekly)",
     level=Level.WARNING,
@@ -96,17 +97,17 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
             spare = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
             yield Violation(
                 pool.place.at("nodes"),
-                f"{name} may run on one node of pool {pool.name}, and an upgrade empties it before another one "
-                f"serves: {name} is away on {window.day} from {window.start} UTC until a node has booted and its "
-                "engine has loaded, each time that there is a node image",
-                f"{spare}raise the service's minimum beyond one node, or accept this check if nobody calls in that "
-                "window",
+                f"{name} can run on a single node of pool {pool.name}, and an upgrade drains it before another one "
+                f"serves: with each node image, {name} is unavailable on {window.day} from {window.start} UTC until "
+                "a node has booted and its engine has loaded",
+                f"{spare}raise the service's minimum beyond one node, or accept this check if there are no calls in "
+                "that window",
             )
 
 
 @check(
     "pool-minimum-used",
-    "No pool keeps more nodes than its services' minimum of replicas takes.",
+    "No pool keeps more nodes than its services need at their minimum replicas.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
     level=Level.WARNING,
 )
@@ -117,7 +118,8 @@ def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
         if pool.min_nodes > need:
             yield Violation(
                 pool.place.at("nodes"),
-                f"pool {pool.name} keeps {pool.min_nodes} nodes; its services' minima take {need}",
+                f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {need} at their minimum "
+                "replicas",
                 f"set nodes.min to {need}, or raise replicas.min",
             )
 
@@ -135,15 +137,15 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
                 continue
             yield Violation(
                 other.pool_at,
-                f"{other.name} takes {other.gpus} GPU(s) a pod of pool {other.pool.name}, where each cell of "
-                f"{cell.name} takes all {cell.gpus} of a node",
-                "give each its own pool",
+                f"each pod of {other.name} uses {other.gpus} GPU(s) of pool {other.pool.name}, but each cell of "
+                f"{cell.name} uses all {cell.gpus} of a node",
+                "use a separate pool for each",
             )
 
 
 @check(
     "pod-range-holds-nodes",
-    "The pods' range has a /24 for every node that the pools can have, those of an upgrade included.",
+    "The pods' range has a /24 for every node that the pools can have, including those of an upgrade.",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
 def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
@@ -154,14 +156,14 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     if need > have:
         yield Violation(
             ("azure", "network", "pod_cidr"),
-            f"{azure.network.pod_cidr} holds {have} nodes of a /{POD_PREFIX} each; the pools can have {need}",
-            f"take a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 holds 256",
+            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have {need}",
+            f"use a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 supports 256",
         )
 
 
 @check(
     "virtual-network-holds-nodes",
-    "Half of the virtual network, which the nodes' subnet may take, has an address for every node.",
+    "Half of the virtual network, the nodes' subnet, has an address for every node.",
     source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
     "(five addresses a subnet are reserved)",
 )
@@ -173,8 +175,8 @@ def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     if need > have:
         yield Violation(
             ("azure", "network", "cidr"),
-            f"{network} has {have} addresses for nodes; the pools can have {need}",
-            "take a larger range; a /16 is free of charge",
+            f"{network} has {have} addresses for nodes, but the pools can have {need}",
+            "use a larger range; a /16 is free of charge",
         )
 
 
@@ -190,7 +192,7 @@ def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
             yield Violation(
                 ("azure", "admin_groups", index),
                 f"{group} is a placeholder; local accounts are disabled, so no user could administer the cluster",
-                "`az ad group show --group NAME --query id` says yours",
+                "`az ad group show --group NAME --query id` prints the id of a group",
             )
 
 

@@ -38,7 +38,7 @@ COMPILE_CACHES_GIB = 2
 
 @cluster_check(
     "engine-splits-model",
-    "The attention heads of every model divide over the GPUs of its engine.",
+    "The number of attention heads of every model is divisible by the number of GPUs of its engine.",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
     acceptable=False,
 )
@@ -54,7 +54,7 @@ def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "load-fits-services",
-    "Services that take audio have room for the peak of the typed load at their most replicas.",
+    "At their maximum replicas, services that transcribe audio support the peak of the file's load.",
     source="voice_blueprint/engines/sizing: sessions by memory, as `voice plan` shows them",
 )
 def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
@@ -67,15 +67,17 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
         return  # another check reports a pool without GPUs
     most = sum(room.most * room.sessions for room in result)
     if most < peak:
-        named = ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in result) or "none takes audio"
+        named = (
+            ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in result) or "none transcribes audio"
+        )
         yield Violation(
             ("load", "calls"),
-            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), the services have room for "
-            f"{most:,} ({named})",
+            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support {most:,} "
+            f"({named})",
             f"{growth(deployment.azure, result[0].service, math.ceil((peak - most) / result[0].sessions))}, or lower "
             f"load.calls to {int(most / load.peak_factor)}"
             if result
-            else "add a service whose model takes audio",
+            else "add a service whose model transcribes audio",
         )
 
 
@@ -93,7 +95,7 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
 
 @cluster_check(
     "node-memory-holds-pods",
-    "A node has memory for as many pods as it has GPUs for: engines, shared memory and LMCache.",
+    "A node has memory for as many pods as its GPUs allow: engines, shared memory and LMCache.",
     source=f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)",
     acceptable=False,
 )
@@ -104,7 +106,7 @@ def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
             yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
 
 
-@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as it has GPUs for.", source=RESERVATIONS)
+@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as its GPUs allow.", source=RESERVATIONS)
 def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
@@ -112,16 +114,16 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
         if need > have:
             yield Violation(
                 pod.place.at("cpus"),
-                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} ask for {need:g} CPUs; "
-                f"{have} of {pod.size.vcpus} are left by the kubelet and DaemonSets",
-                f"ask for at most {have // pod.on_a_node}",
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {need:g} CPUs, but the kubelet and "
+                f"DaemonSets leave {have} of {pod.size.vcpus}",
+                f"request at most {have // pod.on_a_node}",
             )
         least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
         if least < 1:
             yield Violation(
                 pod.place.at("cpus"),
-                f"the helpers of {pod.name} leave {least} CPUs to an engine",
-                f"ask for at least {1 - least} more",
+                f"the sidecars of {pod.name} leave {least} CPUs for an engine",
+                f"request at least {1 - least} more",
             )
 
 
@@ -136,7 +138,7 @@ def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
         if need > pod.size.nvme_gib:
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
-                f"{pod.on_a_node} pod(s) of {pod.name} want volumes of {need:.1f} GiB on local NVMe; "
+                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {need:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
                 f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
             )
@@ -144,7 +146,7 @@ def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "nvme-keeps-kv",
-    "A node's local NVMe, which is paid for, keeps KV cache.",
+    "A node's local NVMe, which is included in its price, is used for the KV cache.",
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
     level=Level.WARNING,
 )
@@ -157,8 +159,8 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
-                f"0 GiB; {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which nothing uses",
-                f"set l2_nvme_gib to up to {_nvme_for_kv(pod)}",
+                f"l2_nvme_gib is 0 GiB, but {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which is unused",
+                f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}",
             )
 
 
@@ -169,8 +171,8 @@ def _nvme_for_kv(pod: Pod) -> int:
 
 @cluster_check(
     "model-cache-holds-models",
-    "The shared model cache holds the weights of all models together, twice for a rollout, and their compile caches.",
-    source="each model's weights_gib in the catalogue: voice_blueprint/engines/launch/download.py fetches one format",
+    "The shared model cache has space for the weights of all models, twice for a rollout, and their compile caches.",
+    source="each model's weights_gib in the catalogue; voice_blueprint/engines/launch/download.py downloads one format",
 )
 def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     for cache in cluster.caches:
@@ -180,14 +182,15 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
                 cache.at,
-                f"{cache.gib:g} GiB; {weights} in two revisions take {need:.0f} GiB with their caches",
+                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {need:.0f} GiB with their "
+                "compile caches",
                 f"set model_cache_gib to {int(need) + 1} or more",
             )
 
 
 @check(
     "model-cache-feeds-nodes",
-    "The shared model cache brings weights to every node at once before an engine's start runs out of time.",
+    "The shared model cache delivers weights to all nodes at once within an engine's start-up limit.",
     source="https://learn.microsoft.com/azure/storage/files/understanding-billing (provisioned v1: throughput of SSD "
     "shares), docs/cold-start.md",
     level=Level.WARNING,
@@ -206,9 +209,9 @@ def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
         enough = share_gib(gib, have)
         yield Violation(
             ("azure", "model_cache_gib"),
-            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s: {seconds / 60:.1f} min, "
-            f"and an engine has {limit_s / 60:.1f} min for it",
-            f"set model_cache_gib to {enough} or more: a share's throughput grows with its size",
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s, which needs "
+            f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
+            f"set model_cache_gib to {enough} or more: a share's throughput increases with its size",
         )
 
 

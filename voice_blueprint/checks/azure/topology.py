@@ -19,7 +19,7 @@ REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 @cluster_check(
     "numa-admits-pods",
-    "The kubelet of every pool admits the pods of its services, as many as a node has GPUs for.",
+    "The kubelet of every pool admits as many pods of its services as a node has GPUs for.",
     source=f"{KUBELET}; https://github.com/pytorch/ci-infra/issues/696",
 )
 def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
@@ -29,7 +29,7 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
         if refused and pod.gpus:
             yield Violation(
                 pod.pool_at if pod.is_cell else pod.place.at("cpus"),
-                f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) refuses a pod of {pod.name}: "
+                f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) rejects a pod of {pod.name}: "
                 f"{refused.reason}",
                 _admitting(pod),
             )
@@ -37,8 +37,8 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
 
 @cluster_check(
     "cell-engines-beside-their-gpus",
-    "The kubelet pins a cell's engines to the NUMA nodes of their GPUs, to which they bind themselves.",
-    source=f"{KUBELET}; voice_blueprint/engines/cell.py has the amounts",
+    "The kubelet pins a cell's engines to the NUMA nodes of their GPUs.",
+    source=f"{KUBELET}; amounts: voice_blueprint/engines/cell.py",
     acceptable=False,
 )
 def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
@@ -51,15 +51,15 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
             asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
                 pod.place.at("cpus"),
-                f"engines of {pod.name} ask for {asked} CPUs; the kubelet of {pod.size.name} ({pod.pool.policy}) does "
-                "not pin them beside the GPUs of each",
+                f"engines of {pod.name} request {asked} CPUs, but the kubelet of {pod.size.name} ({pod.pool.policy}) "
+                "does not pin them to the NUMA nodes of their GPUs",
                 cell_cpus_remedy(pod.size, pod.pool.policy),
             )
 
 
 @check(
     "numa-nodes-known",
-    "Topology policies that may refuse a pod are used only on sizes with documented NUMA nodes.",
+    "Topology policies that can reject a pod are used only on sizes with documented NUMA nodes.",
     source=KUBELET,
     level=Level.WARNING,
 )
@@ -70,15 +70,15 @@ def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
         if used and pool.policy in REFUSING and not pool.size.numa_nodes:
             yield Violation(
                 pool.place.at("topology_policy"),
-                f"no source gives the NUMA nodes of {pool.size.name}; whether {pool.policy} admits a "
-                "pod shows on the node only",
-                "set topology_policy: best-effort, which refuses nothing",
+                f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
+                "only on the node",
+                "set topology_policy: best-effort, which rejects no pod",
             )
 
 
 @cluster_check(
     "engine-on-one-nvlink-domain",
-    "The GPUs of every engine are one NVLink domain, and the engines of a node use all of it.",
+    "The GPUs of every engine are in one NVLink domain, and the engines of a node use all of its GPUs.",
     source="https://github.com/Azure/azurehpc-health-checks/tree/main/conf (NC96ads: 193 GB/s in a pair, 25 over "
     "four); https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
     acceptable=False,
@@ -91,9 +91,9 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                 domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
                 yield Violation(
                     at,
-                    f"{pod.name}: an engine takes GPUs {engine.gpus} of {pod.size.name}, whose NVLink domains are "
+                    f"{pod.name}: an engine uses GPUs {engine.gpus} of {pod.size.name}, whose NVLink domains are "
                     f"{domains}",
-                    "give it the GPUs of one domain",
+                    "use GPUs of one domain",
                 )
             elif not pod.is_cell and groups:
                 too_wide = list(refusal(at, pod.title, engines_per_node, pod.size, width))
@@ -103,7 +103,7 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                     yield Violation(
                         at,
                         f"{pod.name}: engines of {width} GPUs do not divide the NVLink domains of {pod.size.name} "
-                        f"({' + '.join(str(len(group)) for group in groups)}); what is left over stays idle",
+                        f"({' + '.join(str(len(group)) for group in groups)}); the remaining GPUs stay idle",
                         f"set tensor_parallel to one of {', '.join(divisors)}",
                     )
 
@@ -123,7 +123,7 @@ def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
 
 @check(
     "cell-gpus-reach-each-other",
-    "Prefill hands KV cache to decode only between GPUs that are known to reach each other's memory.",
+    "Prefill transfers the KV cache to decode only between GPUs with known peer-to-peer access.",
     source="https://github.com/NVIDIA/cuQuantum/issues/191 (NC96ads, driver 570: `topo -p2p w` is NS between its "
     "pairs); https://github.com/vllm-project/vllm/pull/55906 (without CUDA IPC the fallback is silent)",
     level=Level.WARNING,
@@ -133,16 +133,16 @@ def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
         if pod.is_cell:
             yield Violation(
                 pod.place.at("kind"),
-                f"{pod.name} hands KV cache between the NVLink pairs of {pod.size.name}; a public report shows no peer "
-                "access between them, and audio goes straight to decode, so that prefill's GPUs take no part in it",
-                "use an aggregated service on the same pool, as production-azure.yaml does; `voice plan` shows both "
-                "layouts. A cell's start-up check refuses such a node, or warns (without_peer_access)",
+                f"{pod.name} transfers the KV cache between the NVLink pairs of {pod.size.name}, but a public report "
+                "shows no peer access between them, and audio is sent directly to decode without the GPUs of prefill",
+                "use an aggregated service on the same pool, as in production-azure.yaml; `voice plan` shows both "
+                "layouts. A cell's start-up check rejects such a node, or warns (without_peer_access)",
             )
 
 
 @cluster_check(
     "pods-get-linked-gpus",
-    "Engines of several GPUs share a pool with nothing that could split an NVLink domain.",
+    "Engines with several GPUs do not share a pool with pods that could split an NVLink domain.",
     source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + KUBELET,
 )
 def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
@@ -153,8 +153,8 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
         if others:
             yield Violation(
                 others[0].pool_at,
-                f"{others[0].name} takes {others[0].gpus} GPU(s) a pod in pool {pod.pool.name}, where {pod.name} takes "
-                f"{pod.gpus}: it can leave {pod.gpus} GPUs without NVLink between them",
+                f"each pod of {others[0].name} uses {others[0].gpus} GPU(s) in pool {pod.pool.name}, but {pod.name} "
+                f"uses {pod.gpus}: the remaining {pod.gpus} GPUs may have no NVLink between them",
                 "give each its own pool",
             )
         cpus = max((request.cpus or 0 for request in pod.requests), default=0)
@@ -163,9 +163,9 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
             fewer = next((less for less in range(1, cpus) if not _split_gpus(pod, cpus - less)), cpus - 1)
             yield Violation(
                 pod.place.at("cpus"),
-                f"with {cpus} CPUs an engine of {pod.name} gets GPUs {split} of {pod.size.name}, "
-                "which NVLink does not join: the CPUs that the kubelet keeps on the first NUMA node push it away",
-                f"ask for {fewer} CPUs less",
+                f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split} of {pod.size.name}, which NVLink does "
+                "not connect: CPUs that the kubelet reserves on the first NUMA node leave too few there",
+                f"request {fewer} fewer CPUs",
             )
 
 
@@ -185,5 +185,5 @@ def _admitting(pod: Pod) -> str:
     fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:
         cpus = f"{fit.start} to {fit.stop - 1} CPUs"
-        return f"give the container with the GPUs {cpus}, or set topology_policy: best-effort on the pool"
-    return "set topology_policy: best-effort on the pool; no number of CPUs is admitted with this one"
+        return f"set the CPUs of the container with the GPUs to {cpus}, or set topology_policy: best-effort on the pool"
+    return "set topology_policy: best-effort on the pool; this policy admits no number of CPUs"
