@@ -50,8 +50,8 @@ def load_region(file: Path, region: str | None) -> Deployment:
     if region is None and len(regions) == 1:
         return next(iter(regions.values()))
     if region not in regions or region is None:
-        named = ", ".join(filter(None, regions)) or "none of AWS"
-        raise stop(f"--region {region or 'is missing'}: {file} has {named}", REFUSED)
+        named = ", ".join(filter(None, regions)) or "none"
+        raise stop(f"--region {region or 'is missing'}; the AWS regions of {file}: {named}", REFUSED)
     return regions[region]
 
 
@@ -95,6 +95,7 @@ def refuse(away: Sequence[Outage]) -> None:
     if away:
         lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
         raise stop(
-            "refused: what serves or holds state leaves the file, or would be replaced or deleted\n" + "\n".join(lines),
+            "refused: resources that serve calls or store state would be removed, replaced or deleted\n"
+            + "\n".join(lines),
             REFUSED,
         )

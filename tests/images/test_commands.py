@@ -128,11 +128,11 @@ def test_only_acr_imports(registry: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["asr-vllm", "--digest", "latest"], "latest is no digest"),
-        (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is no digest"),
-        (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; it has BASE_IMAGE"),
+        (["asr-vllm", "--digest", "latest"], "latest is not a digest"),
+        (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is not a digest"),
+        (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; its bases are BASE_IMAGE"),
         (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is no tool"),
-        (["lmcache", "--digest", DIGEST, "--registry", f"{ACR}/mine"], f"without a prefix; take --registry {ACR}"),
+        (["lmcache", "--digest", DIGEST, "--registry", f"{ACR}/mine"], f"without a prefix; use --registry {ACR}"),
     ],
 )
 def test_invalid_responses_are_refused(arguments: list[str], message: str) -> None:
@@ -144,7 +144,7 @@ def test_invalid_responses_are_refused(arguments: list[str], message: str) -> No
 def test_every_base_requires_its_digest() -> None:
     spec = specs()[Image.ASR_VLLM].model_copy(update={"bases": {"BUILD_IMAGE": "debian", "BASE_IMAGE": "vllm"}})
     with pytest.raises(
-        commands.WrongDigestError, match=r"needs a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
+        commands.WrongDigestError, match=r"requires a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
     ):
         commands.given_digests(spec, [DIGEST])
     both = commands.given_digests(spec, [f"BASE_IMAGE={DIGEST}", f"BUILD_IMAGE={DIGEST}"])
@@ -172,4 +172,4 @@ def test_a_failed_rehearsal_prints_the_output_of_the_program(monkeypatch: pytest
     monkeypatch.setenv("PATH", "/nonexistent")
     result = voice("rehearse")
     assert result.exit_code == 1
-    assert "needs root" in result.output
+    assert "root permissions" in result.output

@@ -241,9 +241,9 @@ def test_the_diagram_in_docs_matches_the_templates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("picture.png", "the name has to end in .svg or .mmd"),
-        ("picture", "the name has to end in .svg or .mmd"),
-        ("missing/picture.svg", "there is no folder"),
+        ("picture.png", "the file name must end in .svg or .mmd"),
+        ("picture", "the file name must end in .svg or .mmd"),
+        ("missing/picture.svg", "does not exist"),
         ("folder.svg", "is a folder"),
     ],
 )

@@ -31,14 +31,14 @@ def diagram(
     render = mermaid.render
     if output:
         if output.suffix not in RENDERERS:
-            raise stop(f"{output}: the name has to end in {' or '.join(RENDERERS)}", REFUSED)
+            raise stop(f"{output}: the file name must end in {' or '.join(RENDERERS)}", REFUSED)
         if output.is_dir() or not output.parent.is_dir():
-            why = "is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+            why = "is a folder" if output.is_dir() else f"the folder {output.parent} does not exist"
             raise stop(f"{output}: {why}", REFUSED)
         render = RENDERERS[output.suffix]
     deployment = load_region(file, region)
     if deployment.aws_section is None:
-        raise stop(f"{file}: has no section `aws`; `voice preview azure` shows its section `azure`", REFUSED)
+        raise stop(f"{file} has no section `aws`; `voice preview azure` shows the section `azure`", REFUSED)
     graph = graph_for(deployment)
     try:
         text = render(graph)

@@ -61,8 +61,8 @@ def drain(
             name for name, section in (("AWS", deployment.aws_section), ("Azure", deployment.azure_section)) if section
         ]
         raise stop(
-            f"{host} is no host of {deployment.name}, which is on {' and '.join(sections)}: give an instance such as "
-            "i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
+            f"{host} is not a host of {deployment.name}, which is on {' and '.join(sections)}: specify an instance "
+            "such as i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
             REFUSED,
         )
 
@@ -77,7 +77,7 @@ def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool
             typer.echo(command)
     if not only_print:
         raise stop(
-            "nothing was done: `voice` does not run kubectl; run these commands yourself (--print: only say them)",
+            "nothing was drained: `voice` does not run kubectl; run these commands yourself (--print only prints them)",
             FAILED,
         )
 
@@ -95,7 +95,9 @@ def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as
     except ERRORS as error:
         raise failed(error) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the host goes on draining; run the command again to follow it", INTERRUPTED) from None
+        raise stop(
+            "interrupted: the host continues to drain; run the command again to follow it", INTERRUPTED
+        ) from None
     if not gone:
         raise typer.Exit(FAILED)
 
@@ -105,10 +107,12 @@ def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool,
         host = hosts.find(account, instance)
     if not as_json:
         out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
-        out.print(f"group {host.group}: {host.in_service} in service of {host.desired} desired, at least {host.low}")
         out.print(
-            f"it has {host.budget_s} s to finish its sessions; without a heartbeat for {host.heartbeat_s} s the hook "
-            f"{host.hook} gives it up"
+            f"group {host.group}: {host.in_service} of {host.desired} desired hosts in service, minimum {host.low}"
+        )
+        out.print(
+            f"it has {host.budget_s} s to finish its sessions; after {host.heartbeat_s} s without a heartbeat, the "
+            f"hook {host.hook} terminates it"
         )
     hosts.check(host, replaced=replaced)
     if not dry_run:
@@ -127,8 +131,8 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
     with heartbeat(err, f"find {name}"):
         task = tasks.find(account, name)
     if not as_json:
-        out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts another")
-        out.print(f"callers have {task.budget_s} s to finish; then they are told to come back elsewhere")
+        out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts a replacement")
+        out.print(f"callers have {task.budget_s} s to finish; then they are asked to reconnect to another task")
     if not dry_run:
         if not task.leaves:
             tasks.stop(account, task)
@@ -157,8 +161,8 @@ def _stuck(host: Host) -> str:
     if not host.state.endswith(hosts.WAITING):
         return f"{host.id} is still {host.state} in {host.group}; see the activity of the group"
     return (
-        f"the hook {host.hook} still holds {host.id} after {host.longest_s} s, more than the host may take; "
-        f"see its console (`aws ec2 get-console-output --instance-id {host.id}`), then let it go:\n"
-        f"aws autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
+        f"the hook {host.hook} still blocks the termination of {host.id} after {host.longest_s} s, the maximum; "
+        f"check its console (`aws ec2 get-console-output --instance-id {host.id}`), then complete the hook:\naws "
+        f"autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
         f"--lifecycle-hook-name {host.hook} --lifecycle-action-result CONTINUE"
     )

@@ -67,12 +67,14 @@ def find(account: Account, instance: str) -> Host:
     result = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
     if not result:
         raise NotDrainableError(
-            f"{instance} is in no Auto Scaling group of {client.meta.region_name}; see `voice status`"
+            f"{instance} is not in an Auto Scaling group in {client.meta.region_name}; see `voice status`"
         )
     group = result[0]["AutoScalingGroupName"]
     if group not in account.groups:
         known = ", ".join(sorted(account.groups))
-        raise NotDrainableError(f"{instance} belongs to {group}, which is none of {account.deployment.name}'s: {known}")
+        raise NotDrainableError(
+            f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {known}"
+        )
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     hook, heartbeat_s = _hook(client, group)
     ours = account.groups[group]
@@ -101,8 +103,8 @@ def check(host: Host, *, replaced: bool) -> None:
     """
     if not host.is_leaving and not replaced and host.desired <= host.low:
         raise NotDrainableError(
-            f"{host.group} has {host.desired} hosts desired, which is its minimum: "
-            "give --replace, which starts another, or lower `min` in the deployment file"
+            f"{host.group} has a desired capacity of {host.desired}, its minimum: specify --replace to start a "
+            "replacement, or lower `min` in the deployment file"
         )
 
 
@@ -125,5 +127,5 @@ def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
         if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING":
             return hook["LifecycleHookName"], hook["HeartbeatTimeout"]
     raise NotDrainableError(
-        f"{group} has no lifecycle hook for terminating: its calls would be cut; deploy the file, then drain"
+        f"{group} has no lifecycle hook for termination, so calls would be interrupted; deploy the file, then drain"
     )

@@ -41,7 +41,9 @@ def _node(name: str, longest_s: int) -> KubernetesOrder:
         f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data --timeout={longest_s}s",
         f"kubectl get pods --all-namespaces --field-selector spec.nodeName={name}",
     )
-    return KubernetesOrder(name, "node of the cluster; its pods go when their disruption budgets let them", commands)
+    return KubernetesOrder(
+        name, "node of the cluster; its pods are evicted when their disruption budgets allow it", commands
+    )
 
 
 def _pod(name: str, longest_s: int) -> KubernetesOrder:
@@ -52,4 +54,6 @@ def _pod(name: str, longest_s: int) -> KubernetesOrder:
         f"echo {shlex.quote(eviction)} | kubectl create --raw {path} -f -",
         f"kubectl wait --namespace {NAMESPACE} --for=delete pod/{name} --timeout={longest_s}s",
     )
-    return KubernetesOrder(name, f"pod in the namespace {NAMESPACE}; it goes when its budget lets it", commands)
+    return KubernetesOrder(
+        name, f"pod in the namespace {NAMESPACE}; it is evicted when its disruption budget allows it", commands
+    )

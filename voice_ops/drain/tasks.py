@@ -52,7 +52,9 @@ def find(account: Account, host: str) -> Task:
     task = _describe(account, place[0], match[1]) if place else None
     if task:
         return task
-    raise NotDrainableError(f"{match[1]} is no task of {account.deployment.name}'s gateway; see `aws ecs list-tasks`")
+    raise NotDrainableError(
+        f"{match[1]} is not a task of the gateway of {account.deployment.name}; see `aws ecs list-tasks`"
+    )
 
 
 def stop(account: Account, task: Task) -> None:

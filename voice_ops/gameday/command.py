@@ -95,7 +95,7 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
     except CdkError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
+        raise stop("interrupted: the local AWS and its files were deleted", INTERRUPTED) from None
     if as_json:
         print_json({"scenarios": [vars(row) | {"passed": row.passed} for row in rows]}, deployment.name)
     else:
@@ -109,7 +109,7 @@ def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
     if isinstance(effect, str):
         return Row(name, None, None, None, effect, covered)
     named = [Path(page).stem for page in covered if not page.startswith("procedures/")]
-    silent = f"no alert fires that leads to {' or '.join(covered)}"
+    silent = f"no alert with the runbook {' or '.join(covered)} fires"
     # A fault without lost calls does not have to page anyone; missing metrics cost no calls until the load changes.
     matters = effect.lost or name == SILENT_METRIC
     claims = (silent,) if named and matters and not set(named) & set(effect.fired) else ()
@@ -131,7 +131,7 @@ def _rehearsed(deployment: Deployment) -> Iterator[Row]:
         if deployment.aws.state.replicas:
             yield _drilled(deployment, names[0], progress, lambda: month.play(month.fail_over))
         else:
-            lost = "every call: `state.replicas` is 0, no node takes over"
+            lost = "every call: `state.replicas` is 0, so no replica is promoted"
             yield Row(names[0], None, None, None, lost, runbooks(deployment, names[0]))
         yield _drilled(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE]))
 
@@ -182,5 +182,5 @@ def _print(rows: list[Row]) -> None:
         for claim in row.claims:
             out.print(styled("[red]✗[/] {}: {}", row.scenario, claim), soft_wrap=True)
         if not row.runbooks:
-            text = styled("[red]✗[/] {}: no alert of this file leads to a runbook for it", row.scenario)
+            text = styled("[red]✗[/] {}: no alert of this file has a runbook for it", row.scenario)
             out.print(text, soft_wrap=True)

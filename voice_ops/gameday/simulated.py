@@ -73,11 +73,11 @@ def play(deployment: Deployment) -> Mapping[str, Effect | str]:
         "region loss": hours.without_a_region() if deployment.shared_domain else "the file has one region",
         "spot wave": hours.effect(wave, replace(wave, spot_waves=()), wave.spot_waves[0].start_s)
         if any(plan.spot for plan in plans)
-        else "no fleet of the file is bought as spot",
+        else "the file has no spot fleet",
         "quota refusal": hours.effect(crowd, crowd, CROWD_S, quotas=_spent(plans)),
         "silent metric": hours.effect(crowd, crowd, 0.0, silent=SILENT)
         if metrics
-        else "no rule of the file reads a metric of hosts",
+        else "no rule of the file uses a metric of hosts",
     }
 
 

@@ -64,14 +64,14 @@ def build_args(
     if spec is None:
         raise stop(f"{name} has no image.yaml yet", REFUSED)
     if tool not in commands.TOOLS:
-        raise stop(f"{tool} is no tool that builds; choose {' or '.join(commands.TOOLS)}", REFUSED)
+        raise stop(f"{tool} is not a build tool; use {' or '.join(commands.TOOLS)}", REFUSED)
     try:
         digests = commands.given_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
     host, _, prefix = registry.partition("/")
     if prefix and commands.is_azure(registry):
-        raise stop(f"{registry}: pods pull images from an ACR without a prefix; take --registry {host}", REFUSED)
+        raise stop(f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", REFUSED)
     for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool):
         typer.echo(commands.shell(command))
 
@@ -105,7 +105,9 @@ def import_images(
     Example: voice images import deployments/mine.yaml --from ghcr.io/you --registry voice.azurecr.io
     """
     if not commands.is_azure(registry) or "/" in registry:
-        raise stop(f"{registry} is not the host of an ACR, such as voice.azurecr.io; only ACR imports", REFUSED)
+        raise stop(
+            f"{registry} is not the host of an ACR, such as voice.azurecr.io; only an ACR can import images", REFUSED
+        )
     deployment = load(file)
     for image in images_for(deployment):
         if digest := deployment.images.get(image):
@@ -129,7 +131,10 @@ def rehearse_images(
     desired = [spec for image, spec in specs().items() if not name or image in name]
     chosen = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.buildable_offline]
     if name and len(chosen) < len(set(name)):
-        raise stop("a mirrored image, or one over another publisher's, cannot be built without its registry", REFUSED)
+        raise stop(
+            "an image that is mirrored or based on another publisher's image cannot be built without its registry",
+            REFUSED,
+        )
     try:
         with rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
             results = [rehearse(spec, stage) for spec in chosen]
@@ -157,7 +162,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
 
     deployment = load(file)
     if deployment.aws_section is None:
-        raise stop(f"{file}: has no section `aws`, and so no machine images", REFUSED)
+        raise stop(f"{file} has no section `aws`, and therefore no machine images", REFUSED)
     try:
         matches = list(proposals(Account(deployment, {}, sign_in(deployment))))
     except ERRORS as error:
@@ -167,7 +172,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     else:
         table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
         for each in matches:
-            row = (each.in_file or "AWS's newest", each.proposed or "none", f"{each.made}, {each.since}".strip(", "))
+            row = (each.in_file or "newest of AWS", each.proposed or "none", f"{each.made}, {each.since}".strip(", "))
             table.add_row(each.fleet, *row)
         out.print(table)
     if not all(each.proposed for each in matches):
@@ -193,7 +198,7 @@ def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = Fals
     """
     deployment = load(file)
     if deployment.image_signing is None:
-        raise stop(f"{file}: has no image_signing, and so no key that could have signed", REFUSED)
+        raise stop(f"{file} has no image_signing, and therefore no key to verify signatures", REFUSED)
     try:
         answers = dict(signatures.answers(deployment, deployment.image_signing, registry))
     except signatures.RegistryError as error:
@@ -234,7 +239,7 @@ def _described(spec: ImageSpec) -> Text:
         f"{spec.kind}, {' '.join(spec.platforms)}, at most {spec.size.budget_gib:g} GiB",
         spec.summary,
         " ".join(_base_lines(spec)),
-        ", ".join(f"{name} {version}" for name, version in _versions(spec).items()) or "none of its own",
+        ", ".join(f"{name} {version}" for name, version in _versions(spec).items()) or "none",
         spec.run_by,
     )
 

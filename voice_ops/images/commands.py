@@ -89,14 +89,14 @@ def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
         argument, _, digest = text.rpartition("=")
         argument = argument or desired[0]
         if argument not in desired:
-            raise WrongDigestError(f"{spec.name} has no base {argument}; it has {', '.join(desired)}")
+            raise WrongDigestError(f"{spec.name} has no base {argument}; its bases are {', '.join(desired)}")
         if not _DIGEST.fullmatch(digest):
-            raise WrongDigestError(f"{digest} is no digest: sha256: and 64 hexadecimal digits")
+            raise WrongDigestError(f"{digest} is not a digest, which is sha256: and 64 hexadecimal digits")
         digests[argument] = digest
     missing = [argument for argument in desired if argument not in digests]
     if missing:
         how = "; ".join(f"`{digest_command(bases[argument])}`" for argument in missing)
-        raise WrongDigestError(f"{spec.name} needs a digest for {', '.join(missing)}: {how}")
+        raise WrongDigestError(f"{spec.name} requires a digest for {', '.join(missing)}: {how}")
     return {argument: digests[argument] for argument in desired}
 
 

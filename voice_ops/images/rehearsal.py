@@ -57,7 +57,9 @@ def install_tools() -> None:
     if all(map(shutil.which, TOOLS)):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise RehearsalError(f"needs root, {', '.join(TOOLS)}: run `apt-get install {' '.join(TOOLS.values())}`")
+        raise RehearsalError(
+            f"root permissions and {', '.join(TOOLS)} are required: run `apt-get install {' '.join(TOOLS.values())}`"
+        )
     _run(["apt-get", "update", "-qq"])
     _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *TOOLS.values()])
 
@@ -68,7 +70,7 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
         # Fixed programs; their arguments come from typed specifications.
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
     except subprocess.TimeoutExpired:
-        raise RehearsalError(f"`{' '.join(command[:2])}` did not end in {timeout_s:.0f} s") from None
+        raise RehearsalError(f"`{' '.join(command[:2])}` did not exit within {timeout_s:.0f} s") from None
     if done.returncode:
         tail = "\n".join(line for text in (done.stdout, done.stderr) for line in text.splitlines()[-40:])
         raise RehearsalError(f"`{' '.join(command)}` failed with {done.returncode}:\n{tail}")
@@ -152,7 +154,9 @@ class Rehearsal:
         for argument, package in spec.packages.items():
             result = newest.get(package.name, package.version)
             if result != package.version:
-                self._say(f"! {spec.name}: {argument} is {package.version}, but Debian has {result} now")
+                self._say(
+                    f"! {spec.name}: {argument} is {package.version}, but the current version in Debian is {result}"
+                )
                 current[argument] = result
         return current
 
@@ -232,6 +236,6 @@ def rehearse(spec: BuiltImage, stage: Rehearsal) -> Rehearsed:
     built = time.monotonic()
     size = stage.size_gib(reference)
     if size > spec.size.budget_gib:
-        raise RehearsalError(f"{spec.name} takes {size:.2f} GiB of its {spec.size.budget_gib} GiB")
+        raise RehearsalError(f"{spec.name} has {size:.2f} GiB, more than its limit of {spec.size.budget_gib} GiB")
     stage.smoke(spec, reference)
     return Rehearsed(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)

@@ -24,7 +24,7 @@ def answers(deployment: Deployment, key: ImageSigning, registry: str) -> Iterato
         RegistryError: skopeo is not installed.
     """
     listed = verified(key.public_key, key.signature, manifest(deployment.images).encode())
-    yield "images", None if listed else "the file's digests are not what the key has signed"
+    yield "images", None if listed else "the signature does not match the digests in the file"
     for image, digest in deployment.images.items():
         yield image.value, _wrong(f"{registry}/{image.value}", digest, key.public_key)
 
@@ -40,14 +40,14 @@ def _wrong(repository: str, digest: str, public_key: str) -> str | None:
                 check=False,
             )
         except FileNotFoundError:
-            raise RegistryError("skopeo is not installed, which reads signatures from registries") from None
+            raise RegistryError("skopeo, which reads signatures from registries, is not installed") from None
         if fetched.returncode:
-            return f"no signature of {digest} can be read: {fetched.stderr.strip().splitlines()[-1]}"
+            return f"cannot read a signature of {digest}: {fetched.stderr.strip().splitlines()[-1]}"
         signed = list(_signed_texts(Path(folder), public_key))
     if not signed:
-        return f"its signature is not by the file's key: {digest}"
+        return f"the signature was not made with the key of the file: {digest}"
     named = [text["critical"]["image"]["docker-manifest-digest"] for text in signed]
-    return None if digest in named else f"its signature is for {named[0]}, not for {digest}"
+    return None if digest in named else f"the signature is for {named[0]}, not for {digest}"
 
 
 def _signed_texts(folder: Path, public_key: str) -> Iterator[Mapping[str, Any]]:

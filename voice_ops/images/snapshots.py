@@ -55,8 +55,8 @@ def replaced(base: Base, archived: Versions) -> Iterator[str]:
             for argument, package in spec.packages.items():
                 if package.version not in (there := archived.get(package.name, ())):
                     yield (
-                        f"{spec.name}: {argument} is {package.name} {package.version}, and {base.bootstrap} has "
-                        f"{', '.join(sorted(there)) or 'no such package'}: write that into {spec.folder}/image.yaml"
+                        f"{spec.name}: {argument} is {package.name} {package.version}, but {base.bootstrap} has "
+                        f"{', '.join(sorted(there)) or 'no such package'}: update {spec.folder}/image.yaml"
                     )
 
 

@@ -140,7 +140,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     except LoadTestError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: nothing was reported", INTERRUPTED) from None
+        raise stop("interrupted: no report was written", INTERRUPTED) from None
     _show(report, output, as_json=as_json)
     if report.failed:
         raise typer.Exit(FAILED)

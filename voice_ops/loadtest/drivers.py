@@ -79,7 +79,7 @@ class Chat:
             async for event in server_sent_events(response):
                 _read_text(event, trace)
         if not trace.arrivals_s:
-            raise AnswerError("an answer without text")
+            raise AnswerError("the response contains no text")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Transcription:
                 return
             answer = await response.read()
             if response.content_type == _JSON and parse(answer).text is None:
-                raise AnswerError("an answer without a transcript")
+                raise AnswerError("the response contains no transcript")
             trace.text_arrived()
 
 
@@ -137,12 +137,12 @@ class Speech:
             async for pcm in _pcm(response):
                 trace.audio_arrived(len(pcm) / (2 * self.sample_rate_hz))
         if not trace.arrivals_s:
-            raise AnswerError("an answer without audio")
+            raise AnswerError("the response contains no audio")
 
 
 async def _pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     if response.content_type == _JSON:
-        raise AnswerError(f"JSON instead of audio: {await response.text()}")
+        raise AnswerError(f"the response is JSON instead of audio: {await response.text()}")
     if response.content_type != _EVENT_STREAM:
         async for piece in response.content.iter_any():
             yield piece
@@ -152,7 +152,7 @@ async def _pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             try:
                 yield base64.b64decode(event.audio, validate=True)
             except binascii.Error:
-                raise AnswerError("an event whose audio is no base64") from None
+                raise AnswerError("the audio of an event is not valid base64") from None
 
 
 def _read_text(event: Event, trace: Trace) -> None:

@@ -84,4 +84,4 @@ class Endpoint:
             try:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
             except (ValueError, KeyError, TypeError):
-                raise AnswerError("/v1/models answers with something else than a list of models") from None
+                raise AnswerError("/v1/models did not return a list of models") from None

@@ -88,4 +88,4 @@ async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[
             if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
                 yield parse(data)
     except ValueError as error:
-        raise AnswerError(f"no event stream: {error}") from None
+        raise AnswerError(f"the response is not an event stream: {error}") from None

@@ -17,14 +17,14 @@ class AnswerError(Exception):
 FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
 """Errors of a request that are counted; any other exception is a defect of the harness."""
 
-CUT_SHORT = "connection closed before the answer was complete"
+CUT_SHORT = "the connection was closed before the response was complete"
 
 
 def describe(error: Exception, timeout_s: float) -> str:
     """Return the reason for a failed request on one line."""
     match error:
         case TimeoutError():
-            return f"timeout: no complete answer within {timeout_s:g} s"
+            return f"timeout: no complete response within {timeout_s:g} s"
         case aiohttp.WSServerHandshakeError():
             return answer_text(error.status, b"")
         case aiohttp.ClientConnectorError():

@@ -36,11 +36,11 @@ def url_of(text: str, option: str) -> URL:
     try:
         url = URL(text)
     except ValueError as error:
-        raise OptionError(f"{option} {text} is no address: {error}") from None
+        raise OptionError(f"{option} {text} is not a URL: {error}") from None
     if url.scheme not in {"http", "https"} or not url.host:
-        raise OptionError(f"{option} {text} is no address of an endpoint; give one such as http://localhost:8000")
+        raise OptionError(f"{option} {text} is not the URL of an endpoint, such as http://localhost:8000")
     if url.user or url.password or url.query:
-        raise OptionError(f"{option} takes no key in the address; put it into a variable and name that: --api-key-env")
+        raise OptionError(f"{option} must not contain a key; export it in a variable and specify --api-key-env")
     return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
 
 
@@ -48,7 +48,7 @@ def endpoint_of(  # noqa: PLR0917  one place calls it
     name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
 ) -> Endpoint:
     if api is not Api.SESSION and auth:
-        raise OptionError(f"--auth is for session: {api} takes a key as OpenAI's API does")
+        raise OptionError(f"--auth only applies to session: {api} uses an API key as OpenAI's API does")
     place = url_of(url, option)
     try:
         key = secret_from(key_variable)
@@ -64,40 +64,40 @@ def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | Non
     scenario = scenario_of(name)
     if scenario is None:
         if api is None:
-            raise OptionError(f"give --api ({', '.join(Api)}) or --scenario")
+            raise OptionError(f"specify --api ({', '.join(Api)}) or --scenario")
         if model and not api.has_models:
-            raise OptionError(f"--model is not for {api}: what transcribes stands in the deployment file")
+            raise OptionError(f"--model does not apply to {api}: the deployment file selects the model")
         return api
     if api not in {None, Api.SPEECH}:
-        raise OptionError(f"--scenario {name} drives speech, not {api}")
+        raise OptionError(f"--scenario {name} tests speech, not {api}")
     if scenario.needs_baseline and not baseline:
-        raise OptionError(f"--scenario {name} compares {' with '.join(scenario.names)}: give --baseline URL")
+        raise OptionError(f"--scenario {name} compares {' with '.join(scenario.names)}: specify --baseline URL")
     return Api.SPEECH
 
 
 def price_of(usd: float | None, instance_type: str | None, region: str | None, gpus: int) -> tuple[float | None, str]:
     """Return the cost of the endpoint per hour, and its source."""
     if usd is not None and instance_type:
-        raise OptionError("--usd-per-hour and --instance-type are two prices; give one of them")
+        raise OptionError("--usd-per-hour and --instance-type both set the price; specify one of them")
     if instance_type:
         return usd_per_hour(instance_type, region, gpus)
-    return (None, "not given") if usd is None else (usd, f"{usd:g} USD an hour")
+    return (None, "not given") if usd is None else (usd, f"{usd:g} USD per hour")
 
 
 def scenario_of(name: str | None) -> Scenario | None:
     if name is None:
         return None
     if name not in SCENARIOS:
-        raise OptionError(f"--scenario {name} is unknown; there are {', '.join(SCENARIOS)}")
+        raise OptionError(f"--scenario {name} is unknown; the scenarios are {', '.join(SCENARIOS)}")
     return SCENARIOS[name]
 
 
 def loads_of(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
     """Parse the loads: a list of concurrencies, of rates, or the scenario's own."""
     if concurrency and rate:
-        raise OptionError("--concurrency is a closed loop and --rate an open one; give one of them")
+        raise OptionError("--concurrency is a closed loop and --rate an open loop; specify one of them")
     if scenario and (concurrency or rate):
-        raise OptionError("a scenario has its own concurrency; leave out --concurrency and --rate")
+        raise OptionError("a scenario sets the concurrency; omit --concurrency and --rate")
     if scenario:
         return [ClosedLoop(level) for level in scenario.concurrency]
     if rate:
@@ -111,7 +111,7 @@ def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
     except ValueError:
         values = []
     if not values or not all(0 < value < float("inf") for value in values):
-        raise OptionError(f"{option} {text} is no list of positive {kind.__name__} values; give such as 1,16,32")
+        raise OptionError(f"{option} {text} is not a list of positive {kind.__name__} values, such as 1,16,32")
     return values
 
 
@@ -124,7 +124,8 @@ def requests_of(requests: int | None, load: Load, rounds: int) -> int:
     if requests < least:
         rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
         raise OptionError(
-            f"--requests {requests} never makes {concurrency} at a time{rounds_text}; give {least} or more"
+            f"--requests {requests} is too small for {concurrency} concurrent requests{rounds_text}; specify {least} "
+            "or more"
         )
     return requests
 
@@ -139,9 +140,9 @@ def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
         try:
             slo[name] = float(value)
         except ValueError:
-            raise OptionError(f"--slo {limit} has no number; give METRIC:LIMIT such as first:500") from None
+            raise OptionError(f"--slo {limit} has no number; the format is METRIC:LIMIT, such as first:500") from None
         if name not in METRICS:
-            raise OptionError(f"--slo {limit}: there is no metric {name}, but {', '.join(METRICS)}")
+            raise OptionError(f"--slo {limit}: the metric {name} is unknown; the metrics are {', '.join(METRICS)}")
     return slo
 
 
@@ -150,7 +151,7 @@ def body_of(text: str) -> Mapping[str, Any]:
     try:
         body = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"--body is no JSON: {error}") from None
+        raise OptionError(f"--body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
         raise OptionError('--body is no JSON object; give such as \'{"voice": "neutral_female"}\'')
     return body
@@ -162,7 +163,7 @@ def names_of(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
         return scenario.names if scenario else ("measured", "baseline")
     measured, _, baseline = (part.strip() for part in names.partition(","))
     if not measured or not baseline or measured == baseline:
-        raise OptionError(f"--names {names} is no pair; give two names such as tuned,baseline")
+        raise OptionError(f"--names {names} is not a pair of names, such as tuned,baseline")
     return measured, baseline
 
 
@@ -183,13 +184,13 @@ def driver_maker(
     if api not in {Api.SPEECH, Api.CHAT}:
         return _listening(api, audio)
     if audio:
-        raise OptionError(f"--audio is for transcription, realtime and session, not for {api}")
+        raise OptionError(f"--audio applies to transcription, realtime and session, not to {api}")
     if scenario and text:
-        raise OptionError("a scenario has its own text; leave out --text")
+        raise OptionError("a scenario sets the text; omit --text")
     words = _read_text(text) if text else PASSAGE
     if api is Api.CHAT:
         if reference:
-            raise OptionError("--reference is for speech, not for chat")
+            raise OptionError("--reference applies to speech, not to chat")
         return lambda endpoint: Chat(endpoint, words)
     voice = _reference(reference, scenario) if reference else None
     return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
@@ -206,7 +207,7 @@ _LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
 
 def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
-        raise OptionError(f"{api} needs recordings of speech: --audio FILE.wav, once for each")
+        raise OptionError(f"{api} requires recordings of speech: specify --audio FILE.wav for each")
     recordings = tuple(read_recording(file) for file in audio)
     if api is Api.TRANSCRIPTION:
         return lambda endpoint: Transcription(endpoint, recordings)
@@ -229,6 +230,6 @@ def _reference(file: Path, scenario: Scenario | None) -> Recording:
     recording = read_recording(file)
     if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
         raise OptionError(
-            f"--reference {file} lasts {recording.seconds:.1f} s; the published runs used {REFERENCE_S} s"
+            f"--reference {file} is {recording.seconds:.1f} s long; the published runs used {REFERENCE_S} s"
         )
     return recording

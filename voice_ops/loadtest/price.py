@@ -22,15 +22,17 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     aws, azure = catalog.instance_types().get(instance_type), catalog.vm_sizes().get(instance_type)
     row = aws or azure
     if row is None:
-        raise PriceError(f"the catalogue has no instance type {instance_type}; give --usd-per-hour")
+        raise PriceError(f"the catalogue has no instance type {instance_type}; specify --usd-per-hour")
     available = azure.gpu_count if azure else aws.accelerator.count if aws and aws.accelerator else 0
     region = region or min(row.usd_per_hour, key=lambda name: row.usd_per_hour[name])
     if region not in row.usd_per_hour:
         known = ", ".join(row.usd_per_hour)
-        raise PriceError(f"no price of {instance_type} in {region}, but in {known}; give --region or --usd-per-hour")
+        raise PriceError(
+            f"{instance_type} has no price in {region}, only in {known}; specify --region or --usd-per-hour"
+        )
     if available and gpus > available:
-        raise PriceError(f"{instance_type} has {available} accelerators, not the {gpus} of --gpus")
+        raise PriceError(f"--gpus {gpus} exceeds the {available} accelerators of {instance_type}")
     share = gpus / available if available else 1.0
     price = row.usd_per_hour[region]
     part = f", {gpus} of its {available} accelerators" if share < 1 else ""
-    return price * share, f"{instance_type} in {region}, {price:g} USD an hour ({row.price_date}){part}"
+    return price * share, f"{instance_type} in {region}, {price:g} USD per hour ({row.price_date}){part}"

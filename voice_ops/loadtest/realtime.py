@@ -48,7 +48,7 @@ class Realtime:
         ) as socket:
             created = parse(await _text(socket))
             if created.type != "session.created":
-                raise AnswerError(f"{created.type or 'an unknown event'} received instead of session.created")
+                raise AnswerError(f"received {created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
             await socket.send_json(_START)
             feeder = asyncio.create_task(_speak(socket, self._frames[which], trace))

@@ -34,8 +34,8 @@ class Result:
         harness, first = self.summary.harness, self.summary.metrics.get("first")
         if harness.cpu_share > _BUSY_CLIENT:
             matches.append(
-                f"{who}: the client used {harness.cpu_share:.0%} of a core and may be the limit itself; "
-                "spread the load over several machines"
+                f"{who}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
+                "distribute the load over several machines"
             )
         if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _LAG_SHARE * first.p50:
             matches.append(
@@ -44,8 +44,8 @@ class Result:
             )
         if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_S:
             matches.append(
-                f"{who}: live feeds fell behind speech by up to {harness.pacing_lag_ms.max:.0f} ms, more than a frame; "
-                "use fewer streams or an idle machine"
+                f"{who}: live streams lagged real time by up to {harness.pacing_lag_ms.max:.0f} ms, more than a "
+                "frame; use fewer streams or an idle machine"
             )
         return matches
 

@@ -20,11 +20,11 @@ from voice_ops.loadtest.trace import Trace
 from voice_ops.progress import Progress
 
 _REMEDIES = {
-    "HTTP 401": "name the variable that holds the key: --api-key-env NAME",
-    "HTTP 403": "this key may not do that; name another one: --api-key-env NAME",
-    "HTTP 404": "give the model and the address as the endpoint knows them: --model NAME",
-    "cannot connect": "is it running there, and may this machine reach it?",
-    "timeout": "give it longer: --timeout SECONDS",
+    "HTTP 401": "specify the variable that contains the key: --api-key-env NAME",
+    "HTTP 403": "the key has no permission; specify another one: --api-key-env NAME",
+    "HTTP 404": "check the URL, and specify a model of the endpoint: --model NAME",
+    "cannot connect": "check that the endpoint is running and reachable from this machine",
+    "timeout": "increase the timeout: --timeout SECONDS",
 }
 
 
@@ -98,9 +98,9 @@ class LoadTest:
             raise _failure(endpoint, describe(error, self.timeout_s)) from None
         names = ", ".join(served or ()) or "none"
         if endpoint.model and served is not None and endpoint.model not in served:
-            raise LoadTestError(f"{endpoint.url} serves no model {endpoint.model}; it serves: {names}")
+            raise LoadTestError(f"{endpoint.url} does not serve the model {endpoint.model}; it serves {names}")
         if not endpoint.model and (served is None or len(served) != 1):
-            raise LoadTestError(f"{endpoint.url} does not list just one model ({names}); choose: --model NAME")
+            raise LoadTestError(f"{endpoint.url} does not list exactly one model ({names}); specify --model NAME")
         return replace(endpoint, model=endpoint.model or (served or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:

@@ -53,11 +53,11 @@ class VoiceSession:
             try:
                 return Opened.model_validate_json(await response.read())
             except ValidationError as error:
-                raise AnswerError(f"no answer of the session API: {error.errors()[0]['msg']}") from None
+                raise AnswerError(f"the response is not from the session API: {error.errors()[0]['msg']}") from None
 
     async def _speak(self, opened: Opened, frames: list[bytes], trace: Trace) -> None:
         if opened.media.websocket is None:
-            raise AnswerError("a session without a WebSocket")
+            raise AnswerError("the session has no WebSocket")
         async with self.endpoint.session.ws_connect(
             opened.media.websocket, protocols=(SUBPROTOCOL, opened.token)
         ) as socket:
@@ -83,6 +83,6 @@ class VoiceSession:
                 if event.complete is not None:
                     trace.ended()
                     if not event.complete:
-                        raise AnswerError("the session ended before all was transcribed")
+                        raise AnswerError("the session ended before all audio was transcribed")
                     return
         raise AnswerError(CUT_SHORT)

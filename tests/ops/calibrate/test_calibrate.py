@@ -105,7 +105,7 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
         (("gpu",), 2, "small has no fleet gpu; its fleets are gateway, vad, cpu"),
         (("vad",), 2, "only the CPU engine can be measured on this machine; vad requires --url"),
         (("gateway",), 2, "only the CPU engine can be measured on this machine; gateway requires --url"),
-        (("cpu", "--url", "nowhere"), 2, "--url nowhere is no address"),
+        (("cpu", "--url", "nowhere"), 2, "--url nowhere is not the URL of an endpoint"),
         (("cpu", "--url", "http://127.0.0.1:9"), 1, "cannot connect"),
         (("cpu", "--url", "http://127.0.0.1:9", "--audio", "none.wav"), 2, "none.wav"),
     ],

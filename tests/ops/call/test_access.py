@@ -139,4 +139,4 @@ def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> No
 def test_load_test_of_another_api_only_accepts_a_bearer_key(server: str) -> None:
     done = CliRunner().invoke(app, ["loadtest", server, "--api", "chat", "--model", "m", "--auth", "iam"])
     assert done.exit_code == REFUSED
-    assert "--auth is for session" in done.stderr
+    assert "--auth only applies to session" in done.stderr

@@ -15,7 +15,7 @@ def test_a_host_is_drained_and_followed_until_it_has_terminated(account: Account
     assert account.desired_capacity == 1
     assert 1030 <= account.now < 1045
     assert f"{account.hosts[0]}: vad in us-east-1a, InService; runs vad-dataplane, telemetry" in result.stdout
-    assert "2 in service of 2 desired, at least 1" in result.stdout
+    assert "2 of 2 desired hosts in service, minimum 1" in result.stdout
     assert "900 s to finish its sessions" in result.stdout
 
 
@@ -29,7 +29,7 @@ def test_draining_does_not_go_below_the_minimum(account: Account) -> None:
     account.client.update_auto_scaling_group(AutoScalingGroupName=GROUP, MinSize=2)
     result = drain(account.hosts[0])
     assert result.exit_code == 2
-    assert f"{GROUP} has 2 hosts desired, which is its minimum: give --replace" in result.stderr
+    assert f"{GROUP} has a desired capacity of 2, its minimum: specify --replace" in result.stderr
     assert account.asked == []
     assert drain(account.hosts[0], "--replace").exit_code == 0
 
@@ -69,14 +69,14 @@ def test_a_group_without_a_termination_hook_is_refused(account: Account) -> None
     account.client.delete_lifecycle_hook(LifecycleHookName="drain", AutoScalingGroupName=GROUP)
     result = drain(account.hosts[0])
     assert result.exit_code == 2
-    assert "no lifecycle hook for terminating: its calls would be cut" in result.stderr
+    assert "no lifecycle hook for termination, so calls would be interrupted" in result.stderr
     assert account.asked == []
 
 
 def test_a_host_outside_the_deployment_is_refused(account: Account, other_group: str) -> None:
     result = drain(other_group)
     assert result.exit_code == 2
-    assert f"{other_group} belongs to theirs, which is none of sandbox's" in result.stderr
+    assert f"{other_group} belongs to theirs, which is not a group of sandbox" in result.stderr
     assert account.asked == []
 
 
@@ -84,7 +84,7 @@ def test_a_host_outside_the_deployment_is_refused(account: Account, other_group:
 def test_an_unknown_instance_is_refused() -> None:
     result = drain("i-00000000")
     assert result.exit_code == 2
-    assert "i-00000000 is in no Auto Scaling group of us-east-1" in result.stderr
+    assert "i-00000000 is not in an Auto Scaling group in us-east-1" in result.stderr
 
 
 @pytest.mark.parametrize("host", ["i-xyz", "i-0123456789abcdef0123", "vad", "../etc"])

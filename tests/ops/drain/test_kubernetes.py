@@ -36,7 +36,7 @@ def test_a_pod_is_evicted_not_deleted() -> None:
 def test_without_print_it_reports_that_nothing_was_done() -> None:
     result = drain(NODE, deployment="production-azure")
     assert result.exit_code == 1
-    assert "nothing was done" in result.stderr
+    assert "nothing was drained" in result.stderr
 
 
 def test_json_contains_the_commands() -> None:

@@ -54,7 +54,7 @@ def test_losses_cost_calls_and_the_fleets_recover() -> None:
 
 
 def test_an_inapplicable_scenario_reports_the_reason() -> None:
-    assert play(deployment("small"))["spot wave"] == "no fleet of the file is bought as spot"
+    assert play(deployment("small"))["spot wave"] == "the file has no spot fleet"
 
 
 def in_two_regions(name: str, folder: Path) -> voice_blueprint.Deployment:
@@ -87,7 +87,7 @@ def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.
     monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
-    assert "zone loss: no alert of this file leads to a runbook for it" in result.stdout
+    assert "zone loss: no alert of this file has a runbook for it" in result.stdout
 
 
 def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.M
     monkeypatch.setattr(run, "watched", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
-    assert "quota refusal: no alert fires that leads to asr-slots-exhausted.md" in " ".join(result.stdout.split())
+    assert "quota refusal: no alert with the runbook asr-slots-exhausted.md fires" in " ".join(result.stdout.split())
 
 
 def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

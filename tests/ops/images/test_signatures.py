@@ -79,8 +79,8 @@ def test_the_signature_of_each_image_is_requested(local_registry: Registry, tmp_
     assert found.exit_code == 1
     shown = {line.split(":")[0]: line for line in found.stdout.splitlines()}
     assert {"✓ images", "✓ gateway", "✗ telemetry", "✗ vad-dataplane", "✗ whisper-engine"} == set(shown)
-    assert f"no signature of {images['telemetry']} can be read" in shown["✗ telemetry"]
-    assert "not by the file's key" in shown["✗ vad-dataplane"]
+    assert f"cannot read a signature of {images['telemetry']}" in shown["✗ telemetry"]
+    assert "not made with the key of the file" in shown["✗ vad-dataplane"]
     assert f"is for {images['gateway']}, not for {images['whisper-engine']}" in shown["✗ whisper-engine"]
 
 

@@ -79,7 +79,7 @@ def test_a_missing_metric_fails_its_limit() -> None:
         (0.001, 0.5, 0.01, None),
         (0.2, 0.5, 0.01, "the client's own lag (p99 200.0 ms) is more than 10% of the median first piece"),
         (0.001, 0.97, 0.01, "the client used 97% of a core"),
-        (0.001, 0.5, 0.09, "live feeds fell behind speech by up to 90 ms"),
+        (0.001, 0.5, 0.09, "live streams lagged real time by up to 90 ms"),
     ],
 )
 def test_a_client_that_distorts_its_figures_reports_it(
@@ -169,7 +169,7 @@ def test_an_endpoint_costs_its_share_of_an_instance() -> None:
     [
         ("p9.huge", None, 1, "the catalogue has no instance type p9.huge"),
         ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, but in .*us-east-1"),
-        ("p5.4xlarge", "us-east-1", 2, "has 1 accelerators, not the 2 of --gpus"),
+        ("p5.4xlarge", "us-east-1", 2, "--gpus 2 exceeds the 1 accelerators"),
     ],
 )
 def test_an_unknown_price_is_reported(instance_type: str, region: str | None, gpus: int, problem: str) -> None:

@@ -261,9 +261,9 @@ def test_lag_of_a_busy_client_counts() -> None:
     ("fault", "reason", "count"),
     [
         ({"fail_every": 3}, "HTTP 503: overloaded", 4),
-        ({"break_every": 4}, "connection closed before the answer was complete", 3),
+        ({"break_every": 4}, "the connection was closed before the response was complete", 3),
         ({"garbage": True}, "malformed event", 12),
-        ({"first_s": 9}, "timeout: no complete answer within 2 s", 12),
+        ({"first_s": 9}, "timeout: no complete response within 2 s", 12),
     ],
     ids=["status", "broken", "garbage", "timeout"],
 )
@@ -282,7 +282,7 @@ def test_failures_are_counted_and_excluded_from_the_figures(
 def test_broken_realtime_streams_are_counted(server: Server, wav: Path) -> None:
     driver = Realtime(endpoint(server, first_s=0.1, gap_s=0.1, break_every=2), (read_recording(wav),))
     found = figures(run_load(driver, ClosedLoop(2), 4))
-    assert found.failures == {"connection closed before the answer was complete": 2}
+    assert found.failures == {"the connection was closed before the response was complete": 2}
 
 
 @pytest.mark.parametrize("api", ["chat", "speech", "transcription", "realtime"])

@@ -75,4 +75,4 @@ def test_an_unreachable_gateway_is_reported_once(speech: Path) -> None:
 def test_a_session_load_test_rejects_a_model(speech: Path) -> None:
     result = loadtest(NOWHERE, "--api", "session", "--audio", speech, "--model", "tiny.en")
     assert result.exit_code == 2
-    assert "--model is not for session" in result.stderr
+    assert "--model does not apply to session" in result.stderr

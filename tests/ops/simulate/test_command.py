@@ -106,7 +106,7 @@ def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
         ),
         (["--load", "none.csv"], "none.csv: No such file"),
         (["--load", "none.csv", "--peak", "5"], "--peak is for traces that are built in"),
-        (["--load", "spot-wave"], "--load spot-wave: no fleet of the file is bought as spot"),
+        (["--load", "spot-wave"], "--load spot-wave: the file has no spot fleet"),
         (["--silent", "GpuBizy"], "--silent GpuBizy: no such metric of a rule; there are SlotsTaken, RxRingSustained"),
         (["--boot", "inf9=4/4"], "inf9 is not a fleet"),
         (["--boot", "inf2=60"], "--boot inf2=60: not NAME=VALUE"),
