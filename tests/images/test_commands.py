@@ -131,7 +131,7 @@ def test_only_acr_imports(registry: str) -> None:
         (["asr-vllm", "--digest", "latest"], "latest is not a digest"),
         (["asr-vllm", "--digest", f"sha256:{'A' * 64}"], "is not a digest"),
         (["asr-vllm", "--digest", f"OTHER={DIGEST}"], "asr-vllm has no base OTHER; its bases are BASE_IMAGE"),
-        (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is no tool"),
+        (["asr-vllm", "--digest", DIGEST, "--tool", "kaniko"], "kaniko is not a build tool"),
         (["lmcache", "--digest", DIGEST, "--registry", f"{ACR}/mine"], f"without a prefix; use --registry {ACR}"),
     ],
 )

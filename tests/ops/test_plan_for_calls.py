@@ -94,8 +94,8 @@ def test_the_whole_chain_is_sized_for_a_hundred_conversations(name: str, parts: 
     _, report = plan(DEPLOYMENTS / f"{name}.yaml", "--conversations", 100)
     assert {row["name"]: tuple(row["for_load"]) for row in report["conversations"]} == parts
     shown = CliRunner().invoke(app, ["plan", str(DEPLOYMENTS / f"{name}.yaml"), "--conversations", "100"]).stdout
-    assert "agent binds: at most" in shown
-    assert set(parts) <= set(re.findall(r"^  ([\w-]+) ", shown.partition("conversations at a time")[2], re.MULTILINE))
+    assert "limited by agent" in shown
+    assert set(parts) <= set(re.findall(r"^  ([\w-]+) ", shown.partition("concurrent conversations")[2], re.MULTILINE))
 
 
 def test_conversations_without_agents_and_two_call_counts_are_refused() -> None:

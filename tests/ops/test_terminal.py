@@ -152,12 +152,12 @@ def test_progress_is_printed_after_half_a_minute() -> None:
 def test_a_preflight_without_an_account_fails_unless_it_is_offline() -> None:
     code, out, said = run("preflight", "deployments/small.yaml", "--json")
     assert code == 1
-    assert "✗ no account was asked; sign in, or say --offline" in said
+    assert "✗ no account was checked; sign in, or specify --offline" in said
     assert {row["status"] for row in json.loads(out)["answers"] if row["area"] == "AWS"} == {"not asked"}
     code, out, said = run("preflight", "deployments/small.yaml", "--offline", "--json")
     assert (code, said) == (0, "")
     answers = {row["asked"]: row for row in json.loads(out)["answers"]}
-    assert answers["calls at a time"]["needed"] == "20, at the peak 20"
+    assert answers["concurrent calls"]["needed"] == "20, at the peak 20"
     assert not any(row["area"] == "AWS" for row in answers.values())
     assert run("preflight", "deployments/small.yaml", "--offline", "--request-increases")[0] == 2
 

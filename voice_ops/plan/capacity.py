@@ -30,14 +30,14 @@ def capacity_table(deployment: Deployment) -> Table | None:
     # The store has its own limit by memory; the other tiers limit concurrent calls.
     room = by_tier(result)
     tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
-    caption = f"{tier} binds: at most {most:,} calls at a time"
+    caption = f"at most {most:,} concurrent calls, limited by {tier}"
     if load:
-        caption += f"; the load is {load.calls:,}, at its peak {peak_calls(load):,}"
+        caption += f"; the load is {load.calls:,}, and {peak_calls(load):,} at its peak"
     table = empty_table(
-        "calls at a time",
+        "concurrent calls",
         ["tier"],
-        ["a unit", "units", "calls"],
-        "what binds a unit",
+        ["per unit", "units", "calls"],
+        "limit of a unit",
         caption,
     )
     if asked:
@@ -60,14 +60,14 @@ def conversation_tables(deployment: Deployment) -> Iterator[Table]:
     for chain in _chains(deployment):
         asked = _asked(deployment, chain)
         binds = min(chain, key=lambda each: each.most)
-        caption = f"{binds.name} binds: at most {binds.most:,} conversations at a time"
+        caption = f"at most {binds.most:,} concurrent conversations, limited by {binds.name}"
         if asked and deployment.load:
             mean, peak = conversations_in(deployment.load)
-            caption += f"; the load has {mean:,.0f}, at its peak {peak:,}"
+            caption += f"; the load has {mean:,.0f}, and {peak:,} at its peak"
         if chain[0].location[0] == "aws":
-            caption += "; language model and speech are endpoints elsewhere"
-        title = f"conversations at a time, {chain[0].location[0]}"
-        table = empty_table(title, ["part"], ["a unit", "units", "conversations"], "what binds a unit", caption)
+            caption += "; the language model and speech are external endpoints"
+        title = f"concurrent conversations, {chain[0].location[0]}"
+        table = empty_table(title, ["part"], ["per unit", "units", "conversations"], "limit of a unit", caption)
         if asked:
             table.add_column("units for the load", no_wrap=True)
         for each in chain:

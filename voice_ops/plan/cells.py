@@ -103,28 +103,28 @@ def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
 
 def cell_tables(plan: CellPlan) -> Iterator[Table]:
     """Yield the tables of the cells, and of the quotas of an account."""
-    table = empty_table(f"{plan.peak:,} calls at a time in cells", [""], ["all"], "how")
+    table = empty_table(f"{plan.peak:,} concurrent calls in cells", [""], ["all"], "how")
     low, most = plan.usd_per_month
     priced = f", without {', '.join(plan.not_priced)}" if plan.not_priced else ""
     rows = (
-        ("cells", f"{plan.cells:,}", f"{plan.cells - 1:,} carry the peak, and one may be lost"),
+        ("cells", f"{plan.cells:,}", f"{plan.cells - 1:,} support the peak, and one may be lost"),
         (
-            "calls of a cell",
+            "calls per cell",
             f"{plan.cell_peak:,}",
             "at the peak, while another cell is lost; the tables below are of a cell",
         ),
         ("regions", f"{len(plan.regions)}", ", ".join(plan.regions)),
-        ("accounts", f"{plan.accounts:,}", f"at most {plan.account_cells} cells of an account in a region"),
+        ("accounts", f"{plan.accounts:,}", f"at most {plan.account_cells} cells per account and region"),
         ("USD a month", f"{low:,.0f}-{most:,.0f}", f"list price of hosts, tasks and replicas alone{priced}"),
     )
     for row in rows:
         table.add_row(*row)
     yield table
     quotas = empty_table(
-        f"quotas of an account in a region, for {plan.account_cells} cells",
+        f"quotas per account and region, for {plan.account_cells} cells",
         ["quota", "code"],
         ["at the maximum", "default"],
-        caption="what limits one deployment counts once; `voice preflight` compares a cell with the account's own",
+        caption="limits of one deployment count once; `voice preflight` compares a cell with the quotas of the account",
     )
     for quota in plan.quotas:
         quotas.add_row(

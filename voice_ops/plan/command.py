@@ -58,7 +58,7 @@ def plan(
     refused = any(finding.blocks for finding in findings)
     if resources and not deployment.aws_section:
         raise stop(
-            f"{file}: has no section `aws`; `voice preview azure` shows the resources of its section `azure`", REFUSED
+            f"{file} has no section `aws`; `voice preview azure` shows the resources of the section `azure`", REFUSED
         )
     counts = resource_counts(deployment) if resources and not refused else {}
     comparison = None
@@ -102,9 +102,12 @@ def _with_callers(deployment: Deployment, calls: int | None, conversations: int 
     if not (calls or conversations):
         return deployment
     if calls and conversations:
-        raise stop("--calls and --conversations both say how many callers there are; give one of them", REFUSED)
+        raise stop("--calls and --conversations both set the number of callers; specify one of them", REFUSED)
     if conversations and not any(half and half.agents for half in (deployment.aws_section, deployment.azure_section)):
-        raise stop("the file has no section `agents`, so nothing holds conversations; --calls sizes the rest", REFUSED)
+        raise stop(
+            "the file has no section `agents`, so it supports no conversations; use --calls for the other tiers",
+            REFUSED,
+        )
     typed = deployment.load.model_dump() if deployment.load else {}
     typed |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
     asked = deployment.model_copy(update={"load": CallLoad(**typed)})

@@ -109,4 +109,4 @@ def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
 
 def _nothing_recorded(deployment: Deployment, folder: Path) -> Exception:
     how = f"`voice plan {deployment.source.file} --record {folder}` records one"
-    return stop(f"{folder}: no release of {deployment.name} is recorded there; {how}", REFUSED)
+    return stop(f"{folder} contains no recorded release of {deployment.name}; {how}", REFUSED)

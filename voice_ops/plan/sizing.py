@@ -60,10 +60,10 @@ def _service_table(services: dict[str, Sized]) -> Table:
         "engines by service and pool",
         ("service", "pool", "GPUs"),
         ("sessions", "full", "kept", "replicas", "nodes", "most"),
-        "bound by",
-        "sessions: that one engine carries at the asked length; full: at full context; kept: replicas that KEDA holds "
-        "without any load. Replicas and nodes: what the asked load needs, or what is kept; most: sessions at the "
-        "maximum of both. Ceilings of memory or of published figures, not measured latency",
+        "limited by",
+        "sessions: per engine at the configured length; full: at full context; kept: replicas that KEDA keeps "
+        "without load. Replicas and nodes: as needed by the configured load, or kept; most: sessions at the maximum "
+        "of both. These are upper limits by memory or published figures, not measured latency",
     )
     for name, sized in services.items():
         for pool in sized.pools if isinstance(sized, ServiceSizing) else ():
@@ -89,8 +89,8 @@ def _layout_table(services: dict[str, Sized]) -> Table:
         "layouts side by side",
         ("service", "layout"),
         ("sessions", "full", "nodes", "USD/h"),
-        "bound by",
-        "sessions: that one node carries; nodes and USD/h (pay-as-you-go list price): for the asked sessions",
+        "limited by",
+        "sessions: per node; nodes and USD/h (pay-as-you-go list price): for the configured sessions",
     )
     for name, sized in services.items():
         for layout in sized.alternatives if isinstance(sized, ServiceSizing) else ():
@@ -115,8 +115,8 @@ def _kv_table(deployment: Deployment) -> Table:
         "KV cache outside the GPUs",
         ("service", "level"),
         ("GiB", "sessions", "GB each", "GB/s", "ms"),
-        caption="of one replica. GB/s: the peak of PCIe, or of the disks, on the way to the GPUs. ms: the least time "
-        "in which a session comes back at that peak; what an engine takes is not measured",
+        caption="of one replica. GB/s: peak bandwidth of PCIe, or of the disks, to the GPUs. ms: minimum time to load "
+        "a session at that bandwidth; the time of an engine is not measured",
     )
     for name, levels in _kv_levels(deployment):
         for level in levels:
@@ -134,7 +134,7 @@ def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...
 
 
 def _fleet_table(deployment: Deployment) -> Table:
-    table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "bound by")
+    table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "limited by")
     for name, sized in _fleets(deployment).items():
         if isinstance(sized, EngineSizing):
             gpus = f"{sized.tensor_parallel} x {sized.gpu}"
@@ -144,7 +144,7 @@ def _fleet_table(deployment: Deployment) -> Table:
 
 
 def _refusals(deployment: Deployment, services: dict[str, Sized]) -> Table:
-    table = empty_table("does not fit", ("service or fleet",), (), "why, and what would")
+    table = empty_table("does not fit", ("service or fleet",), (), "reason and remedy")
     for name, sized in {**services, **_fleets(deployment)}.items():
         if isinstance(sized, DoesNotFitError):
             table.add_row(name, f"{sized.arithmetic}\n→ {sized.remedy}")

@@ -17,8 +17,9 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
         table = empty_table(
             f"a question of {QUESTION_S:g} s to {model.name}",
             ["turn"],
-            ["as audio", "computed", "as words", "computed", "KV as audio"],
-            caption="tokens of a request without the deployment's prompt; computed: what no earlier request began with",
+            ["as audio", "computed", "as text", "computed", "KV as audio"],
+            caption="tokens per request without the deployment's prompt; computed: tokens that are not in the prefix "
+            "cache",
         )
         for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
             if heard.number in SHOWN:

@@ -63,7 +63,7 @@ def preflight(  # noqa: PLR0917  typer's options
     if as_json:
         print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
     if not offline and not _has_answers(rows):
-        raise stop("no account was asked; sign in, or say --offline to answer from the file alone", FAILED)
+        raise stop("no account was checked; sign in, or specify --offline to check only the file", FAILED)
     if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
 
@@ -108,17 +108,17 @@ def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter
     # Imported here, since the clouds' SDKs are large, and a deployment often needs only one of them.
     progress = Progress(err)
     rows = list(_of_file(deployment))
-    with progress.phase("ask about the models"):
+    with progress.phase("check access to the models"):
         rows += access_rows(deployment)
     if deployment.aws_section:
         from voice_ops.preflight import aws  # noqa: PLC0415
 
-        with progress.phase("ask AWS"):
+        with progress.phase("query AWS"):
             rows += aws.examine(deployment, made)
     if deployment.azure_section:
         from voice_ops.preflight import azure  # noqa: PLC0415
 
-        with progress.phase("ask Azure"):
+        with progress.phase("query Azure"):
             rows += azure.examine(deployment, kinds)
     return rows
 
@@ -155,14 +155,14 @@ def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, o
     """Request the missing increases; return the requests for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
-        complain(f"whether increases are missing is not known: no answer about {', '.join(unknown)}")
+        complain(f"required increases are unknown: there is no result for {', '.join(unknown)}")
     elif not increases:
-        err.print("no increase to file: every quota suffices or has an open request")
+        err.print("no increase is required: every quota is sufficient or has an open request")
     if not increases:
         return []
     for increase in increases:
         err.print(f"{increase.quota}: {increase.limit} -> {increase.desired}", soft_wrap=True)
-    if ask and not typer.confirm(f"file {len(increases)} increase(s)?", err=True):
+    if ask and not typer.confirm(f"request {len(increases)} increase(s)?", err=True):
         return []
     return [_file_one(increase) for increase in increases]
 

@@ -18,12 +18,12 @@ MODELS = "models"
 TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable
 _TIMEOUT_S = 10
 _REFUSED = {
-    401: ("the token is not accepted", "check {token} and {page}"),
+    401: ("the token is invalid", "check {token} and {page}"),
     403: (
-        "the repository is gated, and its terms are not agreed to",
-        "agree to the terms at {page} as the token's owner",
+        "the repository is gated, and its terms have not been accepted",
+        "accept the terms at {page} as the token's owner",
     ),
-    404: ("no such repository, or it is hidden from the token", "check {token} and {page}"),
+    404: ("the repository does not exist, or the token has no access to it", "check {token} and {page}"),
 }
 """Meaning of Hugging Face's HTTP statuses, with remedies."""
 
@@ -34,9 +34,9 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
     yield answer(
         FILE,
         "digests of the images in the file",
-        f"none for {', '.join(missing)}" if missing else "every image has one",
-        "one for each image that runs",
-        warns="what runs them is held at 0 until their digests stand in the file" if missing else "",
+        f"none for {', '.join(missing)}" if missing else "every image has a digest",
+        "one for each image",
+        warns="their hosts, tasks or replicas are kept at 0 until the file contains the digests" if missing else "",
     )
 
 
@@ -48,7 +48,7 @@ def calls_rows(deployment: Deployment) -> Iterator[Row]:
     tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
     low = min(fewest for fewest, _ in room.values())
     needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
-    yield answer(FILE, "calls at a time", f"{low:,} to {most:,}; {tier} binds at most", needed)
+    yield answer(FILE, "concurrent calls", f"{low:,} to {most:,}; limited by {tier}", needed)
 
 
 def licence_rows(deployment: Deployment) -> Iterator[Row]:
@@ -80,7 +80,7 @@ def _licence(deployment: Deployment, card: ModelCard) -> Row:
         f"licence of {card.name}",
         result,
         "non-commercial use" if azure and not azure.commercial else "commercial use",
-        blocks="" if fine else "name the agreement under azure.model_agreements, or take another model",
+        blocks="" if fine else "add the agreement to azure.model_agreements, or use another model",
     )
 
 
@@ -88,22 +88,22 @@ def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
     asked = f"weights of {card.repository}"
     token = environment.get(TOKEN)
     if not token:
-        return Row(MODELS, asked, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to ask Hugging Face")
+        return Row(MODELS, asked, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to query Hugging Face")
     hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
     request = Request(  # noqa: S310  the operator's own endpoint
         f"{hub}/api/models/{card.repository}/auth-check", headers={"Authorization": f"Bearer {token}"}
     )
     try:
         with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-            return answer(MODELS, asked, "the token may fetch them", "read access")
+            return answer(MODELS, asked, "the token can download them", "read access")
     except HTTPError as error:
         if error.code not in _REFUSED:
-            result, remedy = f"Hugging Face answered {error.code}", "run it again in a minute"
+            result, remedy = f"Hugging Face returned {error.code}", "run it again in a minute"
             return Row(MODELS, asked, Status.UNANSWERED, result, "read access", remedy)
         result, remedy = _REFUSED[error.code]
         page = f"{hub}/{card.repository}"
         return answer(MODELS, asked, result, "read access", blocks=remedy.format(token=TOKEN, page=page))
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        remedy = "run it again where Hugging Face can be reached"
-        return Row(MODELS, asked, Status.UNANSWERED, f"{hub} was not reached: {reason}", remedy=remedy)
+        remedy = "run the command again where Hugging Face is reachable"
+        return Row(MODELS, asked, Status.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy)

@@ -40,7 +40,7 @@ def run_questions(
             refusal = explain(error)
             yield Row(area, about, Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
             if refusal.no_credentials:
-                yield from unanswered_rows(area, list(questions)[index + 1 :], "the credentials are refused")
+                yield from unanswered_rows(area, list(questions)[index + 1 :], "the credentials were rejected")
                 return
 
 

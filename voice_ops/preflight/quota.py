@@ -60,16 +60,16 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Calla
     status = Status.FINE if fits else Status.WARNING
     if state.others + state.low > state.limit:
         status = Status.BLOCKS
-    result = f"{state.limit} {state.unit}, {state.others} used by others"
+    result = f"{state.limit} {state.unit}, {state.others} in use elsewhere"
     remedy, increase = "", None
     if not fits and pending:
         asked_for = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
         result += f"; {asked_for} requested ({pending.reference})"
-        remedy = "wait for the open request; nothing is filed beside it"
+        remedy = "wait for the open request; no other one is filed"
         if pending.desired is not None and pending.desired < desired:
-            remedy = f"the open request is too small: ask in its case for {desired}"
+            remedy = f"the open request is too small: request {desired} in its support case"
     elif not fits:
-        remedy = f"request {desired} {state.unit}: `voice preflight FILE --request-increases` files it"
+        remedy = f"request {desired} {state.unit} with `voice preflight FILE --request-increases`"
         increase = Increase(state.name, state.limit, desired, lambda: file(desired))
     return Row(
         area,

@@ -63,7 +63,7 @@ def azure(
     """
     deployment = load_checked(file)
     if deployment.azure_section is None:
-        raise stop(f"{file}: has no azure section, so there is nothing to preview there", REFUSED)
+        raise stop(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
     done, violations = rehearse(deployment)
     report(
         deployment,
@@ -113,7 +113,7 @@ def _print_project(each: Rehearsed, steps: list[Step], file: Path, *, dependenci
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
     changed = describe(step.op for step in steps)
     took = f"{each.up.duration_s:.1f} s"
-    out.print(styled("  {}; every resource waits for what it needs [dim]{}[/]", changed, took))
+    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", changed, took))
     for message in each.preview.messages:
         # The programs run in folders of their own, with an absolute path.
         shown = message.replace(str(file.resolve()), str(file))

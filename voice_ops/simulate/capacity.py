@@ -146,7 +146,7 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     known = [plan.name for plan in plans]
     for name in boot_s:
         if name not in known:
-            raise ValueError(f"{name} is not a fleet of {deployment.name}: {', '.join(known)}")
+            raise ValueError(f"{deployment.name} has no fleet {name}; its fleets are {', '.join(known)}")
     return tuple(_measured(plan, boot_s) for plan in plans)
 
 
@@ -316,7 +316,7 @@ def _replicas(azure: Azure) -> list[FleetPlan]:
         if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sizing, DoesNotFitError):
             found += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
     if not found:
-        raise ValueError("no service of the file takes audio: there are no calls to simulate")
+        raise ValueError("the file has no service that transcribes audio: there are no calls to simulate")
     return found
 
 

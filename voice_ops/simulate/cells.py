@@ -69,11 +69,11 @@ def lost_cells(deployment: Deployment, name: str) -> int:
     """
     whole = deployment.whole
     if whole is None or not whole.cells or whole.cell_count == 1:
-        raise ValueError(f"--load {name}: the load comes to one cell; write `cells` into the file")
+        raise ValueError(f"--load {name}: the load needs only one cell; set `cells` in the file")
     count, regions = whole.cell_count, len(whole.file_regions) if whole.aws_section else 1
     lost = {"cell-loss": 1, "account-loss": min(whole.cells.per_account, count), "cell-region-loss": count // regions}
     if lost[name] >= count:
-        raise ValueError(f"--load {name}: it takes all {count} cells, so that none carries the calls")
+        raise ValueError(f"--load {name}: all {count} cells are lost, so none can serve the calls")
     return lost[name]
 
 

@@ -188,7 +188,7 @@ def _tune(
     else:
         out.print(tune_table(path, bound))
     if path[-1].refused > bound:
-        raise stop(f"at least {path[-1].refused:.2%} are refused: raise the maximums, or the bound", FAILED)
+        raise stop(f"at least {path[-1].refused:.2%} of callers are refused: raise the maximums or the limit", FAILED)
 
 
 def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
@@ -202,13 +202,13 @@ def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
 def _check_finite(options: dict[str, float | None]) -> None:
     for option, value in options.items():
         if value is not None and not math.isfinite(value):
-            raise ValueError(f"{option} {value}: give a finite number")
+            raise ValueError(f"{option} {value} is not a finite number")
 
 
 def _known(option: str, given: list[str], what: str, known: list[str]) -> frozenset[str]:
     for name in given:
         if name not in known:
-            raise ValueError(f"{option} {name}: no such {what}; there are {', '.join(known)}")
+            raise ValueError(f"{option} {name}: unknown {what}; specify one of {', '.join(known)}")
     return frozenset(given)
 
 
@@ -218,7 +218,7 @@ def _metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
 
 def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
     if load == "spot-wave" and not any(plan.spot for plan in plans):
-        raise ValueError("--load spot-wave: no fleet of the file is bought as spot")
+        raise ValueError("--load spot-wave: the file has no spot fleet")
     if load in LOSSES:
         lost = lost_cells(deployment, load)
         assert deployment.whole is not None  # noqa: S101  it has lost cells
@@ -227,12 +227,14 @@ def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[F
         return BUILT_IN[load](peak or usual_peak(plans, store_calls(deployment)))
     if load == DAY:
         if peak:
-            raise ValueError(f"--peak is for traces that are built in; those of --load {DAY} are in `load` of the file")
+            raise ValueError(
+                f"--peak only applies to built-in traces; --load {DAY} uses the peak of `load` in the file"
+            )
         return designed(deployment)
     if not Path(load).suffix:
-        raise ValueError(f"no trace {load}: choose {', '.join((*BUILT_IN, *LOSSES))}, {DAY} or a CSV file")
+        raise ValueError(f"unknown trace {load}: specify {', '.join((*BUILT_IN, *LOSSES))}, {DAY} or a CSV file")
     if peak:
-        raise ValueError("--peak is for traces that are built in; a CSV file says how many calls there are")
+        raise ValueError("--peak only applies to built-in traces; a CSV file contains the number of calls")
     return read(Path(load))
 
 
@@ -241,7 +243,7 @@ def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[s
     for text in given:
         name, _, value = text.partition("=")
         if not re.fullmatch(pattern, value):
-            raise ValueError(f"{option} {text}: not NAME=VALUE as `voice simulate --help` shows it")
+            raise ValueError(f"{option} {text} does not have the format NAME=VALUE; see `voice simulate --help`")
         pairs[name] = convert(value)
     return pairs
 
@@ -249,7 +251,7 @@ def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[s
 def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
     codes = quota_codes()
     for family in quotas.keys() - codes:
-        raise ValueError(f"--quota {family}: no such family; there are {', '.join(codes)}")
+        raise ValueError(f"--quota {family}: unknown family; specify one of {', '.join(codes)}")
     return {codes[family]: vcpus for family, vcpus in quotas.items()}
 
 

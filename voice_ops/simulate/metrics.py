@@ -75,8 +75,8 @@ def check_modelled(plan: FleetPlan) -> None:
     for rule in plan.rules:
         if rule.metric not in MODELS:
             raise ValueError(
-                f"rule {rule.name} of fleet {plan.name} reads {rule.metric}, which does not follow from the number of "
-                f"calls alone; what does: {', '.join(MODELS)}"
+                f"rule {rule.name} of fleet {plan.name} uses {rule.metric}, which cannot be simulated from the "
+                f"number of calls; supported metrics are {', '.join(MODELS)}"
             )
 
 

@@ -35,7 +35,7 @@ def stack_rows(account: Account) -> Iterator[Row]:
         state = live.get(stack, "not deployed")
         remedy = "deploy the file" if stack not in live else "see the events of the stack"
         yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
-    prune = f"run `voice prune {account.deployment.source.file}`: it drains and deletes what left the file"
+    prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
         yield answer(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
     for there in dropped(account) if account.deployment.is_first_region else ():
@@ -112,8 +112,8 @@ def _silent(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
     in_service = serving(account) if silent else {}
     for fleet, metrics in silent.items():
         if hosts := in_service.get(fleet, 0):
-            result = f"{hosts} in service, and no data of {', '.join(sorted(metrics))}"
-            remedy = "see the telemetry container in the hosts' log group: without its data the fleet does not scale"
+            result = f"{hosts} in service, but no data for {', '.join(sorted(metrics))}"
+            remedy = "check the telemetry container in the hosts' log group: without its data, the fleet does not scale"
             yield answer(AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
 
 
@@ -141,9 +141,9 @@ def cost_rows(account: Account) -> Iterator[Row]:
     )
     costs = [period["Total"]["UnblendedCost"] for period in answer["ResultsByTime"] if period.get("Total")]
     usd = sum(float(cost["Amount"]) for cost in costs)
-    remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; figures follow a day later"
+    remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; costs appear a day later"
     budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
-    result = f"{usd:,.2f} USD" if usd else "nothing carries the tag yet"
+    result = f"{usd:,.2f} USD" if usd else "no resource has the tag yet"
     yield Row(AREA, "cost so far this month", Status.FINE if usd else Status.NOT_ASKED, result, budget, remedy)
 
 
@@ -162,5 +162,5 @@ def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
         StackName=stack, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"]
     )["StackResourceDrifts"]
     changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
-    remedy = "put the change into the file or undo it; a deploy does not" if drifts else ""
+    remedy = "add the change to the file or revert it; a deploy does not revert it" if drifts else ""
     return answer(AREA, asked, changed or "in sync", "in sync", warns=remedy)

@@ -31,7 +31,7 @@ def aws_rows(account: Account) -> Iterator[Row]:
         "stacks": whole.stack_rows,
         "deletion protection": whole.protection_rows,
         "hosts and tasks": fleets.fleet_rows,
-        "calls that these carry": fleets.calls_row,
+        "calls that these support": fleets.calls_row,
         "alarms": whole.alarm_rows,
         "images": fleets.image_rows,
         "drift of the stacks": whole.drift_rows,

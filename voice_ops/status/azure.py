@@ -100,7 +100,7 @@ def pool_rows(state: State) -> Iterator[Row]:
         )
         wrong = "" if same else DEPLOY_CLUSTER
         if result.get("provisioningState") == "Failed" or count < nodes.min:
-            wrong = "see the pool in the portal: a quota or the location's free machines may be in its way"
+            wrong = "see the pool in the portal: a quota or the location's capacity may prevent it"
         yield answer(AREA, asked, now, needed, warns=wrong)
 
 
@@ -121,8 +121,11 @@ def deployment_rows(state: State) -> Iterator[Row]:
         yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
         yield from _image_rows(state.wanted, key, result)
     for namespace, name in state.live.keys() - state.wanted.deployments.keys():
-        remedy = f"{DEPLOY_WORKLOADS}; what nothing deploys: kubectl delete deployment --namespace={namespace} {name}"
-        yield answer(AREA, f"deployment {name}", "the file does not have it", "none", warns=remedy)
+        remedy = (
+            f"{DEPLOY_WORKLOADS}; if the deploy does not delete it: kubectl delete deployment "
+            f"--namespace={namespace} {name}"
+        )
+        yield answer(AREA, f"deployment {name}", "not in the file", "none", warns=remedy)
 
 
 def _image_rows(new: Wanted, key: tuple[str, str], found: Live) -> Iterator[Row]:

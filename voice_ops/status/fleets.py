@@ -50,10 +50,10 @@ def calls_row(account: Account) -> Iterator[Row]:
     load = account.deployment.load
     yield answer(
         AREA,
-        "calls that these carry",
-        f"{calls:,}; {tier} binds",
+        "calls that these support",
+        f"{calls:,}; limited by {tier}",
         f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else "",
-        warns="see the hosts and tasks above: fewer are in service than the load takes"
+        warns="see the hosts and tasks above: fewer are in service than the load needs"
         if load and calls < load.calls
         else "",
     )
@@ -92,7 +92,7 @@ def _left(account: Account) -> Iterator[Row]:
     for group in result:
         if (name := group["AutoScalingGroupName"]) not in account.groups:
             counts = f"{_in_service(group)} in service of {group['DesiredCapacity']} desired"
-            remedy = f"no alarm watches them: run `voice prune {account.deployment.source.file}`"
+            remedy = f"they have no alarms: run `voice prune {account.deployment.source.file}`"
             yield answer(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
 
 
@@ -124,9 +124,9 @@ def _count(  # noqa: PLR0917  two places call it
         low = 0  # an image without a digest keeps its number at 0
     remedy = ""
     if serving < desired:
-        remedy = "see the activity of the group or service; `voice preflight` asks for quotas and capacity"
+        remedy = "see the activity of the group or service; `voice preflight` checks quotas and capacity"
     elif not low <= desired <= high:
-        remedy = "wait for scaling; if it stays, deploy the file again: the account has other bounds"
+        remedy = "wait for scaling; if it persists, deploy the file again: the account has other limits"
     return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 

@@ -41,5 +41,8 @@ def azure_order(deployment: Deployment) -> AzureOrder:
         folders = [project.folder for project in reversed(rehearsal.projects)]
     commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
     kept = [AzureKept(resource.label, why) for resource, why in plan.kept]
-    kept += [AzureKept(resource.label, "Pulumi forgets it and leaves it in the cloud") for resource in plan.forgotten]
+    kept += [
+        AzureKept(resource.label, "Pulumi removes it from its state and leaves it in the cloud")
+        for resource in plan.forgotten
+    ]
     return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(kept))

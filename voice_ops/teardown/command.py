@@ -68,7 +68,7 @@ def teardown(
     except (CdkError, DeletionError, EngineError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        text = "interrupted: stacks that were being deleted may still go; run the command again"
+        text = "interrupted: deletions that were started may still complete; run the command again"
         raise stop(text, INTERRUPTED) from None
     if as_json:
         print_json(report, deployment.name)
@@ -87,9 +87,9 @@ def refuse_guarded(deployment: Deployment, name: str | None) -> None:
     if is_guarded(deployment) and name != deployment.name:
         typed = "" if name is None else f", not {name}"
         why = "production" if deployment.environment is Environment.PRODUCTION else "protected"
-        raise stop(f"{deployment.name} is {why}: type its name back, --name {deployment.name}{typed}", REFUSED)
+        raise stop(f"{deployment.name} is {why}: confirm with --name {deployment.name}{typed}", REFUSED)
     if name not in {None, deployment.name}:
-        raise stop(f"the file is {deployment.name}, not {name}", REFUSED)
+        raise stop(f"the deployment of the file is {deployment.name}, not {name}", REFUSED)
 
 
 def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
@@ -117,7 +117,7 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         if not dry_run:
             raise
         result = explain(error).found
-        err.print(f"no account was asked, so this is what the file makes: {result}", soft_wrap=True)
+        err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
     planned = plan((live if account else None) or made, deployment.aws, price_list(), stored)
     if account:
         planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
@@ -141,24 +141,24 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
 def _refuse_other_account(account: Account) -> None:
     result, meant = account.caller["Account"], account.deployment.aws.account
     if meant not in {None, result}:
-        raise stop(f"the credentials are of account {result}, the file is for {meant}", REFUSED)
+        raise stop(f"the credentials are for account {result}, but the file is for {meant}", REFUSED)
 
 
 def _delete(account: Account, resources: list[Resource]) -> None:
     end_rollout(account, lambda line: err.print(line, soft_wrap=True))
     if not account.stacks():
-        err.print("none of its stacks exists")
+        err.print("none of its stacks exist")
         return
     progress = Progress(err)
-    with progress.phase("end the hosts of jobs"):
+    with progress.phase("terminate the hosts of jobs"):
         end_jobs(account, progress.detail)
     if is_guarded(account.deployment):
-        with progress.phase("lift the protection of stacks and load balancers"):
+        with progress.phase("disable the protection of stacks and load balancers"):
             lift_protection(account, account.stacks(), resources)
     with progress.phase("empty the buckets of access logs"):
         empty_log_buckets(account, resources)
     if first := _with_importers(account):
-        with progress.phase("delete the stacks that left the file"):
+        with progress.phase("delete the stacks removed from the file"):
             delete_stacks(account.session.client("cloudformation"), first, progress.detail)
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
         operator = OperatorsAws(account.caller["Account"], account.region)

@@ -30,21 +30,21 @@ def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
         DeletionError: An update has not ended in time; CloudFormation cannot delete a stack during an update.
     """
     if rollout := begun(account):
-        tell(f"the rollout {rollout.label} ends here: no `voice rollout --resume` continues it")
+        tell(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
         forget(account)
     client, since = account.session.client("cloudformation"), time.monotonic()
     told = set[str]()
     while updated := _updated(account):
         for stack in updated.keys() - told:
             told.add(stack)
-            tell(f"{stack} is {updated[stack]}: waiting for its end, {MAX_UPDATE_S / 3600:g} h at most")
+            tell(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
             if updated[stack] == "UPDATE_IN_PROGRESS":
                 client.cancel_update_stack(StackName=stack)
         if (waited := time.monotonic() - since) > MAX_UPDATE_S:
             states = ", ".join(f"{stack} is {state}" for stack, state in updated.items())
             raise DeletionError(
-                f"{states} after {waited:.0f} s, longer than {MAX_UPDATE_S:.0f} s: see the events, and run the "
-                "command again"
+                f"{states} after {waited:.0f} s (limit: {MAX_UPDATE_S:.0f} s): check the events, and run the command "
+                "again"
             )
         time.sleep(POLL_S)
 
@@ -65,13 +65,13 @@ def end_jobs(account: Account, tell: Callable[[str], None]) -> None:
     since, told = time.monotonic(), set[str]()
     while hosts := _jobs(account):
         if fresh := sorted(hosts - told):
-            tell(f"terminate {', '.join(fresh)}: a host of a job, or one that is in no Auto Scaling group")
+            tell(f"terminate {', '.join(fresh)}: hosts of jobs, or not in an Auto Scaling group")
             client.terminate_instances(InstanceIds=fresh)
             told |= hosts
         elif (waited := time.monotonic() - since) > MAX_WAIT_S:
             raise DeletionError(
-                f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s, longer than {MAX_WAIT_S:.0f} s: see "
-                "its state, and run the command again"
+                f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s (limit: {MAX_WAIT_S:.0f} s): check "
+                "the state, and run the command again"
             )
         time.sleep(POLL_S)
 

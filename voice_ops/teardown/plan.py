@@ -93,7 +93,7 @@ def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBo
 def _kept(stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, region: str) -> Kept:
     kind = resource["Type"]
     if resource["DeletionPolicy"] == "Snapshot":
-        return Kept(stack, name, f"snapshot of {kind}", "a last snapshot is taken", None, per_gb=True)
+        return Kept(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
     why = "its deletion policy"
     if kind in _STORED:
         price = book.find(_STORED[kind], region)
@@ -111,8 +111,8 @@ def _kept(stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, r
 def _reservations(section: Aws) -> Iterator[Kept]:
     for fleet in section.asr:
         if isinstance(fleet.purchase, CapacityReservation):
-            why = f"of fleet {fleet.name}; charged as On-Demand hosts until you cancel it"
+            why = f"used by fleet {fleet.name}; charged as On-Demand hosts until you cancel it"
             yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, None)
         if isinstance(fleet.purchase, CapacityBlock):
-            why = f"of fleet {fleet.name}; a Capacity Block was paid in advance"
+            why = f"used by fleet {fleet.name}; a Capacity Block is paid in advance"
             yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, 0)

@@ -47,7 +47,7 @@ def test_a_stuck_hook_is_completed(account: Account, monkeypatch: pytest.MonkeyP
     result = drain(account.hosts[0])
     assert result.exit_code == 1
     assert 2800 < account.now <= 2860  # the drain's budget and one heartbeat time-out
-    assert f"the hook drain still holds {account.hosts[0]} after 1800 s" in result.stderr
+    assert f"the hook drain still blocks the termination of {account.hosts[0]} after 1800 s" in result.stderr
     assert "aws autoscaling complete-lifecycle-action --auto-scaling-group-name sandbox-vad-a" in result.stderr
     assert "--lifecycle-hook-name drain --lifecycle-action-result CONTINUE" in result.stderr
 
@@ -91,7 +91,7 @@ def test_an_unknown_instance_is_refused() -> None:
 def test_invalid_host_names_are_refused_locally(host: str) -> None:
     result = drain(host)
     assert result.exit_code == 2
-    assert f"{host} is no host of sandbox, which is on AWS" in result.stderr
+    assert f"{host} is not a host of sandbox, which is on AWS" in result.stderr
 
 
 def test_without_credentials_no_request_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

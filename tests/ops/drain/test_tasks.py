@@ -69,4 +69,4 @@ def test_an_arn_is_accepted_and_a_dry_run_stops_nothing(task: str) -> None:
 def test_a_task_outside_the_deployment_is_refused() -> None:
     result = drain("0" * 32)
     assert result.exit_code == 2
-    assert "is no task of sandbox's gateway" in result.stderr
+    assert "is not a task of the gateway of sandbox" in result.stderr

@@ -149,10 +149,13 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
         (["--api", "chat", "--concurrency", "1,x"], "--concurrency 1,x is not a list of positive int values"),
         (["--api", "chat", "--rate", "0"], "--rate 0 is not a list of positive float values"),
         (["--api", "chat", "--rate", "nan"], "--rate nan is not a list"),
-        (["--api", "chat", "--concurrency", "500", "--requests", "100"], "never makes 500 at a time; give 500 or more"),
+        (
+            ["--api", "chat", "--concurrency", "500", "--requests", "100"],
+            "is too small for 500 concurrent requests; specify 500 or more",
+        ),
         (
             ["--api", "chat", "--baseline", NOWHERE, "--concurrency", "16", "--requests", "40"],
-            "never makes 16 at a time in each of 6 rounds; give 96 or more",
+            "is too small for 16 concurrent requests in each of 6 rounds; specify 96 or more",
         ),
         (["--api", "transcription"], "transcription requires recordings of speech: specify --audio FILE.wav"),
         (["--api", "realtime", "--audio", "TEXT"], "is not a PCM WAV file"),

@@ -89,7 +89,7 @@ def test_types_of_parameters_are_described(account: AwsAccount, tmp_path: Path) 
     image = ami(account, "arm64")
     account.session.client("ssm").put_parameter(Name="/voice/inf2", Value=image, Type="String")
     row = account.answer(load_edited({"aws.asr.0.machine_image": "/voice/inf2"}, tmp_path), "machine image /voice/inf2")
-    assert (row.status, row.remedy) == (Status.BLOCKS, "the hosts of inf2 are x86_64: name an image for x86_64")
+    assert (row.status, row.remedy) == (Status.BLOCKS, "the hosts of inf2 are x86_64: specify an image for x86_64")
 
 
 @pytest.mark.parametrize(("gib", "status"), [(41, Status.BLOCKS), (40, Status.FINE)])
@@ -156,7 +156,7 @@ def test_a_reservation_that_does_not_exist_blocks(
 ) -> None:
     reserve(monkeypatch)
     row = account.answer(with_reservation(tmp_path), "reservation cr-")
-    assert (row.status, row.found) == (Status.BLOCKS, "there is none in us-east-1")
+    assert (row.status, row.found) == (Status.BLOCKS, "it does not exist in us-east-1")
 
 
 # --- the store ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_a_complete_account_has_no_blocking_result(account: AwsAccount, sandbox:
     (warning,) = problem_rows(rows)
     # As in the real us-east-1, trn1.2xlarge is not sold in every zone.
     assert (warning.status, warning.asked) == (Status.WARNING, "zones of trn1.2xlarge for trn1")
-    assert warning.remedy == "give fleet trn1 the availability_zones us-east-1c"
+    assert warning.remedy == "set availability_zones of fleet trn1 to us-east-1c"
 
 
 # --- quotas ---------------------------------------------------------------------------------------------------
@@ -76,13 +76,13 @@ def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, s
     launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 1, "MaxCount": 1}
     own = ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
     ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
-    assert account.answer(sandbox, INF).found == "1152 vCPU, 0 used by others"
+    assert account.answer(sandbox, INF).found == "1152 vCPU, 0 in use elsewhere"
     ec2.run_instances(**launch)
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.FINE, "1152 vCPU, 192 used by others")
+    assert (row.status, row.found) == (Status.FINE, "1152 vCPU, 192 in use elsewhere")
     ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.WARNING, "1152 vCPU, 196 used by others")
+    assert (row.status, row.found) == (Status.WARNING, "1152 vCPU, 196 in use elsewhere")
     assert row.increase
     assert row.increase.desired == 196 + 960
 
@@ -111,8 +111,8 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
     own = ec2.allocate_address(Domain="vpc")["AllocationId"]
     ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:cloudformation:stack-name", "Value": "sandbox-network"}])
     addresses = account.answer(sandbox, "Elastic IPs")
-    assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 used by others")
-    assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 used by others"
+    assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 in use elsewhere")
+    assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 in use elsewhere"
     assert account.answer(sandbox, "Network Load Balancers").needed == "3 at the minimum, 3 at the maximum"
 
 
@@ -158,7 +158,7 @@ def test_an_open_request_that_is_too_small_is_reported(account: AwsAccount, sand
     account.quotas.request("ec2", INF, 200)
     row = account.answer(sandbox, INF)
     assert row.increase is None
-    assert row.remedy == "the open request is too small: ask in its case for 960"
+    assert row.remedy == "the open request is too small: request 960 in its support case"
 
 
 @pytest.mark.parametrize(
@@ -186,20 +186,20 @@ def test_running_instances_are_counted_by_family(instance_type: str, family: str
 def test_credentials_of_another_account_block(account: AwsAccount, tmp_path: Path) -> None:
     row = account.answer(load_edited({"aws.account": "999999999999"}, tmp_path), "identity")
     assert row.status is Status.BLOCKS
-    assert row.remedy == "take credentials of 999999999999, or correct aws.account"
+    assert row.remedy == "use credentials of 999999999999, or correct aws.account"
 
 
 def test_missing_permission_to_assume_roles_is_reported(account: AwsAccount, sandbox: Deployment) -> None:
     lookup = "arn:aws:iam::123456789012:role/cdk-hnb659fds-lookup-*"
     allow("operator", ALLOW_ALL, {"Effect": "Deny", "Action": "sts:AssumeRole", "Resource": lookup})
-    row = account.answer(sandbox, "may the caller")
+    row = account.answer(sandbox, "permission to assume")
     assert (row.status, row.found) == (Status.BLOCKS, "denied for 1 of 3")
 
 
 def test_missing_cloudformation_permissions_are_reported(account: AwsAccount, sandbox: Deployment) -> None:
     denied = {"Effect": "Deny", "Action": ["wafv2:CreateWebACL", "ec2:CreateVpc"], "Resource": "*"}
     execution_role(ALLOW_ALL, denied)
-    row = account.answer(sandbox, "may CloudFormation's role")
+    row = account.answer(sandbox, "permissions of CloudFormation's role")
     assert row.status is Status.BLOCKS
     assert row.found == "denied on *: ec2:CreateVpc, wafv2:CreateWebACL"
 
@@ -214,7 +214,7 @@ def test_a_session_is_simulated_as_its_role(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", taken["SecretAccessKey"])
     monkeypatch.setenv("AWS_SESSION_TOKEN", taken["SessionToken"])
     assert "assumed-role/" in account.answer(sandbox, "identity").found
-    assert account.answer(sandbox, "may the caller").found == "denied for 3 of 3"
+    assert account.answer(sandbox, "permission to assume").found == "denied for 3 of 3"
 
 
 # --- offers, images, launches ---------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_a_zone_without_a_vad_type_blocks(account: AwsAccount, tmp_path: Path) -
     zones = ["us-east-1a", "us-east-1b", "us-east-1e"]
     row = account.answer(load_edited({"aws.availability_zones": zones}, tmp_path), "for vad")
     assert row.status is Status.BLOCKS
-    assert row.remedy == "take zones that sell c8g.12xlarge; us-east-1e does not"
+    assert row.remedy == "use zones that offer c8g.12xlarge; us-east-1e does not"
 
 
 def test_drift_of_the_catalogue_is_reported(
@@ -232,7 +232,7 @@ def test_drift_of_the_catalogue_is_reported(
 ) -> None:
     _set_network(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
     row = account.answer(sandbox, "p5.4xlarge as")
-    assert (row.status, row.found) == (Status.WARNING, "the API says ENA Express no, EFA no")
+    assert (row.status, row.found) == (Status.WARNING, "the API returns ENA Express no, EFA no")
     assert row.remedy == "correct p5.4xlarge in voice_blueprint/catalog/instance_types.yaml"
 
 
@@ -259,9 +259,9 @@ def test_a_missing_image_parameter_blocks(
         PUBLIC_PARAMETERS, "gpu", "/aws/service/ecs/optimized-ami/amazon-linux-2099/gpu/recommended/image_id"
     )
     image = account.answer(sandbox, "machine image amazon-linux-2099/gpu")
-    assert (image.status, image.remedy) == (Status.BLOCKS, "take another region")
+    assert (image.status, image.remedy) == (Status.BLOCKS, "use another region")
     launch = account.answer(sandbox, "launch of a p5 host")
-    assert (launch.status, launch.found) == (Status.NOT_ASKED, "there is no machine image yet")
+    assert (launch.status, launch.found) == (Status.NOT_ASKED, "the machine image does not exist yet")
 
 
 def test_no_host_is_launched(account: AwsAccount, sandbox: Deployment) -> None:
@@ -292,7 +292,7 @@ def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Depl
     for subnet in ec2.describe_subnets()["Subnets"]:
         ec2.delete_subnet(SubnetId=subnet["SubnetId"])
     row = account.answer(sandbox, "launch of a vad host")
-    assert (row.status, row.found) == (Status.NOT_ASKED, "there is no subnet in its zones yet")
+    assert (row.status, row.found) == (Status.NOT_ASKED, "the subnet in the zones does not exist yet")
 
 
 # --- what has to stand there ----------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_a_missing_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAc
     row = account.answer(sandbox, "CDK bootstrap")
     command = f"cdk bootstrap aws://123456789012/us-east-1 -c deployment={sandbox.source.file}"
     assert (row.status, row.remedy) == (Status.BLOCKS, f"run `{command}`")
-    assert account.answer(sandbox, "may CloudFormation's role").status is Status.NOT_ASKED
+    assert account.answer(sandbox, "permissions of CloudFormation's role").status is Status.NOT_ASKED
 
 
 def test_a_hosted_zone_of_another_account_blocks(account: AwsAccount, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_configured_certificate_must_be_issued_in_the_region(
     deployment = load_edited({"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": arn}, tmp_path)
     row = account.answer(deployment, "certificate of the TLS listener")
     assert row.status is Status.BLOCKS
-    assert row.found == ("PENDING_VALIDATION" if region == "us-east-1" else "it lies in eu-west-1")
+    assert row.found == ("PENDING_VALIDATION" if region == "us-east-1" else "it is in eu-west-1")
 
 
 def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: Path) -> None:

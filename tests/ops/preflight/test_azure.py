@@ -161,13 +161,13 @@ def test_vm_families_are_compared_case_insensitively(
 
 def test_nodes_of_this_deployment_are_not_counted_as_others(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (1000, 292)
-    assert row_about(ask(), A100).found == "1000 vCPU, 292 used by others"
+    assert row_about(ask(), A100).found == "1000 vCPU, 292 in use elsewhere"
     subscription.nodes = [scale_set("Standard_NC96ads_A100_v4", 2), scale_set("Standard_NV36ads_A10_v5", 1, "Spot")]
     subscription.usage["lowPriorityCores"] = (1000, 36)
     rows = ask()
-    assert row_about(rows, A100).found == "1000 vCPU, 100 used by others"
-    assert row_about(rows, "lowPriorityCores").found == "1000 vCPU, 0 used by others"
-    assert row_about(rows, "VirtualNetworks").found == "1000 in the location, 2 used by others"
+    assert row_about(rows, A100).found == "1000 vCPU, 100 in use elsewhere"
+    assert row_about(rows, "lowPriorityCores").found == "1000 vCPU, 0 in use elsewhere"
+    assert row_about(rows, "VirtualNetworks").found == "1000 in the location, 2 in use elsewhere"
 
 
 def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -195,7 +195,7 @@ def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscript
     subscription.usage[A100.upper()] = (0, 100)
     increase = row_about(ask(), A100).increase
     assert increase
-    assert increase.file() == "the request is filed"
+    assert increase.file() == "filed the request"
     assert subscription.filed == {A100.upper(): 100 + A100_NEED[1]}
 
 
@@ -226,7 +226,7 @@ def test_a_contributor_cannot_assign_roles(ask: Ask, subscription: Subscription)
 
 def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.conditions = {OWNER: "((!(ActionMatches{'Microsoft.Authorization/roleAssignments/write'})))"}
-    row = row_about(ask(), "right to assign roles")
+    row = row_about(ask(), "permission to assign roles")
     assert row.status is Status.WARNING
     assert "under the condition ((!(ActionMatches" in row.found
     assert "Acr Pull" in row.remedy
@@ -235,12 +235,12 @@ def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription:
 def test_an_unconditional_role_assignment_is_sufficient(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
     subscription.conditions = {OWNER: "some"}
-    assert row_about(ask(), "right to assign roles").status is Status.FINE
+    assert row_about(ask(), "permission to assign roles").status is Status.FINE
 
 
 def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: CONTRIBUTOR}
-    assert row_about(ask(), "right to assign roles").status is Status.BLOCKS
+    assert row_about(ask(), "permission to assign roles").status is Status.BLOCKS
 
 
 # --- registrations --------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_a_size_without_encryption_at_host_is_blocked(ask: Ask, subscription: Su
         if capability.name == "EncryptionAtHostSupported":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert row_about(ask(), "NC24ads_A100_v4 for a100").found == "disks are not encrypted on its hosts"
+    assert row_about(ask(), "NC24ads_A100_v4 for a100").found == "encryption at host is not supported"
 
 
 def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscription) -> None:
@@ -331,8 +331,8 @@ def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subsc
 
 def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:
     _replace(subscription, sku("Standard_NC24ads_A100_v4", family="standardNewFamily"))
-    row = row_about(ask(), "Standard_NC24ads_A100_v4 as the catalogue")
-    assert (row.status, row.found) == (Status.WARNING, "the API says quota family standardnewfamily")
+    row = row_about(ask(), "Standard_NC24ads_A100_v4 in the catalogue")
+    assert (row.status, row.found) == (Status.WARNING, "the API returns quota family standardnewfamily")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subsc
     row = row_about(rows, "permissions")
     assert row.status is Status.UNANSWERED
     assert "may not read role assignments" in row.found
-    assert {each.asked for each in problem_rows(rows)} == {row.asked, "right to assign roles"}
+    assert {each.asked for each in problem_rows(rows)} == {row.asked, "permission to assign roles"}
 
 
 def test_an_unregistered_quota_provider_does_not_affect_compute_queries(ask: Ask, subscription: Subscription) -> None:
@@ -367,7 +367,7 @@ def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription)
     subscription.faults["/subscriptions"] = (401, "ExpiredAuthenticationToken", "The access token has expired.")
     rows = ask()
     refused = row_about(rows, "permissions")
-    assert refused.found == "the credentials are refused (ExpiredAuthenticationToken)"
+    assert refused.found == "the credentials were rejected (ExpiredAuthenticationToken)"
     assert {row.status for row in rows[2:]} == {Status.NOT_ASKED}
 
 

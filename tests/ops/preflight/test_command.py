@@ -43,7 +43,7 @@ def test_a_valid_account_exits_with_0() -> None:
     result = preflight(SANDBOX)
     assert result.exit_code == 0, result.output
     assert "Running On-Demand Inf" in result.stdout
-    assert "→ give fleet trn1 the availability_zones us-east-1c" in result.stdout
+    assert "→ set availability_zones of fleet trn1 to us-east-1c" in result.stdout
     assert result.stdout.rstrip().splitlines()[-1].endswith("1 warning")
 
 
@@ -57,9 +57,9 @@ def test_a_pipeline_gets_json(account: AwsAccount) -> None:
         "area": "AWS",
         "asked": f"quota: Running On-Demand Inf instances ({INF})",
         "status": "blocks",
-        "found": "0 vCPU, 0 used by others",
+        "found": "0 vCPU, 0 in use elsewhere",
         "needed": "384 at the minimum, 960 at the maximum",
-        "remedy": "request 960 vCPU: `voice preflight FILE --request-increases` files it",
+        "remedy": "request 960 vCPU with `voice preflight FILE --request-increases`",
     }
     assert report["filed"] == []
     assert account.quotas.requests == []
@@ -68,10 +68,10 @@ def test_a_pipeline_gets_json(account: AwsAccount) -> None:
 def test_increases_are_filed_once(account: AwsAccount) -> None:
     account.set_quota(INF, 0)
     first = json.loads(preflight(SANDBOX, "--json", "--request-increases", "--yes").stdout)["filed"]
-    assert [(each["desired"], each["answer"]) for each in first] == [(960, "request request-1 is filed")]
+    assert [(each["desired"], each["answer"]) for each in first] == [(960, "filed request request-1")]
     second = preflight(SANDBOX, "--json", "--request-increases", "--yes")
     assert json.loads(second.stdout)["filed"] == []
-    assert "no increase to file" in second.stderr
+    assert "no increase is required" in second.stderr
     assert len(account.quotas.requests) == 1
 
 
@@ -79,7 +79,7 @@ def test_increases_are_filed_once(account: AwsAccount) -> None:
 def test_increases_require_confirmation(account: AwsAccount, answer: str, filed: int) -> None:
     account.set_quota(INF, 0)
     result = preflight(SANDBOX, "--request-increases", answer=answer)
-    assert "file 1 increase(s)?" in result.stderr
+    assert "request 1 increase(s)?" in result.stderr
     assert len(account.quotas.requests) == filed
 
 
@@ -127,7 +127,7 @@ def test_without_credentials_the_skipped_queries_are_listed(monkeypatch: pytest.
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     result = preflight(SANDBOX, "--json")
     assert result.exit_code == 1
-    assert "no account was asked" in result.stderr
+    assert "no account was checked" in result.stderr
     answers = json.loads(result.stdout)["answers"]
     asked = {row["asked"]: row["status"] for row in answers}
     assert asked["digests of the images in the file"] == "fine"
@@ -135,7 +135,7 @@ def test_without_credentials_the_skipped_queries_are_listed(monkeypatch: pytest.
     assert len([status for status in asked.values() if status == "not asked"]) == 14
     increases = preflight(SANDBOX, "--request-increases", "--yes")
     assert increases.exit_code == 1
-    assert "whether increases are missing is not known: no answer about service quotas" in increases.stderr
+    assert "required increases are unknown: there is no result for service quotas" in increases.stderr
 
 
 def test_help_shows_an_example_and_the_exit_codes() -> None:

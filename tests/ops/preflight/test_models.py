@@ -45,7 +45,7 @@ def test_access_is_queried_with_the_token(hub: str, tmp_path: Path) -> None:
     assert found["mistralai/Voxtral-Small-24B-2507"].status is Status.FINE
     gated = found["mistralai/Voxtral-4B-TTS-2603"]
     assert gated.status is Status.BLOCKS
-    assert gated.remedy == f"agree to the terms at {hub}/mistralai/Voxtral-4B-TTS-2603 as the token's owner"
+    assert gated.remedy == f"accept the terms at {hub}/mistralai/Voxtral-4B-TTS-2603 as the token's owner"
     assert found["Qwen/Qwen3-8B"].status is Status.UNANSWERED
 
 
@@ -61,7 +61,7 @@ def test_an_unreachable_hub_is_reported(tmp_path: Path) -> None:
     environment = {"HF_TOKEN": "mine", "HF_ENDPOINT": "http://127.0.0.1:9"}
     row = list(access_rows(deployment, environment))[-1]
     assert row.status is Status.UNANSWERED
-    assert row.found.startswith("http://127.0.0.1:9 was not reached: ")
+    assert row.found.startswith("cannot reach http://127.0.0.1:9: ")
 
 
 def test_without_a_token_no_request_is_made(tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_a_loss_removes_the_expected_number_of_cells(name: str, expected: int) -
 
 @pytest.mark.parametrize(("per_account", "name"), [(10, "account-loss"), (4, "cell-region-loss")])
 def test_a_loss_of_all_cells_is_refused(per_account: int, name: str) -> None:
-    with pytest.raises(ValueError, match="takes all 10 cells"):
+    with pytest.raises(ValueError, match="all 10 cells are lost"):
         lost_cells(two_regions(per_account).cell, name)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_file_without_cells_loses_none(name: str) -> None:
-    with pytest.raises(ValueError, match="comes to one cell"):
+    with pytest.raises(ValueError, match="needs only one cell"):
         lost_cells(voice_blueprint.load(PRODUCTION), name)
 
 

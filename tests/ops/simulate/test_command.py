@@ -30,7 +30,7 @@ def course(tmp_path: Path) -> Path:
 def test_rollout_fleet_must_exist_in_the_file(course: Path) -> None:
     result = simulate(PRODUCTION, "--load", course, "--rollout", "inf3")
     assert result.exit_code == 2
-    assert "--rollout inf3: no such fleet; there are vad, inf2, trn1, p5, gateway" in result.stderr
+    assert "--rollout inf3: unknown fleet; specify one of vad, inf2, trn1, p5, gateway" in result.stderr
 
 
 def test_policies_are_compared_in_a_table_with_their_assumptions(course: Path, tmp_path: Path) -> None:
@@ -105,12 +105,15 @@ def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
             "no trace tide: choose diurnal, spike, az-outage, region-loss, ",
         ),
         (["--load", "none.csv"], "none.csv: No such file"),
-        (["--load", "none.csv", "--peak", "5"], "--peak is for traces that are built in"),
+        (["--load", "none.csv", "--peak", "5"], "--peak only applies to built-in traces"),
         (["--load", "spot-wave"], "--load spot-wave: the file has no spot fleet"),
-        (["--silent", "GpuBizy"], "--silent GpuBizy: no such metric of a rule; there are SlotsTaken, RxRingSustained"),
-        (["--boot", "inf9=4/4"], "inf9 is not a fleet"),
-        (["--boot", "inf2=60"], "--boot inf2=60: not NAME=VALUE"),
-        (["--quota", "inff=60"], "--quota inff: no such family; there are standard, inf, trn, p, g-vt"),
+        (
+            ["--silent", "GpuBizy"],
+            "--silent GpuBizy: unknown metric of a rule; specify one of SlotsTaken, RxRingSustained",
+        ),
+        (["--boot", "inf9=4/4"], "has no fleet inf9"),
+        (["--boot", "inf2=60"], "--boot inf2=60 does not have the format NAME=VALUE"),
+        (["--quota", "inff=60"], "--quota inff: unknown family; specify one of standard, inf, trn, p, g-vt"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(options: list[str], message: str) -> None:
@@ -146,10 +149,10 @@ def test_a_folder_that_cannot_be_written_is_reported(course: Path, tmp_path: Pat
     ("option", "value", "message"),
     [
         ("--peak", "1e19", "at most 1e+19 calls; the simulator carries up to 100,000,000"),
-        ("--peak", "inf", "--peak inf: give a finite number"),
+        ("--peak", "inf", "--peak inf is not a finite number"),
         ("--peak", "nan", "Invalid value for '--peak'"),
         ("--call-seconds", "nan", "Invalid value for '--call-seconds'"),
-        ("--spot-interruptions", "inf", "--spot-interruptions inf: give a finite number"),
+        ("--spot-interruptions", "inf", "--spot-interruptions inf is not a finite number"),
     ],
 )
 def test_numbers_that_cannot_be_simulated_are_refused(option: str, value: str, message: str) -> None:

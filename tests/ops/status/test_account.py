@@ -144,7 +144,7 @@ def deployed_inf2() -> Iterator[Account]:
 def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Account) -> None:
     rows = {row.asked: row for row in alarm_rows(deployed_inf2)}
     silent = rows["metrics of inf2"]
-    assert (silent.status, silent.found) == (Status.WARNING, "1 in service, and no data of SlotsTaken")
+    assert (silent.status, silent.found) == (Status.WARNING, "1 in service, but no data for SlotsTaken")
     autoscaling = deployed_inf2.session.client("autoscaling")
     autoscaling.set_desired_capacity(AutoScalingGroupName="sandbox-inf2", DesiredCapacity=0)
     # Without hosts no metric is required.
@@ -153,13 +153,13 @@ def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Accoun
 
 def test_capacity_counts_hosts_in_service(deployed_inf2: Account) -> None:
     (row,) = calls_row(deployed_inf2)
-    assert (row.status, row.found) == (Status.FINE, "0; gateway binds")
+    assert (row.status, row.found) == (Status.FINE, "0; limited by gateway")
     expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
     (row,) = calls_row(replace(deployed_inf2, deployment=expecting))
     assert (row.status, row.needed) == (Status.WARNING, "20, at the peak 40")
 
 
-@pytest.mark.parametrize(("tasks", "expected"), [(2, "106; gateway binds"), (20, "736; state binds")])
+@pytest.mark.parametrize(("tasks", "expected"), [(2, "106; limited by gateway"), (20, "736; limited by state")])
 def test_calls_per_host_match_the_plan(
     tasks: int, expected: str, deployed_inf2: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

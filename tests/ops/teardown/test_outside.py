@@ -129,8 +129,8 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
     outside.end_rollout(as_account, told.append)
     assert begun(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
-    assert "the rollout one two ends here" in told[0]
-    assert told[1] == "sandbox-vad is UPDATE_IN_PROGRESS: waiting for its end, 2 h at most"
+    assert "the rollout one two is cancelled" in told[0]
+    assert told[1] == "sandbox-vad is UPDATE_IN_PROGRESS: waiting at most 2 h for its end"
     assert len(told) == 2
 
 

@@ -105,14 +105,14 @@ def test_protected_deployments_require_their_name(tmp_path: Path) -> None:
     protected = tmp_path / "protected.yaml"
     protected.write_text(edit_document({"aws.deletion_protection": True}, SANDBOX.read_text()))
     result = voice_teardown(protected, "--yes")
-    assert (result.exit_code, "sandbox is protected: type its name back" in result.stderr) == (2, True)
+    assert (result.exit_code, "sandbox is protected: confirm with" in result.stderr) == (2, True)
 
 
 def test_without_credentials_a_dry_run_shows_the_file_and_a_real_one_stops() -> None:
     dry = voice_teardown(PRODUCTION, "--dry-run", "--json")
     report = json.loads(dry.stdout)
     assert dry.exit_code == 0
-    assert "no account was asked" in dry.stderr
+    assert "no account was checked" in dry.stderr
     assert report["aws"]["deployed"] is False
     assert report["aws"]["kept_usd_per_month"] == pytest.approx(9.8)
     real = voice_teardown(PRODUCTION, "--name", NAME)

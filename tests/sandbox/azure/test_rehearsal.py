@@ -213,13 +213,13 @@ def test_a_preview_against_a_recorded_release_exits_with_2_until_accepted(tmp_pa
 def test_a_preview_without_a_release_shows_how_to_record_one(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["plan", str(DEPLOYMENT), "--against", str(tmp_path)])
     assert result.exit_code == 2
-    assert "no release of sandbox is recorded there; `voice plan" in result.stderr
+    assert "contains no recorded release of sandbox; `voice plan" in result.stderr
 
 
 def test_a_deployment_without_azure_has_nothing_to_preview() -> None:
     result = CliRunner().invoke(app, ["preview", "azure", str(DEPLOYMENT)])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "has no azure section" in result.stderr
+    assert "has no section `azure`" in result.stderr
 
 
 def test_help_shows_an_example_and_the_exit_codes() -> None:

@@ -35,14 +35,14 @@ def _offering(fleet: Fleet, zones: list[str]) -> Row:
     missing = [zone for zone in fleet.zones if zone not in zones]
     kind = fleet.instance_type.name
     # With a group per zone, a zone without the type cannot be replaced by another zone.
-    blocks = f"take zones that sell {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
+    blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
     return answer(
         AREA,
         f"zones of {kind} for {fleet.name}",
-        ", ".join(zones) or "none of them sells it",
+        ", ".join(zones) or "not offered in any of them",
         ", ".join(fleet.zones),
-        blocks=blocks if zones else "take another region",
-        warns=f"give fleet {fleet.name} the availability_zones {', '.join(zones)}" if missing else "",
+        blocks=blocks if zones else "use another region",
+        warns=f"set availability_zones of fleet {fleet.name} to {', '.join(zones)}" if missing else "",
     )
 
 
@@ -66,10 +66,10 @@ def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -
     blocks = needs_ena and not facts["ENA Express"][1]
     return answer(
         AREA,
-        f"{row.name} as the catalogue has it",
-        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        f"{row.name} in the catalogue",
+        f"the API returns {', '.join(wrong)}" if wrong else "the API returns the same",
         ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
-        blocks="set vad.ena_express.enabled to false, or take a type that has it" if blocks else "",
+        blocks="set vad.ena_express.enabled to false, or use a type that supports it" if blocks else "",
         warns=f"correct {row.name} in voice_blueprint/catalog/instance_types.yaml" if wrong else "",
     )
 
@@ -81,7 +81,7 @@ def _word(value: bool | int) -> str:
 def artifact_rows(account: Account) -> Iterator[Row]:
     """Report whether the bucket contains the artifacts of each ASR fleet, without which its hosts do not start."""
     for fleet, place, complete in prepared(account):
-        result, needed = f"{place} is {'' if complete else 'not '}complete", "left by the job of the fleet"
+        result, needed = f"{place} is {'' if complete else 'not '}complete", "written by the job of the fleet"
         yield answer(
             AREA, f"artifacts of {fleet.name}", result, needed, blocks="" if complete else remedy(account, fleet)
         )
@@ -98,8 +98,8 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
         image = image_id(account, chosen_image(fleet))
         if subnet is None or image is None:
-            lacks = "subnet in its zones" if image else "machine image"
-            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"there is no {lacks} yet")
+            lacks = "subnet in the zones" if image else "machine image"
+            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"the {lacks} does not exist yet")
         else:
             yield _dry_run(account, fleet, subnet, image)
 
@@ -119,7 +119,7 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         account.session.client("ec2").run_instances(**request)
     except ClientError as error:
         if error_code(error) == "DryRunOperation":
-            return answer(AREA, asked, "it would succeed, capacity aside", needed)
+            return answer(AREA, asked, "the launch would succeed if there is capacity", needed)
         if is_denied(error):
             return answer(AREA, asked, "denied", needed, blocks="allow ec2:RunInstances and iam:PassRole")
         if error_code(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):

@@ -23,8 +23,8 @@ def identity_rows(account: Account) -> Iterator[Row]:
         AREA,
         "identity",
         account.caller["Arn"],
-        f"account {meant}" if meant else "any account; the file names none",
-        blocks=f"take credentials of {meant}, or correct aws.account" if meant not in {None, result} else "",
+        f"account {meant}" if meant else "any account; the file has no aws.account",
+        blocks=f"use credentials of {meant}, or correct aws.account" if meant not in {None, result} else "",
     )
 
 
@@ -33,10 +33,13 @@ def permission_rows(account: Account) -> Iterator[Row]:
     caller = _principal(account)
     number, region, partition = account.caller["Account"], account.region, account.caller["Arn"].split(":")[1]
     roles = [role_arn(name, number, region, partition) for name in BOOTSTRAP_ROLES]
-    asked, needed = "may the caller take on the CDK's roles", "sts:AssumeRole on deploy, file-publishing and lookup"
+    asked, needed = (
+        "the caller's permission to assume the CDK's roles",
+        "sts:AssumeRole on deploy, file-publishing and lookup",
+    )
     if caller is None:
         result = f"{account.caller['Arn'].rpartition(':')[2]} cannot be simulated"
-        yield Row(AREA, asked, Status.NOT_ASKED, result, needed, "preflight with an IAM user or role")
+        yield Row(AREA, asked, Status.NOT_ASKED, result, needed, "run the preflight with an IAM user or role")
     else:
         denied = [arn for role in roles for arn in _denied(account, caller, ["sts:AssumeRole"], role)]
         result = f"denied for {len(denied)} of {len(roles)}" if denied else "allowed"
@@ -53,12 +56,12 @@ def _commands_row(account: Account, caller: str) -> Row:
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
     result = f"denied on *: {_shown(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
     remedy = "`voice preflight FILE --permissions` prints a policy for each command" if denied else ""
-    return answer(AREA, "may the operator run voice's commands", result, f"{len(needs)} actions", warns=remedy)
+    return answer(AREA, "the caller's permissions for voice commands", result, f"{len(needs)} actions", warns=remedy)
 
 
 def _execution_row(account: Account, role: str) -> Row:
     needs = simulable(actions_for(resource["Type"] for resource in account.resources()))
-    asked, needed = "may CloudFormation's role make the resources", f"{len(needs)} actions"
+    asked, needed = "permissions of CloudFormation's role", f"{len(needs)} actions"
     try:
         denied = _denied_on_all(account, role, needs)
     except ClientError as error:
@@ -72,8 +75,8 @@ def _execution_row(account: Account, role: str) -> Row:
         asked,
         f"denied on *: {_shown(denied)}",
         needed,
-        blocks="`voice preflight FILE --permissions` prints the least policies; a policy that names resources has to "
-        "be read, since the simulation asks for every resource",
+        blocks="`voice preflight FILE --permissions` prints least-privilege policies; check policies for specific "
+        "resources yourself, since the simulation uses all resources",
     )
 
 

@@ -28,8 +28,8 @@ def image_rows(account: Account) -> Iterator[Row]:
         public = name in machine_images.PUBLIC_PARAMETERS.values()
         asked = f"machine image {'/'.join(name.split('/')[-4:-2]) if public else name}"
         if (id_ := image_id(account, name)) is None:
-            remedy = "take another region" if public else "`voice images ami` proposes one that exists"
-            yield answer(AREA, asked, f"there is no {name}", "an image id", blocks=remedy)
+            remedy = "use another region" if public else "`voice images ami` proposes one that exists"
+            yield answer(AREA, asked, f"{name} does not exist", "an image id", blocks=remedy)
         elif public:
             # For AWS's own image, the parameter follows from the hosts' compute.
             yield answer(AREA, asked, id_, "an image id")
@@ -43,16 +43,16 @@ def _image_row(account: Account, asked: str, id_: str, users: list[Fleet]) -> Ro
     image = _described(account, id_)
     if image is None:
         remedy = "`voice images ami` proposes one that exists in this region"
-        return answer(AREA, asked, f"there is no {id_} in {account.region}", needed, blocks=remedy)
+        return answer(AREA, asked, f"{id_} does not exist in {account.region}", needed, blocks=remedy)
     has, state, gib = image.get("Architecture", "unknown"), image.get("State", "available"), _size_gib(image)
     problems = [
-        f"the hosts of {name} are {arch}: name an image for {arch}"
+        f"the hosts of {name} are {arch}: specify an image for {arch}"
         for name, (arch, _) in needs.items()
         if has not in {arch, "unknown"}
     ]
     problems += [f"set root_volume_gib of {name} to {gib} or more" for name, (_, root) in needs.items() if gib > root]
     if state != "available":
-        problems.append("wait until it is available, or name another one")
+        problems.append("wait until it is available, or specify another image")
     size = f", {gib} GiB" if gib else ""
     return answer(AREA, asked, f"{id_}, {has}, {state}{size}", needed, blocks="; ".join(problems))
 
@@ -115,8 +115,8 @@ def _reservation_row(account: Account, fleet: Fleet, purchase: CapacityReservati
             raise
         held = None
     if held is None:
-        remedy = f"name one that exists in {account.region}, or set purchase to on-demand"
-        return answer(AREA, asked, f"there is none in {account.region}", needed, blocks=remedy)
+        remedy = f"specify one that exists in {account.region}, or set purchase to on-demand"
+        return answer(AREA, asked, f"it does not exist in {account.region}", needed, blocks=remedy)
     total = held.get("TotalInstanceCount", 0)
     said = f"{held.get('State')}, {held.get('InstanceType')} in {held.get('AvailabilityZone')}, {total} hosts"
     blocks = "; ".join(_mismatches(fleet, purchase, held))
@@ -131,13 +131,16 @@ def _mismatches(
 ) -> Iterator[str]:
     kind, zone = held.get("InstanceType"), held.get("AvailabilityZone", "")
     if held.get("State") != "active":
-        yield f"it is {held.get('State')}: name an active one, or wait until it is"
+        yield f"it is {held.get('State')}: specify an active one, or wait until it is active"
     if kind != fleet.instance_type.name:
-        yield f"it is of {kind}: name one of {fleet.instance_type.name}"
+        yield f"it is for {kind}: specify one for {fleet.instance_type.name}"
     if fleet.zones != (zone,):
         yield f"set availability_zones of {fleet.name} to [{zone}]"
     if (total := held.get("TotalInstanceCount", 0)) < fleet.min_hosts:
-        yield f"it has {total} of the {fleet.min_hosts} hosts at the minimum: set hosts.min to {total} or enlarge it"
+        yield (
+            f"it has {total} of the minimum of {fleet.min_hosts} hosts: set hosts.min to {total}, or increase the "
+            "reservation"
+        )
     is_block = held.get("ReservationType", "default") == "capacity-block"
     if is_block != isinstance(purchase, CapacityBlock):
         yield f"set purchase.option to {'capacity-block' if is_block else 'capacity-reservation'}"
@@ -152,6 +155,9 @@ def store_rows(account: Account) -> Iterator[Row]:
     desired = account.deployment.aws.state.engine_version
     for version in sorted(running):
         short = ".".join(version.split(".")[:2])
-        remedy = f"set aws.state.engine_version to {short}; an older store is made from a snapshot of its version only"
+        remedy = (
+            f"set aws.state.engine_version to {short}; ElastiCache has no downgrade, and an older store requires a "
+            "snapshot of its version"
+        )
         blocks = remedy if is_older(desired, version) else ""
         yield answer(AREA, "version of the state store", f"Valkey {version}", f"Valkey {desired}", blocks=blocks)

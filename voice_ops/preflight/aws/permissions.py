@@ -46,7 +46,8 @@ def actions_for(types: Iterable[str]) -> list[str]:
     unknown = sorted(kinds - _table().keys())
     if unknown:
         raise UnknownResourceTypeError(
-            f"no permissions are known for {', '.join(unknown)}; run python -m voice_ops.preflight.aws.permission_table"
+            f"the permissions for {', '.join(unknown)} are unknown; run python -m "
+            "voice_ops.preflight.aws.permission_table"
         )
     services = {_prefix(kind) for kind in kinds}
     used = {action for kind in kinds for action in _table()[kind] if action.partition(":")[0] in services}

@@ -94,7 +94,7 @@ def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: d
             AREA,
             f"quota: {need.codes[0]} of {need.service}",
             Status.UNANSWERED,
-            f"Service Quotas knows none in {account.region}",
+            f"Service Quotas has no such quota in {account.region}",
             f"{need.low} at the minimum, {need.high} at the maximum",
             "look it up in the console of Service Quotas",
         )
@@ -171,10 +171,10 @@ def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) ->
         answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
     except ERRORS as error:
         if isinstance(error, ClientError) and error_code(error) == "ResourceAlreadyExistsException":
-            return "another request is open; none was filed"
+            return "another request is open; no request was filed"
         refusal = explain(error)
         raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
-    return f"request {answer['RequestedQuota']['Id']} is filed"
+    return f"filed request {answer['RequestedQuota']['Id']}"
 
 
 def quota_family(instance_type: str) -> str | None:

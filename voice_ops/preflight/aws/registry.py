@@ -32,7 +32,7 @@ def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Ro
     asked = f"image {image} {digest[:19]}"
     needed = ", ".join([*sorted(platforms), *(["signed"] if signing else [])])
     repository = f"{account.deployment.name}/{image}"
-    publish = f"push it: `voice images publish {account.deployment.source.file}` prints how"
+    publish = f"push the image with the commands of `voice images publish {account.deployment.source.file}`"
     try:
         manifest = _manifest(account, repository, {"imageDigest": digest})
     except ClientError as error:
@@ -46,7 +46,7 @@ def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Ro
     if signing:
         signature = _manifest(account, repository, {"imageTag": f"{digest.replace(':', '-')}.sig"})
         result += ", signed" if signature else ", without a signature"
-        problem = problem or ("" if signature else "sign it with the key of image_signing: hosts refuse it otherwise")
+        problem = problem or ("" if signature else "sign it with the key of image_signing; otherwise, hosts reject it")
     return answer(AREA, asked, f"pushed, {result}", needed, blocks=problem, warns=unclear)
 
 
@@ -54,10 +54,8 @@ def _found(manifest: str, platforms: set[str]) -> tuple[str, str, str]:
     """Return the platforms of an image as text, a blocking problem, and a warning."""
     listed = json.loads(manifest).get("manifests")
     if listed is None:
-        unclear = (
-            "the digest is of one platform and does not tell which: pin the index that `voice images publish` pushes"
-        )
-        return "of one platform", "", unclear
+        unclear = "the digest is of a single, unknown platform: pin the index that `voice images publish` pushes"
+        return "a single platform", "", unclear
     has = {f"{each['platform']['os']}/{each['platform']['architecture']}" for each in listed if "platform" in each}
     has -= {"unknown/unknown"}  # attestations
     missing = ", ".join(sorted(platforms - has))

@@ -49,12 +49,12 @@ def _zone(account: Account, domain: Domain) -> Row:
     except ClientError as error:
         if error_code(error) not in {"NoSuchHostedZone", "InvalidInput"}:
             raise
-        remedy = "write the id of your own zone into edge.domain, or create the zone in this account"
+        remedy = "set the id of your own zone in edge.domain, or create the zone in this account"
         return answer(AREA, asked, "not in this account", needed, blocks=remedy)
     name, private = zone["Name"].rstrip("."), zone.get("Config", {}).get("PrivateZone", False)
     fine = name == domain.zone_name and not private
     result = f"{'private' if private else 'public'} zone {name}"
-    remedy = "callers and ACM need the public zone of that name: correct edge.domain"
+    remedy = "callers and ACM require the public zone of that name: correct edge.domain"
     return answer(AREA, asked, result, needed, blocks="" if fine else remedy)
 
 
@@ -65,14 +65,14 @@ def _made_certificate(account: Account, domain: Domain) -> Row:
     waiting = [row for row in known if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
     result = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in known)
     remedy = f"delegate {domain.zone_name} to the zone's name servers; ACM validates through it" if waiting else ""
-    return answer(AREA, f"certificate of {domain.name}", result or "none yet", "made by the deploy", warns=remedy)
+    return answer(AREA, f"certificate of {domain.name}", result or "none yet", "created by the deploy", warns=remedy)
 
 
 def _given_certificate(account: Account, arn: str) -> Row:
     asked, needed = "certificate of the TLS listener", f"issued, in {account.region}"
     region = arn.split(":")[3]
     if region != account.region:
-        return answer(AREA, asked, f"it lies in {region}", needed, blocks=f"request one in {account.region}")
+        return answer(AREA, asked, f"it is in {region}", needed, blocks=f"request one in {account.region}")
     try:
         status = account.session.client("acm").describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
     except ClientError as error:
@@ -86,7 +86,7 @@ def _given_certificate(account: Account, arn: str) -> Row:
 def secret_rows(account: Account) -> Iterator[Row]:
     """Look up the secrets that the alert topic and the agents' tasks read."""
     for name, holds in _secrets(account).items():
-        asked, needed, remedy = f"secret {name}", f"a secret that holds {holds}", ""
+        asked, needed, remedy = f"secret {name}", f"a secret that contains {holds}", ""
         try:
             account.session.client("secretsmanager").describe_secret(SecretId=name)
         except ClientError as error:
@@ -104,8 +104,8 @@ def _secrets(account: Account) -> dict[str, str]:
         results |= {
             agents.prompt_secret: "the prompt of the agents",
             agents.chat.key_secret: "the key of the language model",
-            agents.speech.key_secret: "the key of the engine that speaks",
-            agents.tools_key_secret: "what requests to the tools are signed with",
-            agents.twilio.token_secret if agents.twilio else None: "the auth token of the account at Twilio",
+            agents.speech.key_secret: "the key of the speech engine",
+            agents.tools_key_secret: "the key that signs requests to the tools",
+            agents.twilio.token_secret if agents.twilio else None: "the auth token of the Twilio account",
         }
     return {name: holds for name, holds in results.items() if name}

@@ -23,7 +23,7 @@ SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": roles.identity_rows,
     "permissions of the deploy": roles.permission_rows,
-    "right to assign roles": roles.assignment_rows,
+    "permission to assign roles": roles.assignment_rows,
     "resource providers": registrations.provider_rows,
     "encryption at host": registrations.encryption_rows,
     "administrators of the cluster": roles.administrator_rows,
@@ -59,7 +59,7 @@ def subscription_in(environment: Mapping[str, str]) -> str | Refusal:
     subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
     if subscription and _is_uuid(subscription):
         return subscription
-    because = f"{subscription!r} is no subscription id" if subscription else "no subscription is named"
+    because = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
     return Refusal(because, f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}", no_credentials=True)
 
 

@@ -54,7 +54,7 @@ def compute_rows(account: Account) -> Iterator[Row]:
                 Status.BLOCKS,
                 f"{account.location} has no such quota for this subscription",
                 f"{low} at the minimum, {high} at the maximum",
-                "the size is not sold to the subscription there: ask Azure support, or take another location",
+                "the size is not available to the subscription there: contact Azure support, or use another location",
             )
             continue
         others = max(0, row.current_value - ours[name.lower()])
@@ -73,7 +73,7 @@ def network_rows(account: Account) -> Iterator[Row]:
         limit = account.quota.quota.get(name, scope).properties
         used = account.quota.usages.get(name, scope).properties
         if limit is None or used is None or not isinstance(limit.limit, models.LimitObject) or used.usages is None:
-            yield Row(AREA, f"quota: {name}", Status.UNANSWERED, "Azure names no limit", f"{need}", "see the portal")
+            yield Row(AREA, f"quota: {name}", Status.UNANSWERED, "Azure returns no limit", f"{need}", "see the portal")
             continue
         others = max(0, used.usages.value - (need if deployed else 0))
         state = QuotaState(name, "in the location", limit.limit.value, others, need, need)
@@ -113,7 +113,7 @@ def _file(account: Account, provider: str, name: str, desired: int) -> str:
     except AzureError as error:
         refusal = explain(error)
         raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
-    return "the request is filed"
+    return "filed the request"
 
 
 def _own_vcpus(account: Account) -> Counter[str] | None:

@@ -20,7 +20,7 @@ def explain(error: Exception) -> Refusal:
     message = first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
         code = error_code(error)
-        reason = f"the credentials are refused ({code})" if code else f"no credentials were found: {message}"
+        reason = f"the credentials were rejected ({code})" if code else f"no credentials were found: {message}"
         return Refusal(reason, "sign in again with `az login`", no_credentials=True)
     if isinstance(error, ServiceRequestError | ServiceResponseError):
         return Refusal(f"cannot reach Azure: {message}", "check the network and the proxy settings")

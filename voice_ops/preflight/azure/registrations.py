@@ -32,7 +32,7 @@ def encryption_rows(account: Account) -> Iterator[Row]:
     feature = account.features.features.get(COMPUTE, ENCRYPTION)
     state = (feature.properties.state if feature.properties else None) or "unknown"
     remedy = (
-        f"az feature register --namespace {COMPUTE} --name {ENCRYPTION}; when `az feature show` reports {REGISTERED}: "
-        f"az provider register --namespace {COMPUTE}"
+        f"az feature register --namespace {COMPUTE} --name {ENCRYPTION}; when `az feature show` reports "
+        f"{REGISTERED}, run az provider register --namespace {COMPUTE}"
     )
     yield answer(AREA, "encryption at host", state, REGISTERED, blocks="" if state == REGISTERED else remedy)

@@ -19,7 +19,7 @@ ASSIGN = "Microsoft.Authorization/roleAssignments/write"
 def identity_rows(account: Account) -> Iterator[Row]:
     """Report the caller's identity, tenant and subscription."""
     claims = account.claims
-    who = claims.get("upn") or claims.get("appid") or "somebody"
+    who = claims.get("upn") or claims.get("appid") or "unknown identity"
     result = f"{who} of tenant {claims.get('tid', 'unknown')}"
     yield answer(AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
 
@@ -33,7 +33,10 @@ def permission_rows(account: Account) -> Iterator[Row]:
     granted = [*_permissions(account)]
     denied = [action for action in needs if not any(allows(action, *each) for each, _ in granted)]
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
-    remedy = "assign Owner on the subscription, or a role with what `voice preflight FILE --permissions` prints"
+    remedy = (
+        "assign Owner on the subscription, or a role with the permissions that `voice preflight FILE --permissions` "
+        "prints"
+    )
     yield answer(
         AREA,
         "permissions of the deploy",
@@ -53,10 +56,12 @@ def assignment_rows(account: Account) -> Iterator[Row]:
     bound = bool(conditions) and all(conditions)
     yield answer(
         AREA,
-        "right to assign roles",
+        "permission to assign roles",
         "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
         ASSIGN,
-        blocks="" if conditions else "be Owner, User Access Administrator or Role Based Access Control Administrator",
+        blocks=""
+        if conditions
+        else "assign Owner, User Access Administrator or Role Based Access Control Administrator",
         warns=f"compare the condition with the roles that are assigned: {', '.join(sorted(map(_title, Role)))}"
         if bound
         else "",
@@ -79,11 +84,11 @@ def administrator_rows(account: Account) -> Iterator[Row]:
             "administrators of the cluster",
             f"{group}, which does not exist" if missing else group,
             "groups of your Microsoft Entra tenant",
-            blocks="set admin_groups: `az ad group show --group NAME --query id` says yours" if missing else "",
+            blocks="set admin_groups to the output of `az ad group show --group NAME --query id`" if missing else "",
             warns=""
             if known or placeholder
-            else f"unknown: the sign-in has no permission to read groups; `az ad group show "
-            f"--group {group}` by somebody who may",
+            else f"unknown: the caller has no permission to read groups; run `az ad group show --group {group}` with "
+            "an account that does",
         )
 
 

@@ -42,12 +42,12 @@ def _offer(
 ) -> Row:
     asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones) or "any"
     if sku is None:
-        remedy = f"take another size or location; {', '.join(size.regions)} are known to have it"
+        remedy = f"use another size or location; the known locations are {', '.join(size.regions)}"
         return answer(AREA, asked, f"not sold in {account.location}", needed, blocks=remedy)
     sold = {zone for info in sku.location_info or () for zone in info.zones or ()}
     for restriction in sku.restrictions or ():
         if restriction.type == "Location":
-            remedy = "ask for access to the size in the portal (Usage + quotas), or take another location"
+            remedy = "request access to the size in the portal (Usage + quotas), or use another location"
             reason = ResourceSkuRestrictionsReasonCode(restriction.reason_code).value
             return answer(AREA, asked, f"restricted: {reason}", needed, blocks=remedy)
         if restriction.restriction_info:
@@ -57,8 +57,8 @@ def _offer(
     missing = [zone for zone in zones if zone not in sold]
     result = ", ".join(sorted(sold)) or "no zone"
     if _capabilities(sku).get("EncryptionAtHostSupported") == "False":
-        return answer(AREA, asked, "disks are not encrypted on its hosts", needed, blocks="take another size")
-    remedy = f"set availability_zones of {pool} to some of {result}" if sold else "take another location or size"
+        return answer(AREA, asked, "encryption at host is not supported", needed, blocks="use another size")
+    remedy = f"set availability_zones of {pool} to zones of {result}" if sold else "use another location or size"
     return answer(AREA, asked, result, needed, blocks=remedy if missing else "")
 
 
@@ -73,8 +73,8 @@ def _drift(size: VmSize, sku: ResourceSku) -> Row:
     wrong = [f"{name} {now}" for name, (ours, now) in facts.items() if ours != now]
     return answer(
         AREA,
-        f"{size.name} as the catalogue has it",
-        f"the API says {', '.join(wrong)}" if wrong else "the API agrees",
+        f"{size.name} in the catalogue",
+        f"the API returns {', '.join(wrong)}" if wrong else "the API returns the same",
         ", ".join(f"{name} {ours}" for name, (ours, _) in facts.items()),
         warns=f"correct {size.name} in voice_blueprint/catalog/vm_sizes.yaml" if wrong else "",
     )

@@ -28,7 +28,7 @@ def vault_rows(account: Account) -> Iterator[Row]:
     for name, holds in _secrets(azure.agents).items():
         asked, vault = f"secret {name}", own.rpartition("/")[2]
         if not made:
-            yield Row(AREA, asked, Status.NOT_ASKED, f"vault {vault} comes with the cluster", holds)
+            yield Row(AREA, asked, Status.NOT_ASKED, f"the cluster deploy creates the vault {vault}", holds)
             continue
         there = _exists(account, f"{own}/secrets/{name}")
         remedy = "" if there else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
@@ -45,12 +45,12 @@ def _own(account: Account) -> str:
 
 def _secrets(agents: AgentPods | None) -> dict[str, str]:
     """Return the expected contents of each secret, by its name."""
-    results: dict[str | None, str] = {names.TOKEN_KEY_SECRET: "a key that signs tokens of sessions"}
+    results: dict[str | None, str] = {names.TOKEN_KEY_SECRET: "the key that signs session tokens"}
     if agents:
         results[agents.prompt_secret] = "the prompt of the agents"
-        results[agents.tools_key_secret] = "what requests to the tools are signed with"
-        results[agents.twilio.token_secret if agents.twilio else None] = "the auth token of the account at Twilio"
-        for engine, what in ((agents.chat, "the language model"), (agents.speech, "the engine that speaks")):
+        results[agents.tools_key_secret] = "the key that signs requests to the tools"
+        results[agents.twilio.token_secret if agents.twilio else None] = "the auth token of the Twilio account"
+        for engine, what in ((agents.chat, "the language model"), (agents.speech, "the speech engine")):
             if isinstance(engine, Endpoint):
                 results[engine.key_secret] = f"the key of {what}"
     return {name: holds for name, holds in results.items() if name}
