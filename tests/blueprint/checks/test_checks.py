@@ -199,11 +199,11 @@ def test_accepting_a_finding_requires_a_reason(reason: object, load: Load) -> No
 # --- Remedies that name a value ---------------------------------------------------------------------------
 
 NUMBER_REMEDIES = (
-    ("huge-pages-fit-memory", "aws.vad.huge_pages.count", r"at most (\d+) pages"),
+    ("huge-pages-fit-memory", "aws.vad.huge_pages.count", r"at most (\d+)"),
     ("xdp-mtu", "aws.vad.data_path.mtu", r"at most (\d+)"),
     ("ena-express-mtu", "aws.vad.data_path.mtu", r"at most (\d+)"),
     ("chunk-fits-mtu", "aws.vad.data_path.mtu", r"between (\d+)"),
-    ("rx-ring-size", "aws.vad.data_path.rx_ring_size", r"take (\d+)"),
+    ("rx-ring-size", "aws.vad.data_path.rx_ring_size", r"use (\d+)"),
     ("rx-queues-fit", "aws.vad.data_path.rx_queues", r"at most (\d+)"),
     ("gateway-drain-exceeds-idle", "aws.edge.idle_timeout_s", r"at most (\d+)"),
     ("nat-per-zone", "aws.network.nat_gateways", r"set nat_gateways to (\d+)"),

@@ -122,8 +122,8 @@ def test_region_is_derived_from_the_server_name() -> None:
 
 def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for auth, secret, said in (
-        (Auth.JWT, None, "needs a secret"),
-        (Auth.API_KEY, None, "needs a secret"),
+        (Auth.JWT, None, "requires a secret"),
+        (Auth.API_KEY, None, "requires a secret"),
         (Auth.IAM, "x", "does not use --api-key-env"),
     ):
         with pytest.raises(AccessError, match=said):
