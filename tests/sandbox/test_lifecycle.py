@@ -215,7 +215,7 @@ def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], t
     send(voice.pid, signal.SIGINT)
     _, errors = voice.communicate(timeout=PATIENCE_S)
     assert voice.returncode == 130, errors
-    assert errors.strip() == "✗ interrupted: the local AWS and its files were deleted"
+    assert errors.strip() == "✗ interrupted: the local AWS and its files are gone"
     for pid in servers:
         wait_until_dead(pid)
     assert not list(tmp_path.glob("voice-sandbox-*"))

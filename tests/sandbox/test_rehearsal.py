@@ -188,7 +188,7 @@ def test_a_drained_host_leaves_through_its_hook_and_is_replaced(
     (before,) = _hosts(autoscaling, group)
     refused = voice("drain", FILE, before)
     assert refused.exit_code == 2
-    assert f"{group} has a desired capacity of 1, its minimum" in refused.stderr
+    assert f"{group} has 1 hosts desired, which is its minimum" in refused.stderr
     result = voice("drain", FILE, before, "--replace", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["host"]["state"] == "Terminated"

@@ -94,7 +94,7 @@ def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
     unprepared = fleet.file({**served, "aws.asr.0.artifacts": True}).source.file
     refused = CliRunner().invoke(app, ["rollout", str(unprepared), "--deploy"])
     assert refused.exit_code == 1
-    assert "is not complete, so new hosts of inf2 would not start" in " ".join(refused.output.split())
+    assert "is not complete, so no new host of inf2 would start" in " ".join(refused.output.split())
 
     deployment = fleet.file({**served, "images.asr-neuron": BAD, "aws.rollout": {"checkpoint_pause_s": 3600}})
     file, settings = deployment.source.file, deployment.aws.asr[0]
@@ -107,13 +107,13 @@ def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
         short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
         refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert refused.exit_code == 1
-    assert "the rollout needs 192 more vCPU, but the quota inf has 191 left" in " ".join(refused.output.split())
+    assert "192 vCPU more than run now, and the quota inf leaves 191" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
     monkeypatch.setattr(command, "prober", lambda *_: lambda: "half of the words are wrong")
     result = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert result.exit_code == 1, result.output
-    assert "rolled back: half of the words are wrong" in result.output
+    assert "taken back: half of the words are wrong" in result.output
     assert fleet.status() == "UPDATE_ROLLBACK_COMPLETE"
     assert all(NEW in script for _, script in fleet.hosts().values())
     nothing = CliRunner().invoke(app, ["rollout", str(fleet.file(served).source.file)])
@@ -181,12 +181,12 @@ def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyP
         return CliRunner().invoke(app, ["rotate", str(FILE)])
 
     tiers = ("gateway", "vad", "asr", "agent")
-    assert "started the rotation for 4 users" in rotate().output
+    assert "begun for 4 users" in rotate().output
     assert [password_counts()[tier] for tier in tiers] == [2, 2, 2, 2]
     early = rotate()
-    assert (early.exit_code, "run the command again after" in early.output) == (1, True)
+    assert (early.exit_code, "run this again after" in early.output) == (1, True)
     monkeypatch.setattr(passwords, "SETTLES", timedelta())
-    assert "finished the rotation for 4 users" in rotate().output
+    assert "ended for 4 users" in rotate().output
     assert [password_counts()[tier] for tier in tiers] == [1, 1, 1, 1]
 
 
@@ -226,8 +226,8 @@ def test_a_store_is_restored_from_the_configured_snapshot_with_its_sessions(flee
     images = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": next(iter(hosts.values()))[0]}
     file = str(fleet.file({**images, "aws.state.restore_from": "before-the-loss"}).source.file)
     said = voice(file)
-    assert "sandbox-state creates sandbox-state-" in said
-    assert "data written to sandbox-state since" in said
+    assert "sandbox-state makes sandbox-state-" in said
+    assert "lost is what was written to sandbox-state since" in said
     assert json.loads(voice(file, "--deploy", "--json"))["live"] == "sandbox-state"
 
     elasticache = fleet.rehearsal.session.client("elasticache", endpoint_url=fleet.rehearsal.aws.endpoint)
@@ -241,4 +241,4 @@ def test_a_store_is_restored_from_the_configured_snapshot_with_its_sessions(flee
     assert "is restored from before-the-loss already" in voice(file)
 
     missing = CliRunner().invoke(app, ["restore", str(fleet.file({"aws.state.restore_from": "nothing"}).source.file)])
-    assert (missing.exit_code, "its snapshots are before-the-loss" in missing.output) == (1, True)
+    assert (missing.exit_code, "there are: before-the-loss" in missing.output) == (1, True)

@@ -95,7 +95,7 @@ class Caller:
                     if event.kind == "final" and event.text:
                         self.finals.append(event)
             except CallError as error:
-                if "before all audio was transcribed" not in str(error):
+                if "before all was transcribed" not in str(error):
                     raise
             else:
                 return

@@ -55,7 +55,7 @@ class Reader:
             async for event in session.follow():
                 self.events.append(event)
         except CallError as error:
-            if "were lost in transit" not in str(error) and "before all audio was transcribed" not in str(error):
+            if "were lost on the way" not in str(error) and "before all was transcribed" not in str(error):
                 raise
             self.lost = str(error)
 

@@ -39,7 +39,7 @@ def secret_from(variable: str | None) -> str | None:
         return None
     secret = os.environ.get(variable, "").strip()
     if not secret:
-        raise AccessError(f"--api-key-env {variable}: the variable is not set; export {variable}=... first")
+        raise AccessError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
     if not secret.isascii():
         raise AccessError(
             f"--api-key-env {variable}: the value contains characters that are not allowed in an HTTP header"

@@ -154,9 +154,9 @@ class Session:
                     if event.event == "end":
                         end = json.loads(event.data)
                         if end.get("lost_ms"):
-                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost in transit")
+                            raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
                         if not end["complete"]:
-                            raise CallError("the server ended the session before all audio was transcribed")
+                            raise CallError("the server gave up before all was transcribed")
                         return
                     # a WebSocket receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:

@@ -95,7 +95,7 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
     except CdkError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the local AWS and its files were deleted", INTERRUPTED) from None
+        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
     if as_json:
         print_json({"scenarios": [vars(row) | {"passed": row.passed} for row in rows]}, deployment.name)
     else:

@@ -65,14 +65,14 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
             cloud = _ask(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _cloud)
         sold = regions(cloud)
         if region is None:
-            out.print(f"Regions with all resources of a first file: {', '.join(sold)}", soft_wrap=True)
+            out.print(f"Regions that sell what a first file needs: {', '.join(sold)}", soft_wrap=True)
             first = FIRST_REGION[cloud]
             region = _ask("Region", first if first in sold else sold[0], lambda typed: _region(typed, cloud))
         region = _region(region, cloud)
         agents = _agents(agents, sells_gpus(cloud, region), region, asks=asks)
         most = max_calls(cloud, region, agents=agents)
         if calls is None:
-            question = f"Maximum concurrent calls (1 to {most:,})"
+            question = f"Calls at a time, at most (1 to {most:,})"
             calls = _ask(question, min(FIRST_CALLS, most), lambda typed: _calls(typed, most))
         return Answers(cloud, region, _calls(str(calls), most), agents)
     except NoFileForThisError as error:
@@ -99,8 +99,8 @@ def budget_for(files: list["Priced"], budget: int | None, where: str) -> tuple["
             return chosen, usd
         cheapest = min(files, key=lambda each: each.month.expected)
         raise NoFileForThisError(
-            f"{cheapest.name} cost {cheapest.words} a month in {where}, more than the budget of {usd:,} USD; raise "
-            f"it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
+            f"{cheapest.name} cost {cheapest.words} a month in {where}, more than the budget of {usd:,} USD; "
+            f"raise it to {math.ceil(cheapest.month.expected):,}, or take another region or fewer calls"
         )
 
     try:
@@ -108,7 +108,7 @@ def budget_for(files: list["Priced"], budget: int | None, where: str) -> tuple["
             return covered(str(budget))
         for each in files:
             out.print(f"{each.name} cost {each.words} a month", soft_wrap=True)
-        return _ask("Monthly budget, USD", _rounded_up(files[0].month.expected * HEADROOM), covered)
+        return _ask("Budget of a month, USD", _rounded_up(files[0].month.expected * HEADROOM), covered)
     except NoFileForThisError as error:
         raise stop(str(error), REFUSED) from None
     except typer.Abort:
@@ -126,27 +126,25 @@ def _ask(question: str, default: object, check: Callable[[str], T]) -> T:
 
 def _unanswered(options: str) -> typer.Exit:
     typer.echo(err=True)
-    return stop(f"standard input ended before all questions were answered; specify {options}", REFUSED)
+    return stop(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
 
 
 def _cloud(typed: str) -> Cloud:
     if typed not in list(Cloud):
-        raise NoFileForThisError(f"{typed} is not a supported cloud{choice(typed, Cloud)}")
+        raise NoFileForThisError(f"{typed} is no cloud{choice(typed, Cloud)}")
     return Cloud(typed)
 
 
 def _region(typed: str, cloud: Cloud) -> str:
     sold = regions(cloud)
     if typed not in sold:
-        raise NoFileForThisError(
-            f"{typed} does not have the resources of a first file for {cloud}{choice(typed, sold)}"
-        )
+        raise NoFileForThisError(f"{typed} sells nothing that a first file for {cloud} needs{choice(typed, sold)}")
     return typed
 
 
 def _agents(wanted: bool | None, possible: bool, region: str, *, asks: bool) -> bool:
     if wanted and not possible:
-        raise NoFileForThisError(f"{region} has no GPUs, which agents require; choose another region")
+        raise NoFileForThisError(f"{region} sells no GPUs, which agents take; take another region")
     if wanted is None:
         return asks and possible and typer.confirm(AGENTS_QUESTION, default=False)
     return wanted
@@ -156,8 +154,8 @@ def _calls(typed: str, most: int) -> int:
     calls = _whole(typed)
     if not 1 <= calls <= most:
         raise NoFileForThisError(
-            f"{calls:,} calls are outside the range that one deployment supports there, 1 to {most:,}; choose "
-            "another number or region, or write a file for some of the calls and set `cells` in it"
+            f"{calls:,} calls are not within what one deployment carries there, 1 to {most:,}; "
+            "take another number or region, or write a file for a part of them and set `cells` in it"
         )
     return calls
 
@@ -165,7 +163,7 @@ def _calls(typed: str, most: int) -> int:
 def _whole(typed: str) -> int:
     digits = typed.replace(",", "").replace("_", "")
     if not (digits.isascii() and digits.isdecimal()):
-        raise NoFileForThisError(f"{typed} is not a whole number, such as 500")
+        raise NoFileForThisError(f"{typed} is no whole number; type one such as 500")
     return int(digits)
 
 

@@ -48,9 +48,9 @@ def init(
     Example: voice init deployments/mine.yaml --cloud aws --region us-east-1 --calls 500 --budget 20000
     """
     if file.exists():
-        raise stop(f"{file} already exists and is not overwritten; specify another file", REFUSED)
+        raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
     if not file.parent.is_dir():
-        raise stop(f"{file}: the folder {file.parent} does not exist; create it, or specify another folder", REFUSED)
+        raise stop(f"{file}: there is no folder {file.parent}; make it, or name a file in another", REFUSED)
     desired = answers(cloud, region, calls, agents=agents)
     chosen, usd = first_file(file, desired, budget)
     schema = _own_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
@@ -61,8 +61,8 @@ def init(
         (file.parent / schema).write_bytes(SCHEMA.read_bytes())
     named = deployment_name(file)
     out.print(
-        f"created {file!s}: deployment {named}, {chosen.name}, {chosen.words} a month; next: voice plan "
-        f"{shlex.quote(str(file))}",
+        f"{file!s} is written: deployment {named}, {chosen.name}, {chosen.words} a month; "
+        f"next: voice plan {shlex.quote(str(file))}",
         soft_wrap=True,
     )
 

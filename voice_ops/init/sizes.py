@@ -158,7 +158,7 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     rows = _single_gpus(region)
     if not rows:
         raise NoFileForThisError(
-            f"{region} does not have both {VAD_TYPE} and a GPU of the catalogue; choose us-east-1 or us-east-2"
+            f"{region} sells no GPU of the catalogue beside {VAD_TYPE}; take us-east-1 or us-east-2"
         )
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
@@ -231,9 +231,7 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     carried = _sized_calls(calls, units)
     result = _azure_pools(region, carried)
     if not result:
-        raise NoFileForThisError(
-            f"{region} has no single GPU with enough memory for Voxtral-24B; choose southcentralus or eastus"
-        )
+        raise NoFileForThisError(f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus")
     chosen = min(result, key=lambda name: _least(sizes[name].usd_per_hour) / result[name][0])
     sessions, quantization = result[chosen]
     replicas = bounds(carried, sessions)
@@ -314,8 +312,7 @@ def _yaml(count: HostCount) -> str:
 
 def _too_many(calls: int) -> NoFileForThisError:
     return NoFileForThisError(
-        f"{calls:,} calls exceed the capacity of one state store; write a file for some of the calls, and set "
-        "`cells` in it"
+        f"{calls:,} calls are more than one state store carries; write a file for a part of them, and set `cells` in it"
     )
 
 

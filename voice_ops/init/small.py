@@ -30,5 +30,5 @@ def template(name: str, wanted: "Answers") -> str:
     }.items():
         text, count = re.subn(pattern, value, text, count=1, flags=re.MULTILINE)
         if not count:
-            raise ValueError(f"{SOURCE} does not contain {pattern}")
+            raise ValueError(f"{SOURCE} has no {pattern}")
     return text

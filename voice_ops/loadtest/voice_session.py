@@ -83,6 +83,6 @@ class VoiceSession:
                 if event.complete is not None:
                     trace.ended()
                     if not event.complete:
-                        raise AnswerError("the session ended before all audio was transcribed")
+                        raise AnswerError("the session ended before all was transcribed")
                     return
         raise AnswerError(CUT_SHORT)

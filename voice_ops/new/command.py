@@ -34,12 +34,9 @@ def new(
     deployment = f"deployments/{NAME}.yaml"
     texts = files(NAME)
     if folder.exists() and not folder.is_dir():
-        raise stop(f"{folder} is a file; specify a folder", REFUSED)
+        raise stop(f"{folder} is a file; name a folder", REFUSED)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
-        raise stop(
-            f"{folder} already contains {', '.join(existing)}, which are not overwritten; specify another folder",
-            REFUSED,
-        )
+        raise stop(f"{folder} has {', '.join(existing)}, and nothing is overwritten; name another folder", REFUSED)
     desired = answers(cloud, region, calls, agents=agents)
     chosen, usd = first_file(folder / deployment, desired, budget)
     texts[deployment] = chosen.draft.text(usd, "schema.json")
@@ -52,6 +49,7 @@ def new(
     except OSError as error:
         raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
     out.print(
-        f"created {len(texts)} files: {chosen.name}, {chosen.words} a month; continue with README.md in {folder!s}",
+        f"{len(texts)} files are written: {chosen.name}, {chosen.words} a month; "
+        f"README.md in {folder!s} is the next step",
         soft_wrap=True,
     )

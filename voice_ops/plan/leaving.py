@@ -66,18 +66,18 @@ def _stack(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) 
     prune = f"`voice prune {file}`"
     if tier == "agents":
         todo = (
-            "its tasks and their callers remain. Before the deploy: make clients open sessions instead of "
-            f"conversations, then run {prune}, which waits up to {deployment.aws.edge.session_max_s} s for "
-            "conversations to end, deploys the alarms, and deletes the stack"
+            "its tasks and their callers stay. Before the deploy: have clients open sessions in place of "
+            f"conversations, then {prune}, which gives conversations {deployment.aws.edge.session_max_s} s to end, "
+            "deploys the alarms, and deletes the stack"
         )
     elif tier.startswith("asr-"):
         first = "".join(f"`cdk deploy {each} --exclusively -c deployment={file}`, then " for each in added)
         todo = (
-            f"its hosts would remain in service without alarms. Before the deploy: run {first}{prune}, which drains "
-            "its hosts, deletes the stack, and deploys the alarms last"
+            f"its hosts would serve on without alarms. Before the deploy: {first}{prune}, which drains its hosts, "
+            "deletes the stack, and deploys the alarms last"
         )
     else:
-        todo = f"a deploy does not delete it: {prune} does"
+        todo = f"a deploy keeps it: {prune} deletes it"
     return Step(stack, "stack", todo)
 
 
@@ -85,11 +85,11 @@ def _of_region(deployment: Deployment, region: str, stacks: int) -> Step:
     section, file = deployment.aws, deployment.source.file
     shared = ""
     if section.edge.domain and len(deployment.file_regions) == 1:
-        shared = f" and api.any.{section.edge.domain.name}, which is for several regions and is deleted by the deploy"
+        shared = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
     todo = (
-        f"its {stacks} stacks and their hosts remain. Before the deploy: move callers that use its own "
-        f"names{shared}; then run `cdk deploy --all -c deployment={file}` and `voice prune {file}`, which drains it "
-        "and deletes its stacks"
+        f"its {stacks} stacks stay, with their hosts. Before the deploy: move callers that use its own names{shared}; "
+        f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
+        "its stacks"
     )
     return Step(region, "region", todo)
 

@@ -44,10 +44,7 @@ def prune(
     """
     first, *_ = regions = load_checked(file).in_regions()
     if first.aws_section is None:
-        raise stop(
-            f"{file} has no section `aws`; on Azure, `pulumi up` deletes resources that were removed from the file",
-            REFUSED,
-        )
+        raise stop(f"{file}: has no section `aws`; on Azure `pulumi up` deletes what left the file", REFUSED)
     if not dry_run:
         refuse_guarded(first, name)
     try:
@@ -66,7 +63,7 @@ def prune(
     except (CdkError, DeletionError, DrainError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: hosts and tasks continue to drain; run the command again", INTERRUPTED) from None
+        raise stop("interrupted: what drains goes on draining; run the command again", INTERRUPTED) from None
 
 
 def remove(found: Leaving, tell: Callable[[str], None]) -> None:
@@ -104,7 +101,7 @@ def _deploy(account: Account, stacks: Sequence[str], tell: Callable[[str], None]
         cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         for stack in stacks:
-            tell(f"deploy {stack} without the removed parts")
+            tell(f"deploy {stack}, without what left")
             cdk.deploy_only(stack)
 
 
@@ -123,12 +120,9 @@ def _show(found: list[Leaving], name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"leaving": rows}, name)
     elif not rows:
-        out.print(
-            "no stack was removed from the file"
-            + (", but alarms still exist for parts that were removed earlier" if found else "")
-        )
+        out.print("no stack has left the file" + (", and alarms still watch what left before" if found else ""))
     else:
-        table = empty_table("stacks removed from the file", ["region", "stack"], ["hosts or tasks"])
+        table = empty_table("stacks that left the file", ["region", "stack"], ["hosts or tasks"])
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)

@@ -46,7 +46,7 @@ def drain(found: Leaving, tell: Callable[[str], None]) -> None:
             _wait(lambda: dict(_tasks(found, services)), calls_s + TASK_S, tell)
         except DrainError:
             # Tasks protect themselves while they have calls, and load balancers continue to send them new ones.
-            tell(f"tasks still have calls after {calls_s + TASK_S} s: the tasks are stopped, which ends the calls")
+            tell(f"tasks have calls after {calls_s + TASK_S} s: they are stopped now, and end them")
             _stop(found, services)
             _wait(lambda: dict(_tasks(found, services)), TASK_S, tell)
 
@@ -58,7 +58,7 @@ def _send_callers_elsewhere(found: Leaving, tell: Callable[[str], None]) -> None
     for check in checks:
         route53.update_health_check(HealthCheckId=check, Inverted=True)
     if checks:
-        tell(f"{found.account.region} is now marked unhealthy; callers of the shared name are routed to other regions")
+        tell(f"{found.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
         time.sleep(FORGET_S)
 
 
@@ -127,10 +127,10 @@ def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, tell: Callabl
         waited = time.monotonic() - since
         if waited > longest_s:
             raise DrainError(
-                f"{text} did not drain within {waited:.0f} s (limit: {longest_s} s): check the activity of the group "
-                "or service, and run the command again; nothing was deleted"
+                f"{text} still there after {waited:.0f} s, and may take {longest_s} s to drain: see "
+                "the activity of the group or service, and run the command again; nothing was deleted"
             )
         if text != told:
             told = text
-            tell(f"draining {text} for at most {longest_s} s")
+            tell(f"draining: {text}, for {longest_s} s at most")
         time.sleep(POLL_S)

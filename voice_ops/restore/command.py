@@ -44,13 +44,13 @@ def restore(
     deployment = load_region(file, region)
     if deployment.aws_section is None:
         raise stop(
-            f"{file}: the Azure Managed Redis of a deployment has no snapshots, so there is nothing to restore: its "
-            "data expires with the sessions. `pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack "
-            "../policy` creates a lost store again, without data; callers then open new sessions",
+            f"{file}: Azure Managed Redis keeps no snapshots here, so there is nothing to restore: its data expires "
+            "with the sessions. `pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy` creates "
+            "a lost store, empty, again; callers then open new sessions",
             REFUSED,
         )
     if source_snapshot and not take:
-        raise stop("--source-snapshot requires --take, the name of the copy", REFUSED)
+        raise stop("--source-snapshot needs --take, the name of the copy", REFUSED)
     try:
         account = Account(deployment, templates(deployment), sign_in(deployment))
         if take:
@@ -60,7 +60,7 @@ def restore(
         if deployment.aws.state.restore_from:
             _follow_the_file(account, deploy=deploy, tells=not as_json)
         elif deploy:
-            raise stop(f"{file} has no state.restore_from; set it to a snapshot", REFUSED)
+            raise stop(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:
@@ -68,7 +68,7 @@ def restore(
     except (CdkError, SnapshotError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: run the command again to continue", INTERRUPTED) from None
+        raise stop("interrupted: run it again, it goes on where it was", INTERRUPTED) from None
 
 
 def _follow_the_file(account: Account, *, deploy: bool, tells: bool) -> None:
@@ -109,20 +109,24 @@ def _tell(account: Account, snapshot: Snapshot) -> None:
         each for each in account.templates[stack]["Resources"].values()
         if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
     )  # fmt: skip
-    last = "after a final snapshot" if group["UpdateReplacePolicy"] == "Snapshot" else "without a snapshot"
+    last = (
+        "after a last snapshot of it"
+        if group["UpdateReplacePolicy"] == "Snapshot"
+        else "and no snapshot of it is taken"
+    )
     since = f"{snapshot.taken:%Y-%m-%d %H:%M} UTC" if snapshot.taken else "then"
     for number, step in enumerate(
         (
-            f"{stack} creates {new} from {snapshot.name}, in addition to {live}",
-            f"the parameter {names.state_host(deployment)} is set to its address, which hosts read every five minutes",
-            f"{live} is deleted {last}; its clients connect to the new store",
+            f"{stack} makes {new} from {snapshot.name}, beside {live}",
+            f"the parameter {names.state_host(deployment)} names it: hosts read that every five minutes",
+            f"{live} is deleted, {last}; who is connected to it connects to the new one",
             "the gateway's tasks are replaced",
-            f"{names.stack(deployment, 'observability')} monitors the new nodes",
+            f"{names.stack(deployment, 'observability')} watches the new nodes",
         ),
         1,
     ):
         out.print(f"  {number}. {step}", soft_wrap=True)
-    out.print(f"  data written to {live} since {since} is lost", soft_wrap=True)
+    out.print(f"  lost is what was written to {live} since {since}", soft_wrap=True)
 
 
 def restore_store(account: Account) -> None:

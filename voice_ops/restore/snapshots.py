@@ -56,15 +56,13 @@ def wanted(account: Account) -> Snapshot:
     result = listed.get(state.restore_from or "")
     if result is None:
         there_are = ", ".join(listed) or "none"
-        raise SnapshotError(
-            f"the deployment's store has no snapshot {state.restore_from}; its snapshots are {there_are}"
-        )
+        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {there_are}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
     if _number(result.version) > _number(state.engine_version):
         raise SnapshotError(
-            f"{result.name} is of Valkey {result.version}, but the file has engine_version {state.engine_version}, "
-            "and older versions cannot read it"
+            f"{result.name} is of Valkey {result.version}, and the file has engine_version {state.engine_version}: "
+            "no older one reads it"
         )
     return result
 
@@ -88,7 +86,7 @@ def keep(account: Account, name: str, of: str | None) -> Snapshot:
             return result
         if result.status not in {"creating", "copying"} or time.monotonic() > end:
             raise SnapshotError(
-                f"{name} is still {result.status} after {MAX_WAIT_S} s; check the events of ElastiCache"
+                f"{name} is {result.status} after {MAX_WAIT_S} s at most; see the events of ElastiCache"
             )
         time.sleep(POLL_S)
 

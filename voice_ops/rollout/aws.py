@@ -49,7 +49,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
         for account, result in planned if deploy else ():
             wrong = result and roll_out(account, result, prober(*vars(probe).values()))
             if wrong:
-                raise stop(f"{''.join(done)}the rollout was rolled back: {wrong}", FAILED)
+                raise stop(f"{''.join(done)}the rollout was taken back: {wrong}", FAILED)
             done.append(f"{account.region} is rolled out; ")
     except ERRORS as error:
         raise failed(error) from None
@@ -57,7 +57,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
         raise stop("".join(done) + str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop(
-            "interrupted: the update continues; `aws cloudformation cancel-update-stack` cancels it", INTERRUPTED
+            "interrupted: the update goes on; `aws cloudformation cancel-update-stack` ends it", INTERRUPTED
         ) from None
 
 
@@ -71,9 +71,7 @@ def _tell(planned: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool
         if not as_json:
             _show(result)
             if stacks := left[account.region]:
-                out.print(
-                    f"removed from the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
-                )
+                out.print(f"left the file and serve on until `voice prune`: {', '.join(stacks)}", soft_wrap=True)
         if short := "\n".join([*shortages(result), *unprepared(account, result)]):
             raise stop(short, FAILED)
 
@@ -82,7 +80,9 @@ def _show(found: list[Roll]) -> None:
     if not found:
         out.print("a deploy replaces no host")
         return
-    table = empty_table("Hosts that a deploy replaces, in order", ["group"], ["hosts", "at a time", "at most"], "for")
+    table = empty_table(
+        "Hosts that a deploy replaces, in its order", ["group"], ["hosts", "at a time", "at most"], "for"
+    )
     for roll in found:
         table.add_row(
             roll.group, str(roll.hosts), str(roll.at_a_time), f"{roll.longest_s / 3600:.1f} h", ", ".join(roll.changed)
@@ -92,13 +92,11 @@ def _show(found: list[Roll]) -> None:
         # Groups of a stack, and stacks, are rolled one after another.
         of_family = [roll for roll in found if roll.quota == family]
         room = min((roll.room_vcpus for roll in of_family if roll.room_vcpus is not None), default=None)
-        left = "a quota that Service Quotas does not return" if room is None else f"{max(room, 0)} left in the quota"
+        left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
         most = max(roll.more_vcpus for roll in of_family)
-        out.print(f"{family}: {most} more vCPU than now, of {left}; scaling may add more")
-    out.print(
-        f"at most {sum(roll.longest_s for roll in found) / 3600:.1f} h in total; scaling continues in the meantime"
-    )
-    out.print(f"rolled back by the alarms {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
+        out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
+    out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
+    out.print(f"taken back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
 
 
 def prober(
@@ -108,7 +106,7 @@ def prober(
     if url is None:
         return lambda: ""
     if recording is None or transcript is None:
-        raise stop("--probe requires --recording and --transcript", REFUSED)
+        raise stop("--probe needs --recording and --transcript, a recording and its words", REFUSED)
     # Imported here, since a rollout without probe makes no calls.
     from voice_ops.call.access import Auth, access, secret_from  # noqa: PLC0415
     from voice_ops.call.session import CallError  # noqa: PLC0415
@@ -119,10 +117,8 @@ def prober(
         headers_for = access(Auth(auth) if auth else None, secret_from(api_key_env), url)
         before = measure(url, headers_for, recording, text)
     except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
-        raise stop(f"the probe failed before the rollout: {error}", FAILED) from None
-    err.print(
-        f"before the rollout: word error rate {before.words_wrong:.0%}, final transcripts after {before.final_s:.2f} s"
-    )
+        raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
+    err.print(f"before: {before.words_wrong:.0%} of the words wrong, finals after {before.final_s:.2f} s")
 
     def compare() -> str:
         try:

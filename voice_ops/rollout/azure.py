@@ -96,14 +96,14 @@ def rollout_on_azure(
                 names = ", ".join(each.deployment for each in result)
                 raise stop(f"not deployed yet, so there is nothing to follow: {names} differ; run `{DEPLOY}`", FAILED)
             count = watch(kubernetes, new)
-            (err if as_json else out).print(f"rolled out {count} Deployments")
+            (err if as_json else out).print(f"{count} Deployments are rolled out")
     except AzureError as error:
         refusal = explain_cluster(error)
         raise stop(f"{refusal.found}: {refusal.remedy}", FAILED) from None
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the rollout continues; run the command again to follow it", INTERRUPTED) from None
+        raise stop("interrupted: the rollout goes on; run it again to follow it", INTERRUPTED) from None
 
 
 def watch(kubernetes: Kubernetes, new: Wanted) -> int:
@@ -138,8 +138,8 @@ def _progress(name: str, now: Live) -> str:
 def _late(key: tuple[str, str], now: Live) -> str:
     namespace, name = key
     return (
-        f"{_progress(name, now)} after {longest_s(now) / 60:.0f} min, the maximum for its pods: roll back with "
-        f"`kubectl rollout undo --namespace={namespace} deployment/{name}`, then deploy the previous file"
+        f"{_progress(name, now)} after {longest_s(now) / 60:.0f} min, the longest that its pods may take: `kubectl "
+        f"rollout undo --namespace={namespace} deployment/{name}` goes back at once; then deploy the file of before"
     )
 
 
@@ -160,7 +160,6 @@ def _show(found: list[Roll]) -> None:
         )
     out.print(table)
     out.print(
-        f"all Deployments are rolled out at the same time; start with `{DEPLOY}`, and follow with `voice rollout "
-        "FILE --follow`",
+        f"Deployments roll at the same time; `{DEPLOY}` begins it, and `voice rollout FILE --follow` reports it",
         soft_wrap=True,
     )

@@ -65,16 +65,13 @@ def rollout(
     """
     first, *others = regions = load_regions(file, region)
     if sum((deploy, start is not None, resume, current)) > 1:
-        raise stop("--deploy, --start, --resume and --current are mutually exclusive; specify one of them", REFUSED)
+        raise stop("--deploy, --start, --resume and --current exclude each other; give one of them", REFUSED)
     if probe and (start is not None or resume):
-        raise stop(
-            "--probe requires --deploy, which waits for the end of the rollout; use `voice call` after --resume",
-            REFUSED,
-        )
+        raise stop("--probe needs --deploy, which stays until the end; call with `voice call` after --resume", REFUSED)
     if first.aws_section is None:
         if deploy or probe or start or resume or current:
             raise stop(
-                f"{file}: on Azure, Pulumi deploys and Kubernetes replaces the pods: run `pulumi -C "
+                f"{file}: on Azure Pulumi deploys and Kubernetes replaces the pods: run `pulumi -C "
                 "stacks/voice_stacks/azure/workloads up --policy-pack ../policy`, then `voice rollout FILE --follow`",
                 REFUSED,
             )
@@ -84,9 +81,9 @@ def rollout(
         rollout_on_azure(first, follow=follow, as_json=as_json)
         return
     if follow:
-        raise stop(f"{file}: --follow is for pods on Azure; on AWS, use --deploy", REFUSED)
+        raise stop(f"{file}: --follow watches pods of Azure; on AWS take --deploy", REFUSED)
     if probe and others:
-        raise stop("--probe calls one region: specify --region, and roll out one region after the other", REFUSED)
+        raise stop("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
     from voice_ops.rollout.aws import Probe, rollout_on_aws  # noqa: PLC0415
     from voice_ops.rollout.parts import Part, label_on_aws, roll_part_on_aws  # noqa: PLC0415
 
@@ -95,7 +92,7 @@ def rollout(
         return
     if resume or start is not None:
         if start == "":
-            raise stop("--start requires a label, such as the revision to roll out", REFUSED)
+            raise stop("--start needs a label, such as the revision that is rolled out", REFUSED)
         roll_part_on_aws(regions, Part(start or "", minutes))
         return
     rollout_on_aws(regions, Probe(probe, auth, api_key_env, recording, transcript), deploy=deploy, as_json=as_json)

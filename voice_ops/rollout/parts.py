@@ -60,7 +60,7 @@ def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
             if outcome is Outcome.CONTINUES:
                 raise typer.Exit(CONTINUES)
             if outcome is Outcome.TAKEN_BACK:
-                raise stop(f"{account.region}: the rollout was rolled back", FAILED)
+                raise stop(f"{account.region}: the rollout was taken back", FAILED)
     except ERRORS as error:
         raise failed(error) from None
     except CdkError as error:
@@ -84,19 +84,18 @@ def _check_part(accounts: list[Account], under_way: list[Begun | None], part: Pa
     back = next((each for each in under_way if each and each.rolled_back_region), None)
     if back and not part.label:
         raise stop(
-            f"the rollout {back.label} was rolled back in {back.rolled_back_region}; start another one with --start",
-            FAILED,
+            f"the rollout {back.label} was taken back: {back.rolled_back_region}; begin another with --start", FAILED
         )
     for account, each in zip(accounts, under_way, strict=True):
         if each and not back and each.templates != digest(account.templates):
             raise stop(
-                f"{account.region}: the rollout {each.label}, started at {each.at}, is in progress, and this file "
-                "results in other templates: continue from its revision with --resume, or cancel it with `aws "
-                "cloudformation cancel-update-stack` and resume once more, which records the rollback",
+                f"{account.region}: the rollout {each.label}, begun at {each.at}, is under way, and this file makes "
+                "other templates: continue from its revision with --resume, or cancel it with "
+                "`aws cloudformation cancel-update-stack` and resume once more, which records that it was taken back",
                 REFUSED,
             )
     if not part.label and not any(under_way):
-        out.print("no rollout is in progress")
+        out.print("no rollout is under way")
 
 
 def _advance(account: Account, rollout: Begun, clock: Clock) -> Outcome:

@@ -58,9 +58,9 @@ def shortages(found: Sequence[Roll]) -> Iterator[str]:
     for roll in found:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
             yield (
-                f"{roll.group}: the rollout needs {roll.more_vcpus} more vCPU, but the quota {roll.quota} has "
-                f"{max(roll.room_vcpus, 0)} left: lower `rollout.surge_percent`, or request an increase with `voice "
-                "preflight FILE --request-increases`"
+                f"{roll.group}: {roll.more_vcpus} vCPU more than run now, and the quota {roll.quota} leaves "
+                f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
+                "--request-increases` ask for more"
             )
 
 
@@ -69,7 +69,7 @@ def unprepared(account: Account, found: Sequence[Roll]) -> Iterator[str]:
     rolling = {account.groups[roll.group].fleet for roll in found}
     for fleet, place, complete in prepared(account):
         if fleet.name in rolling and not complete:
-            yield f"{place} is not complete, so new hosts of {fleet.name} would not start: {remedy(account, fleet)}"
+            yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
 
 
 def _roll(

@@ -38,10 +38,7 @@ class Measured:
         if self.words_wrong > before.words_wrong + MORE_WORDS_WRONG:
             return f"{self.words_wrong:.0%} of the words are wrong, {before.words_wrong:.0%} before the rollout"
         if self.final_s > before.final_s * SLOWER + UNNOTICED_S:
-            return (
-                f"final transcripts arrive after {self.final_s:.2f} s, compared with {before.final_s:.2f} s before "
-                "the rollout"
-            )
+            return f"a final comes after {self.final_s:.2f} s, after {before.final_s:.2f} s before the rollout"
         return ""
 
 
@@ -75,7 +72,7 @@ async def _measure(server: str, headers_for: Access, recording: Path, transcript
             await session.close()
             await asyncio.wait_for(listening, LAST_WORDS_S)
         except TimeoutError:
-            raise CallError(f"the last words did not arrive within {LAST_WORDS_S} s") from None
+            raise CallError(f"the last words did not come within {LAST_WORDS_S} s") from None
         finally:
             listening.cancel()
     if not finals:

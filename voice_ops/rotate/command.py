@@ -19,7 +19,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
     """
     deployment = load_region(file, region)
     if deployment.aws_section is None:
-        raise stop(f"{file} has no section `aws`, and therefore no state store", REFUSED)
+        raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
     try:
         account = Account(
             deployment, {f"{deployment.name}-{tier}": {} for tier in ("state", "edge")}, sign_in(deployment)
@@ -29,10 +29,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         early = [user for user in begun if not is_over(user)]
         if early and len(begun) == len(results):
             when = max(user.settled_at for user in early)
-            raise stop(
-                f"programs are still switching to the new passwords: run the command again after {when:%H:%M} UTC",
-                FAILED,
-            )
+            raise stop(f"programs still take up the new passwords: run this again after {when:%H:%M} UTC", FAILED)
         # An interrupted rotation is started for the remaining users, and waits for them.
         begins = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
         for user in begins:
@@ -49,9 +46,6 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         ended = [user.id for user in begun if not begins]
         print_json({"begun": [user.id for user in begins], "ended": ended}, deployment.name)
     elif begins:
-        out.print(
-            f"started the rotation for {len(begins)} users; run the command again in a quarter of an hour to finish it",
-            soft_wrap=True,
-        )
+        out.print(f"begun for {len(begins)} users; run this again in a quarter of an hour to end it", soft_wrap=True)
     else:
-        out.print(f"finished the rotation for {len(begun)} users: the old passwords are invalid")
+        out.print(f"ended for {len(begun)} users: the old passwords are invalid")

@@ -68,7 +68,7 @@ def sandbox(
     except (CdkError, DrillError, EngineError, HostsError, RehearsalError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the local AWS and its files were deleted", INTERRUPTED) from None
+        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
     if not passed:
         raise typer.Exit(FAILED)
 

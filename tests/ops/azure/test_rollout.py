@@ -87,7 +87,7 @@ def test_a_rollout_is_followed_to_its_end(
         "gateway: 6 of 10 pods are new, 9 available",
         "gateway: 10 of 10 pods are new, 10 available",
     ]
-    assert result.stdout == "rolled out 10 Deployments\n"
+    assert result.stdout == "10 Deployments are rolled out\n"
     assert next(steps, None) is None, "it has waited for the last old pod"
 
 
@@ -125,7 +125,7 @@ def test_interruption_reports_that_the_rollout_continues(
     monkeypatch.setattr(time, "sleep", interrupt)
     result = rollout(file, "--follow")
     assert result.exit_code == 130
-    assert "the rollout continues" in result.stderr
+    assert "the rollout goes on" in result.stderr
 
 
 def test_a_refusal_by_the_cluster_is_reported(file: Path, live_cluster: LiveCluster) -> None:
@@ -147,14 +147,14 @@ def test_tasks_of_aws_are_refused_with_commands(options: list[str], file: Path) 
 def test_on_aws_there_are_no_pods_to_follow() -> None:
     result = rollout(Path(__file__).parents[3] / "tests/deployments/sandbox.yaml", "--follow")
     assert result.exit_code == 2
-    assert "use --deploy" in result.stderr
+    assert "take --deploy" in result.stderr
 
 
 def test_a_store_without_snapshots_is_not_restored(file: Path) -> None:
     result = CliRunner().invoke(app, ["restore", str(file)])
     assert result.exit_code == 2
     told = " ".join(result.stderr.split())
-    assert "has no snapshots" in told
+    assert "keeps no snapshots" in told
     assert "pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy" in told
 
 

@@ -174,7 +174,7 @@ async def test_missing_server_is_reported_in_one_line(tmp_path: Path) -> None:
         ((recording, "--server", f"http://127.0.0.1:{free_port()}"), FAILED, "cannot reach"),
         ((recording, "--server", "gopher"), FAILED, "cannot reach"),
         ((tmp_path / "gone.wav",), REFUSED, "No such file"),
-        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "the variable is not set"),
+        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),
     ):
         found, lines, said = await wait_for_exit(await voice_call(*arguments))
         assert (found, lines) == (code, [])

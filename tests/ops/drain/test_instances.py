@@ -29,7 +29,7 @@ def test_draining_does_not_go_below_the_minimum(account: Account) -> None:
     account.client.update_auto_scaling_group(AutoScalingGroupName=GROUP, MinSize=2)
     result = drain(account.hosts[0])
     assert result.exit_code == 2
-    assert f"{GROUP} has a desired capacity of 2, its minimum: specify --replace" in result.stderr
+    assert f"{GROUP} has 2 hosts desired, which is its minimum: give --replace" in result.stderr
     assert account.asked == []
     assert drain(account.hosts[0], "--replace").exit_code == 0
 

@@ -37,7 +37,7 @@ def test_each_removed_stack_has_its_own_steps(small: Deployment) -> None:
     found = steps_by_stack(small, stacks(*(f"small-{tier}" for tier in TIERS)), stacks("small-network"))
     assert found.keys() == {"small-asr-cpu", "small-agents", "small-host-images"}
     assert "drains its hosts" in found["small-asr-cpu"]
-    assert "which waits up to 3600 s for conversations to end" in found["small-agents"]
+    assert "which gives conversations 3600 s to end" in found["small-agents"]
     assert "drains" not in found["small-host-images"]
     assert all("voice prune" in steps for steps in found.values())
 

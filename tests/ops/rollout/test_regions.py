@@ -49,7 +49,7 @@ def test_a_rollback_in_the_first_region_ends_the_rollout(file: str, rollout_orde
     assert result.exit_code == 1
     assert rollout_order == ["us-east-1", "us-west-2"]
     said = " ".join(result.output.split())
-    assert "us-east-1 is rolled out; the rollout was rolled back: half of the words are wrong" in said
+    assert "us-east-1 is rolled out; the rollout was taken back: half of the words are wrong" in said
 
 
 def test_an_alarm_in_one_region_ends_the_rollout(
@@ -77,4 +77,4 @@ def test_one_region_can_be_selected_and_a_probe_requires_it(file: str, rollout_o
     assert rollout_order == ["eu-west-1"]
     refused = CliRunner().invoke(app, ["rollout", file, "--deploy", "--probe", "https://api.any.voice.example.com"])
     assert (refused.exit_code, rollout_order) == (2, ["eu-west-1"])
-    assert "specify --region" in " ".join(refused.output.split())
+    assert "name it with --region" in " ".join(refused.output.split())
