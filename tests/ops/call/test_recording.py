@@ -59,5 +59,5 @@ def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
 
 
 def test_recordings_longer_than_an_hour_are_refused_before_reading(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="at most 3600 s"):
+    with pytest.raises(RecordingError, match="the maximum is 3600 s"):
         read(write(tmp_path / "a.wav", rate=1, seconds=4000))
