@@ -130,9 +130,9 @@ def with_reservation(tmp_path: Path, zone: str = "us-east-1b", **purchase: str) 
     [
         ({}, Status.FINE, ""),
         ({"AvailabilityZone": "us-east-1a"}, Status.BLOCKS, "availability_zones of inf2 to [us-east-1a]"),
-        ({"InstanceType": "inf2.24xlarge"}, Status.BLOCKS, "it is of inf2.24xlarge"),
+        ({"InstanceType": "inf2.24xlarge"}, Status.BLOCKS, "it is for inf2.24xlarge"),
         ({"State": "expired"}, Status.BLOCKS, "it is expired"),
-        ({"TotalInstanceCount": 0}, Status.BLOCKS, "it has 0 of the 1 hosts"),
+        ({"TotalInstanceCount": 0}, Status.BLOCKS, "it has 0 of the minimum of 1 hosts"),
         ({"TotalInstanceCount": 3}, Status.WARNING, "set hosts.max to 3"),
         ({"ReservationType": "capacity-block"}, Status.BLOCKS, "purchase.option to capacity-block"),
     ],
