@@ -168,7 +168,7 @@ def test_an_endpoint_costs_its_share_of_an_instance() -> None:
     ("instance_type", "region", "gpus", "problem"),
     [
         ("p9.huge", None, 1, "the catalogue has no instance type p9.huge"),
-        ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, but in .*us-east-1"),
+        ("p5.48xlarge", "eu-central-1", 1, "in eu-central-1, only in .*us-east-1"),
         ("p5.4xlarge", "us-east-1", 2, "--gpus 2 exceeds the 1 accelerators"),
     ],
 )
