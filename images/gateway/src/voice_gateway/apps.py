@@ -47,6 +47,7 @@ from voice_gateway.refusals import (
 )
 from voice_gateway.session_routes import close, create
 from voice_gateway.transcriptions import model, models, transcribe
+from voice_runtime.lingering_close import LingeringClose
 from voice_runtime.origins import Pages
 
 FOR_CLIENTS = (
@@ -122,7 +123,7 @@ def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Mid
             Route(LIVENESS_PATH, live, methods=["GET"]),
             Route(OPENAPI_PATH, describe, methods=["GET"]),
         ],
-        middleware=[*_against_pages(gateway), *middleware],
+        middleware=[Middleware(LingeringClose), *_against_pages(gateway), *middleware],
         exception_handlers={
             HTTPException: answer_http_exception,
             ClientDisconnect: answer_disconnected_client,
