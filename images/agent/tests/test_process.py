@@ -201,7 +201,7 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
     uris = dict.fromkeys(("ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"), f"http://127.0.0.1:{ecs_port}")
     async with serving(ecs, ecs_port):
         with log.open("w") as output:
-            environment = environment_of(engines, store_server, port, drain_timeout_s=0) | uris
+            environment = environment_of(engines, store_server, port, drain_timeout_s=0, conversations=3) | uris
             process = subprocess.Popen(
                 [sys.executable, "-m", "voice_agent"], env=environment, stdout=output, stderr=subprocess.STDOUT
             )

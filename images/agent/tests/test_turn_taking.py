@@ -174,8 +174,9 @@ async def test_an_answer_after_a_reconnect_is_paused_and_continued(
     engines.answers, engines.spoken_s = [LONG], 60.0
     async with place.call(f"/v1/conversations/{conversation}", tokens.make(KEY, conversation, 60)) as caller:
         await caller.until(lambda each: each.heard_s > 0)
+        await until(lambda: len(engines.updates) == 1)
         engines.may_tell.clear()
-        await caller.send(speech(WORD_S))
+        await caller.send(np.concatenate([silence(1.0), speech(WORD_S)]))
         heard_s = caller.heard_s
         await asyncio.sleep(PLAYED_S)
         assert caller.heard_s < heard_s + PLAYED_S / 2, "it goes on while the caller speaks"
