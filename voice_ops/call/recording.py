@@ -36,7 +36,7 @@ def read(file: Path) -> NDArray[np.int16]:
     except OSError as error:
         raise RecordingError(f"{file}: {error.strerror}") from None
     except (wave.Error, EOFError, ZeroDivisionError) as error:
-        raise RecordingError(f"{file} is not a PCM WAV file: {error or 'it is truncated'}") from None
+        raise RecordingError(f"{file} is not a PCM WAV file: {str(error) or 'it is truncated'}") from None
     samples = _samples(data, width).reshape(-1, channels).mean(axis=1)
     if not samples.size:
         raise RecordingError(f"{file} contains no audio")

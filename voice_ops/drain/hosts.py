@@ -103,8 +103,8 @@ def check(host: Host, *, replaced: bool) -> None:
     """
     if not host.is_leaving and not replaced and host.desired <= host.low:
         raise NotDrainableError(
-            f"{host.group} has {host.desired} hosts desired, which is its minimum: give --replace, which starts another, "
-            "or lower `min` in the deployment file"
+            f"{host.group} has {host.desired} hosts desired, which is its minimum: give --replace, which starts "
+            "another, or lower `min` in the deployment file"
         )
 
 

@@ -153,7 +153,7 @@ def body_of(text: str) -> Mapping[str, Any]:
     except ValueError as error:
         raise OptionError(f"--body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise OptionError('--body is no JSON object; give such as \'{"voice": "neutral_female"}\'')
+        raise OptionError('--body is not a JSON object such as \'{"voice": "neutral_female"}\'')
     return body
 
 

@@ -51,7 +51,7 @@ def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
         (tmp_path / "gone.wav", "No such file"),
         (tmp_path, "Is a directory"),
         (text, "is not a PCM WAV file"),
-        (short, "is not a PCM WAV file"),
+        (short, "is not a PCM WAV file: it is truncated"),
         (empty, "contains no audio"),
     ):
         with pytest.raises(RecordingError, match=message):

@@ -165,11 +165,11 @@ def test_an_endpoint_that_cannot_be_measured_fails_with_a_remedy(
         (["--api", "chat", "--reference", "FAST"], "--reference applies to speech, not to chat"),
         (["--scenario", "table-8", "--reference", "FAST"], "is 1.0 s long; the published runs used 10 s"),
         (["--api", "chat", "--text", "MISSING"], "No such file or directory"),
-        (["--api", "chat", "--body", "[1]"], "--body is not valid JSON object"),
+        (["--api", "chat", "--body", "[1]"], "--body is not a JSON object"),
         (["--api", "chat", "--body", "{"], "--body is not valid JSON"),
         (["--api", "chat", "--slo", "first"], "--slo first has no number; the format is METRIC:LIMIT"),
         (["--api", "chat", "--slo", "speed:9"], "the metric speed is unknown; the metrics are first, gap"),
-        (["--api", "chat", "--names", "one"], "--names one is no pair"),
+        (["--api", "chat", "--names", "one"], "--names one is not a pair"),
         (["--api", "chat", "--api-key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY=... first"),
         (["--api", "chat", "--instance-type", "x1.huge"], "the catalogue has no instance type x1.huge"),
         (

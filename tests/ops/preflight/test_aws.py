@@ -231,7 +231,7 @@ def test_drift_of_the_catalogue_is_reported(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _set_network(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
-    row = account.answer(sandbox, "p5.4xlarge as")
+    row = account.answer(sandbox, "p5.4xlarge in the catalogue")
     assert (row.status, row.found) == (Status.WARNING, "the API returns ENA Express no, EFA no")
     assert row.remedy == "correct p5.4xlarge in voice_blueprint/catalog/instance_types.yaml"
 
@@ -241,7 +241,7 @@ def test_a_type_that_lost_ena_express_blocks_a_file_that_uses_it(
 ) -> None:
     _set_network(monkeypatch, "c8g.12xlarge", EnaSrdSupported=False)
     edits: Edits = {"aws.vad.ena_express": {"enabled": True}}
-    row = account.answer(load_edited(edits, tmp_path), "c8g.12xlarge as")
+    row = account.answer(load_edited(edits, tmp_path), "c8g.12xlarge in the catalogue")
     assert row.status is Status.BLOCKS
     assert "ena_express" in row.remedy
 
@@ -359,8 +359,8 @@ def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) ->
     for name, holds in (
         ("our-prompt", "prompt"),
         ("language-key", "language model"),
-        ("speech-key", "speaks"),
-        ("tools-key", "signed"),
+        ("speech-key", "speech engine"),
+        ("tools-key", "signs"),
         ("twilio-token", "Twilio"),
     ):
         row = account.answer(deployment, f"secret {name}")
