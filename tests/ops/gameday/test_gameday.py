@@ -95,7 +95,7 @@ def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.M
     monkeypatch.setattr(run, "watched", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
-    assert "quota refusal: no alert with the runbook asr-slots-exhausted.md fires" in " ".join(result.stdout.split())
+    assert "quota refusal: no alert with the runbook asr-slots-exhausted.md" in " ".join(result.stdout.split())
 
 
 def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
