@@ -151,7 +151,7 @@ AZURE_MUTANTS = (
           "        return False\n    response.raise_for_status()",
           "        return True\n    response.raise_for_status()", PREFLIGHT),
     Named("7 a deployment without the right to assign roles", f"{PREFLIGHT_FOLDER}/roles.py",
-          'blocks="" if conditions else "assign Owner', 'blocks="" if True else "assign Owner', PREFLIGHT),
+          'blocks=""\n        if conditions\n', 'blocks=""\n        if True\n', PREFLIGHT),
     Named("7 a condition on assignments is not told", f"{PREFLIGHT_FOLDER}/roles.py",
           "bool(conditions) and all(conditions)",
           "False", PREFLIGHT),
