@@ -102,7 +102,7 @@ def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
     [
         (
             ["--load", "tide"],
-            "no trace tide: choose diurnal, spike, az-outage, region-loss, ",
+            "unknown trace tide: specify diurnal, spike, az-outage, region-loss, ",
         ),
         (["--load", "none.csv"], "none.csv: No such file"),
         (["--load", "none.csv", "--peak", "5"], "--peak only applies to built-in traces"),
