@@ -137,7 +137,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
 def test_an_update_that_does_not_end_is_reported(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside, "MAX_UPDATE_S", -1.0)
     rolling = cast("Account", UpdatingStacks(account.session, {"sandbox-vad": "UPDATE_ROLLBACK_IN_PROGRESS"}))
-    with pytest.raises(DeletionError, match=r"sandbox-vad is still UPDATE_ROLLBACK_IN_PROGRESS after 0 s"):
+    with pytest.raises(DeletionError, match=r"sandbox-vad is UPDATE_ROLLBACK_IN_PROGRESS after 0 s \(limit: -1 s\)"):
         outside.end_rollout(rolling, lambda _: None)
 
 
