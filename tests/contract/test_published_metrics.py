@@ -174,7 +174,7 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
     gateway, own_calls = GatewayProcess(server, rtp_port).start(), list[str]()
     try:
         with hosts.beating(server.settings):
-            await (await gateway.ready()).takes_callers()
+            await (await gateway.ready()).accepts_callers()
             opened = await gateway.open()
             async with opened.socket() as connection:
                 await connection.send(bytes(32_000))
@@ -215,7 +215,7 @@ async def published_by_agent(store: Redis) -> set[Series]:
         async with place.call() as caller:
             await caller.send(speech(2.0))
             await caller.send(silence(1.5))
-            await caller.until(lambda each: each.heard_s > 0)
+            await caller.until(lambda each: each.received_s > 0)
             await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
             await caller.send(silence(0.2))
             await caller.send(speech(2.0))

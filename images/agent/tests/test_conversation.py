@@ -47,7 +47,7 @@ async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await speak(caller)
-        await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        await caller.until(lambda each: each.received_s >= engines.spoken_s)
         await until(lambda: place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
         # It has not waited for the maximum time of a last transcript.
         [took] = [
@@ -83,7 +83,7 @@ async def test_a_conversation_trace_contains_turns_but_no_text(
     async with running_agent(engines, store, trace_collector=collector.url, traced_share=1) as place:
         async with place.call() as caller:
             await speak(caller)
-            await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+            await caller.until(lambda each: each.received_s >= engines.spoken_s)
             await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
         place.agent.traces.close()
     spans = {span.name: span for span in collector.spans}
@@ -174,7 +174,7 @@ async def test_several_finals_form_one_question(place: Place, engines: Engines) 
         await caller.send(silence(ENDED_S))
         assert engines.asked == [], "the first transcript has ended the turn"
         engines.may_tell.set()
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
     assert [asked["messages"][-1]["content"] for asked in engines.asked] == [
         "What I would like to know is what this is."
     ]
@@ -189,18 +189,18 @@ async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
         await caller.send(silence(0.2))
         assert caller.interruptions == 1, "that was the turn's own beginning"
         await caller.send(speech(0.3))
-        heard_s = caller.heard_s
+        received_s = caller.received_s
         await caller.send(speech(1.2))
         await caller.until(lambda each: each.interruptions == 2)
         assert b"voice_agent_barge_in_seconds_count 1.0" in place.agent.metrics.text()
-        assert heard_s < engines.spoken_s
+        assert received_s < engines.spoken_s
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
-        assert caller.heard_s == pytest.approx(heard_s, abs=0.1)
+        assert caller.received_s == pytest.approx(received_s, abs=0.1)
         # As it was played: the start without the end.
         assert found[1][0] == "assistant"
         assert engines.spoken[0]["input"].startswith(found[1][1])
@@ -220,7 +220,7 @@ async def test_an_answer_is_remembered_in_order_whatever_the_speech_timing(
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
         assert found[1] == ("assistant", answer)
-        assert caller.heard_s == pytest.approx(2 * engines.spoken_s, abs=0.1)
+        assert caller.received_s == pytest.approx(2 * engines.spoken_s, abs=0.1)
 
 
 async def test_a_pending_question_is_answered_after_a_reconnect(place: Place, engines: Engines, store: Redis) -> None:
@@ -231,7 +231,7 @@ async def test_a_pending_question_is_answered_after_a_reconnect(place: Place, en
     token = tokens.make(KEY, conversation, 60)
     async with place.call(f"/v1/conversations/{conversation}", token) as caller:
         assert caller.messages[0]["id"] == conversation
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
     assert [each["content"] for each in engines.asked[0]["messages"][1:]] == ["Hello.", "Hello!", "Who are you?"]
 
 
@@ -252,7 +252,7 @@ async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
                 await caller.send(silence(0.02))
     await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "Are they?"}))
     async with place.call(f"/v1/conversations/{conversation}", token) as caller:
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
     first, second, third = (json.dumps(asked["messages"]).removesuffix("]") for asked in engines.asked)
     assert second.startswith(first)
     assert third.startswith(second)
@@ -280,7 +280,7 @@ async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: 
         await engines.sockets[-1].close(1012)
         await until(lambda: len(engines.updates) == 2)
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
 
 
 async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redis) -> None:
@@ -289,7 +289,7 @@ async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redi
     engines.names = {"": "anna"}
     async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
         conversation = caller.messages[0]["id"]
     called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": conversation, "caller": "anna"}
     assert engines.calls == [called]
@@ -317,7 +317,7 @@ async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engin
         place.agent.leaving.set()
         await caller.send(silence(ENDED_S))
         assert await caller.closed() == 1012
-        assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
+        assert caller.received_s == pytest.approx(engines.spoken_s, abs=0.1)
     assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
 
 

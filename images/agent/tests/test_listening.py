@@ -55,7 +55,7 @@ async def test_the_model_receives_three_questions_as_audio(place: Place, engines
         await caller.send(silence(0.2))  # silence, while it is still processing
         for turn in range(TURNS):
             await speak(caller)
-            await caller.until(lambda each, turn=turn: each.heard_s >= (turn + 0.9) * engines.spoken_s)  # type: ignore[misc]
+            await caller.until(lambda each, turn=turn: each.received_s >= (turn + 0.9) * engines.spoken_s)  # type: ignore[misc]
             while len(await said(store, conversation)) < 2 * (turn + 1):
                 await caller.send(silence(0.02))
         assert place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 3.0") == 1
@@ -111,7 +111,7 @@ async def test_an_interruption_starts_a_new_utterance_and_keeps_the_audible_answ
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
         await caller.send(speech(0.3))
         await caller.until(lambda each: each.interruptions == 2)
         engines.spoken_s = 1.0
@@ -157,7 +157,7 @@ async def test_the_end_of_an_endless_question_is_sent(
     engines.answers = [tagged("Question?", "Answer.")]
     async with place.call() as caller:
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
     assert RATE * SAMPLE_BYTES * 0.9 < len(pcm(engines.heard[0])) <= RATE * SAMPLE_BYTES
 
 
@@ -169,7 +169,7 @@ async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engin
         place.agent.leaving.set()
         await caller.send(silence(ENDED_S))
         assert await caller.closed() == 1012
-        assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
+        assert caller.received_s == pytest.approx(engines.spoken_s, abs=0.1)
     assert await said(store, conversation) == [("user", "What is this?"), ("assistant", "It is a test.")]
 
 
@@ -190,7 +190,7 @@ async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: 
         await until(lambda: len(engines.keys) == 2 and engines.present == 1)
         engines.answers = [tagged("Question?", "Answer.")]
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
     await until(lambda: engines.present == 0)
 
 

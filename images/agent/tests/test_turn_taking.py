@@ -38,10 +38,10 @@ async def test_an_answer_is_prepared_in_a_pause_and_spoken_once_the_turn_is_over
         await caller.send(speech(1.0))
         await caller.send(silence(PAUSE_S))
         await until(lambda: len(engines.asked) == 1)
-        assert caller.heard_s == 0
+        assert caller.received_s == 0
         assert await said(store, conversation) == []
         await caller.send(silence(ENDED_S))
-        await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        await caller.until(lambda each: each.received_s >= engines.spoken_s)
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
     assert found == [("user", "What is this?"), ("assistant", "It is a test.")]
@@ -87,7 +87,7 @@ async def test_an_unfinished_sounding_pause_starts_no_answer(
 async def into_the_answer(caller: Caller, sound: Samples) -> None:
     """Ask a question, and make a sound during the answer."""
     await speak(caller)
-    await caller.until(lambda each: each.heard_s > 0)
+    await caller.until(lambda each: each.received_s > 0)
     assert caller.interruptions == 1, "that was the turn's own beginning"
     await caller.send(silence(0.2))
     await caller.send(sound)
@@ -122,8 +122,8 @@ async def test_a_backchannel_does_not_interrupt_the_answer(
         await into_the_answer(caller, sound)
         engines.finals.append((0, transcript))
         await caller.send(silence(ENDED_S))
-        heard_s = caller.heard_s
-        await caller.until(lambda each: each.heard_s > heard_s + PLAYED_S)
+        received_s = caller.received_s
+        await caller.until(lambda each: each.received_s > received_s + PLAYED_S)
         assert caller.interruptions == 1
     assert len(engines.asked) == 1
 
@@ -134,12 +134,12 @@ async def test_an_echo_of_the_agent_pauses_an_answer_at_most_once(place: Place, 
         await into_the_answer(caller, speech(WORD_S))
         engines.finals.append((0, "goes on and on"))
         await caller.send(silence(ENDED_S))
-        heard_s = caller.heard_s
-        await caller.until(lambda each: each.heard_s > heard_s)
+        received_s = caller.received_s
+        await caller.until(lambda each: each.received_s > received_s)
         engines.may_tell.clear()
         await caller.send(speech(2.0))  # without a transcript
-        heard_s = caller.heard_s
-        await caller.until(lambda each: each.heard_s > heard_s + PLAYED_S)
+        received_s = caller.received_s
+        await caller.until(lambda each: each.received_s > received_s + PLAYED_S)
         assert caller.interruptions == 1
         engines.finals.append((0, "No, that is enough."))
         engines.may_tell.set()
@@ -151,10 +151,10 @@ async def test_a_sound_pauses_an_answer_and_a_word_interrupts_it(place: Place, e
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "I stop."], 60.0
     async with place.call() as caller:
         await into_the_answer(caller, speech(WORD_S))
-        heard_s, since = caller.heard_s, time.monotonic()
+        received_s, since = caller.received_s, time.monotonic()
         while time.monotonic() - since < PLAYED_S:
             await asyncio.sleep(0.02)
-        assert caller.heard_s < heard_s + PLAYED_S / 2, "it goes on while the caller speaks"
+        assert caller.received_s < received_s + PLAYED_S / 2, "it goes on while the caller speaks"
         engines.finals.append((0, "Stop."))
         await caller.send(silence(0.5))
         await caller.until(lambda each: each.interruptions == 2)
@@ -166,7 +166,7 @@ async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, eng
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
     async with place.call() as caller:
         await speak(caller)
-        await caller.until(lambda each: each.heard_s > 0)
+        await caller.until(lambda each: each.received_s > 0)
         engines.may_tell.clear()
         await caller.send(silence(0.2))
         await caller.send(speech(1.5))
