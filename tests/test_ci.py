@@ -43,6 +43,30 @@ def test_tests_of_a_file_run_in_one_process(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("one-*"))) == len(list(tmp_path.glob("two-*"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("test", "code"),
+    [
+        ("def test_it(): assert mark.exists() or mark.touch()", 0),
+        ("def test_it(): assert False", 1),
+        ("raise RuntimeError", 1),
+        ("def test_it(): os._exit(3)", 5),
+    ],
+    ids=["fails once", "fails again", "cannot be imported", "ends the process"],
+)
+def test_a_failed_test_is_repeated_once_in_ci(test: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        f"import os, pathlib\nmark = pathlib.Path('mark')\n{test}\n", encoding="utf-8"
+    )
+    (tmp_path / "test_two.py").write_text("def test_other(): open('others', 'a').write('.')\n", encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (repeat,) = re.findall(r"^REPEAT_FAILED := \$\(if \$\(CI\),(.+)\)$", makefile, re.MULTILINE)
+    command = f"pytest {repeat}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603, S607
+    assert done.returncode == code, done.stdout
+    others = tmp_path / "others"
+    assert not others.exists() or others.read_text(encoding="utf-8") == "."
+
+
 def test_setup_installs_the_command_lines_of_both_clouds() -> None:
     """Versions are locked with hashes, and packages run no installation scripts, so set-up only needs the registry."""
     wanted = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]

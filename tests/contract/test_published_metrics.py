@@ -215,7 +215,7 @@ async def published_by_agent(store: Redis) -> set[Series]:
         async with place.call() as caller:
             await caller.send(speech(2.0))
             await caller.send(silence(1.5))
-            await caller.until(lambda each: each.received_s > 0)
+            await caller.until(lambda each: each.heard_s > 0)
             await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
             await caller.send(silence(0.2))
             await caller.send(speech(2.0))

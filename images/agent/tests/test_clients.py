@@ -146,13 +146,13 @@ class Ear(FrameProcessor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.received_s = 0.0
+        self.heard_s = 0.0
         self.interruptions = 0
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
         if isinstance(frame, InputAudioRawFrame):
-            self.received_s += frame.num_frames / frame.sample_rate
+            self.heard_s += frame.num_frames / frame.sample_rate
         self.interruptions += isinstance(frame, InterruptionFrame)
         if not isinstance(frame, InputAudioRawFrame):
             await self.push_frame(frame, direction)
@@ -181,7 +181,7 @@ async def ask_by_pipecat(url: str, script: Script, engines: Engines) -> None:
     await runner.add_workers(worker)
     running = asyncio.create_task(runner.run())
     for turn in range(TURNS):
-        async for piece in script.pieces(turn, lambda turn=turn: ear.received_s >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
+        async for piece in script.pieces(turn, lambda turn=turn: ear.heard_s >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
             await worker.queue_frame(OutputAudioRawFrame(piece.tobytes(), RATE, 1))
     await worker.cancel()
     await running
@@ -194,7 +194,7 @@ async def test_a_twilio_stream_becomes_a_conversation(place: Place, engines: Eng
     messages: list[dict[str, Any]] = []
     resampler = create_stream_resampler()
 
-    def received_s() -> float:
+    def heard_s() -> float:
         media = [base64.b64decode(each["media"]["payload"]) for each in messages if each["event"] == "media"]
         return len(b"".join(media)) / TWILIO_RATE
 
@@ -213,7 +213,7 @@ async def test_a_twilio_stream_becomes_a_conversation(place: Place, engines: Eng
         }  # fmt: skip
         await socket.send(json.dumps({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": start}))
         for turn in range(TURNS):
-            async for piece in script.pieces(turn, lambda turn=turn: received_s() >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
+            async for piece in script.pieces(turn, lambda turn=turn: heard_s() >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
                 payload = base64.b64encode(await pcm_to_ulaw(piece.tobytes(), RATE, TWILIO_RATE, resampler)).decode()
                 media = {"track": "inbound", "timestamp": "5", "payload": payload}
                 await socket.send(json.dumps({"event": "media", "streamSid": "MZ1", "media": media}))

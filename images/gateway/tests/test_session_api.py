@@ -270,6 +270,23 @@ async def test_response_to_a_rejected_large_body_arrives(gateway: GatewayProcess
     writer.close()
 
 
+async def test_rejected_client_that_is_still_sending_receives_the_response(gateway: GatewayProcess) -> None:
+    """A connection that is closed with unread data is reset, and the client can lose the response."""
+
+    def request() -> bytes:
+        with socket.create_connection(("127.0.0.1", gateway.http_port), PATIENCE_S) as client:
+            client.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
+            assert client.recv(1, socket.MSG_PEEK), "the gateway responds before the body"
+            for _ in range(5):
+                client.sendall(bytes(1000))
+                time.sleep(0.05)
+            return b"".join(iter(lambda: client.recv(4096), b""))
+
+    answer = await asyncio.to_thread(request)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"body too large" in answer
+
+
 async def test_unknown_paths_and_methods_give_standard_errors(gateway: GatewayProcess) -> None:
     is_refusal(await ask(gateway, "GET", "/v2/sessions"), 404, "unknown path")
     is_refusal(await ask(gateway, "GET", SESSIONS), 405, "unknown method")

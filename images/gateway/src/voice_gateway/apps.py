@@ -47,6 +47,7 @@ from voice_gateway.refusals import (
 )
 from voice_gateway.session_routes import close, create
 from voice_gateway.transcriptions import model, models, transcribe
+from voice_runtime.lingering_close import LingeringClose
 from voice_runtime.origins import OriginCheck
 
 CLIENT_ROUTES = (
@@ -122,7 +123,7 @@ def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Mid
             Route(LIVENESS_PATH, live, methods=["GET"]),
             Route(OPENAPI_PATH, describe, methods=["GET"]),
         ],
-        middleware=[*_origin_middleware(gateway), *middleware],
+        middleware=[Middleware(LingeringClose), *_origin_middleware(gateway), *middleware],
         exception_handlers={
             HTTPException: handle_http_exception,
             ClientDisconnect: handle_client_disconnect,

@@ -157,7 +157,7 @@ class ClientSocket(AudioSocket):
 
     @abstractmethod
     def _messages(self, transcript: Transcript) -> Iterable[Mapping[str, Any]]:
-        """Return the messages for a transcript."""
+        """Convert an event to the client's protocol."""
 
     @abstractmethod
     def _is_checkpoint(self, transcript: Transcript) -> bool:

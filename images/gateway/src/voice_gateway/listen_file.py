@@ -78,7 +78,6 @@ class ListenDocument:
     channels: list[FileTranscript] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """Return the JSON document."""
         request_id = secrets.token_hex(16)
         results: dict[str, Any] = {
             "channels": [{"alternatives": [self._alternative(transcript)]} for transcript in self.channels]

@@ -91,7 +91,6 @@ class Pacer:
         return len(self._frames) >= (_REDUCED_BUFFER_FRAMES if self._backlog.is_full else _BUFFER_FRAMES)
 
     async def wait_until_not_full(self) -> None:
-        """Wait until it is not full."""
         while self.is_full:
             await self._wait_for_change()
 
