@@ -15,6 +15,7 @@ from voice_blueprint.contract import session_api
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.openapi import ROUTES
 from voice_blueprint.observability.azure.alerts import BUDGET, FORECAST_PERCENT, SPENT_PERCENT, Alert, alerts
+from voice_blueprint.observability.azure.platform import PlatformAlert, platform_alerts
 from voice_ops.cli import COMMANDS, load_command
 from voice_ops.schema import markdown
 from voice_ops.schema.document import Schema
@@ -103,9 +104,11 @@ def azure_alerts() -> str:
     """Return every alert of an Azure section that has each kind of service, and callers."""
     images = dict.fromkeys(Image, "sha256:...")
     results: dict[str, Alert] = {}
+    platform: dict[str, PlatformAlert] = {}
     for name in ("production-azure", "cells"):
-        shipped = voice_blueprint.load(DOCS.parent / f"deployments/{name}.yaml")
-        results |= {alert.name: alert for alert in alerts(shipped.model_copy(update={"images": images}))}
+        shipped = voice_blueprint.load(DOCS.parent / f"deployments/{name}.yaml").model_copy(update={"images": images})
+        results |= {alert.name: alert for alert in alerts(shipped)}
+        platform = {alert.id: alert for alert in platform_alerts(shipped)} | platform
     lines = [
         "# Alerts on Azure",
         "",
@@ -126,7 +129,28 @@ def azure_alerts() -> str:
         )
         for alert in results.values()
     ]
-    return "\n".join([*lines, *_table(("Alert", "Fires when it is", "For", "Pages", "Watches"), rows)]) + "\n"
+    lines += [
+        *_table(("Alert", "Fires when it is", "For", "Pages", "Watches"), rows),
+        "",
+        "## Services of Azure",
+        "",
+        "Metric alerts of Azure Monitor, since Prometheus does not contain the metrics of Azure's own services.",
+        "`edge-errors` depends on the load in the file: 5 % of the calls that begin in five minutes at the peak.",
+        "",
+    ]
+    rows = [
+        (
+            f"[{alert.id}](../runbooks/azure/{alert.id}.md)",
+            f"above {alert.threshold:g}{alert.unit}",
+            f"{alert.minutes} min",
+            "yes" if alert.callers_affected else "",
+            f"{alert.aggregation} of `{alert.metric}`"
+            + (f" (`{'='.join(alert.dimension)}`)" if alert.dimension else "")
+            + f", {alert.service}",
+        )
+        for alert in platform.values()
+    ]
+    return "\n".join([*lines, *_table(("Alert", "Fires when it is", "Window", "Pages", "Watches"), rows)]) + "\n"
 
 
 def _leaves(title: str, command: Command) -> Iterator[tuple[str, Command]]:

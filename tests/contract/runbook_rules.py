@@ -58,11 +58,23 @@ def _missing_runbooks(runbooks: Runbooks) -> Iterator[str]:
             headings = tuple(re.findall(r"^## (.+)$", text, re.MULTILINE))
             if headings != SECTIONS:
                 yield f"docs/runbooks/{id_}.md has the sections {list(headings)}"
+            if not names_a_time_to_escalate(text):
+                yield f"docs/runbooks/{id_}.md names no time after which to escalate"
             if f"({id_}.md)" not in index:
                 yield f"docs/runbooks/README.md does not list {id_}"
         for target in re.findall(r"\]\((\w[\w-]*)\.md[)#]", text):
             if target not in runbooks:
                 yield f"docs/runbooks/{id_}.md links to {target}.md, which is not there"
+
+
+def names_a_time_to_escalate(text: str) -> bool:
+    """Return True if a step of "What to do" escalates after a time; steps may span several lines."""
+    steps = text.partition("## What to do")[2].partition("\n## ")[0]
+    return any(
+        re.search(r"\b(?:minutes|hours|days|at once)\b", step)
+        for step in re.split(r"\n(?=\d+\. |\n)", steps)
+        if "escalate" in step.lower()
+    )
 
 
 def _composite_alarm_problems(templates: Templates, callers_affected: Collection[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import voice_blueprint
 from tests.blueprint.documents import ABSENT
 from tests.contract import azure_alert_rules, runbook_rules
 from tests.contract.azure_alert_cases import CASES, HEALTHY, Case
@@ -18,18 +19,24 @@ from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests, workloads
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from tests.synthesized import ROOT
+from voice_blueprint.file.model.load import CallLoad
+from voice_blueprint.observability.alerting import MIN_REFUSED
+from voice_blueprint.observability.azure.platform import platform_alerts
 from voice_ops.reference import azure_alerts
 from voice_sandbox.azure.graph import Graph
 
 _PRODUCTION = yaml.safe_load((ROOT / "tests/deployments/production-azure.yaml").read_text(encoding="utf-8"))["azure"]
+_CALLERS = {
+    "azure.cpu_pool": _PRODUCTION["cpu_pool"],
+    "azure.callers": _PRODUCTION["callers"],
+    "azure.agents": _PRODUCTION["agents"],
+    "load.conversation_share": 0.05,
+}
 WITH_IMAGES = edit_deployment(
     {
+        **_CALLERS,
         "images": DIGESTS,
         "azure.observability": {"email": "a@b.de", "monthly_budget": 900},
-        "azure.cpu_pool": _PRODUCTION["cpu_pool"],
-        "azure.callers": _PRODUCTION["callers"],
-        "azure.agents": _PRODUCTION["agents"],
-        "load.conversation_share": 0.05,
     }
 )
 SCALED_BY_TIER = re.compile("container_cpu|voice_agent|voice_open_sockets|voice_slots_taken")
@@ -115,9 +122,13 @@ def link(rule: azure_alert_rules.Rule) -> str:
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert(graph: Graph) -> None:
     linked = {link(rule) for rule in azure_alert_rules.rules(graph) if "alert" in rule}
+    for alert in metric_alerts(graph):
+        (runbook,) = re.findall(r" Runbook: \S+/azure/([\w-]+)\.md$", alert["description"])
+        linked.add(runbook)
     assert linked | {"budget"} == RUNBOOKS.keys()
     for id_, text in RUNBOOKS.items():
         assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == runbook_rules.SECTIONS, id_
+        assert runbook_rules.names_a_time_to_escalate(text), id_
 
 
 def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
@@ -198,6 +209,68 @@ def test_every_alert_and_the_budget_notify_operators(graph: Graph) -> None:
     groups = inputs(budget)["filter"]["dimensions"]["values"]
     assert inputs(aks)["nodeResourceGroup"] in groups
     assert budget.ignore_changes == ("timePeriod",)
+    for alert in metric_alerts(graph):
+        assert [action["actionGroupId"] for action in alert["actions"]] == [group_id]
+
+
+def metric_alerts(graph: Graph) -> list[dict[str, Any]]:
+    """Return the inputs of every metric alert of Azure Monitor."""
+    return [inputs(each) for each in nonempty(graph.of_type("monitor:MetricAlert"))]
+
+
+def criterion(alert: dict[str, Any]) -> dict[str, Any]:
+    (found,) = alert["criteria"]["allOf"]
+    return dict(found)
+
+
+def test_metric_alerts_read_published_metrics_of_the_resource(graph: Graph) -> None:
+    """A window is at least the metric's time grain, and only the metric's own dimensions restrict it."""
+    lines = (ROOT / "tests/contract/azure-platform-metrics.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    documented = {
+        (kind, name): (aggregation, grain, dimensions) for kind, name, aggregation, grain, *dimensions in rows
+    }
+    for alert in metric_alerts(graph):
+        watched, (scope,) = criterion(alert), alert["scopes"]
+        assert f"/providers/{watched['metricNamespace']}/" in scope
+        aggregation, grain, dimensions = documented[watched["metricNamespace"], watched["metricName"]]
+        assert watched["timeAggregation"] == aggregation
+        assert {each["name"] for each in watched["dimensions"]} <= set(dimensions)
+        shortest, window, every = (
+            int(each[2:-1]) for each in (grain, alert["windowSize"], alert["evaluationFrequency"])
+        )
+        assert shortest <= every <= window
+
+
+def test_the_table_matches_the_metric_alerts(graph: Graph) -> None:
+    table = azure_alerts()
+    for alert in metric_alerts(graph):
+        watched = criterion(alert)
+        (row,) = (line for line in table.splitlines() if line.startswith(f"| [{watched['name']}]"))
+        _, condition, lasting, noticed, source = (cell.strip() for cell in re.split(r" \| ", row))
+        assert condition.split()[:2] == ["above", f"{watched['threshold']:g}"]
+        assert f"PT{lasting.removesuffix(' min')}M" == alert["windowSize"]
+        assert alert["severity"] == (1 if noticed == "yes" else 2)
+        assert watched["metricName"] in source
+
+
+def test_edge_without_images_raises_no_alert_on_its_backends() -> None:
+    """Backends without an image have no pod, and stay unhealthy."""
+    waiting = cluster(edit_deployment({**_CALLERS, "images": {}}))
+    assert "edge-unhealthy" not in {criterion(alert)["name"] for alert in metric_alerts(waiting)}
+
+
+def test_failed_requests_are_counted_relative_to_the_load() -> None:
+    shipped = voice_blueprint.load(ROOT / "deployments/production-azure.yaml")
+
+    def limit(calls: int) -> float:
+        load = CallLoad(calls=calls, minutes_each=5, speech_share=0.5, peak_factor=2)
+        alerts = platform_alerts(shipped.model_copy(update={"load": load}))
+        return next(each.threshold for each in alerts if each.id == "edge-errors")
+
+    # 5 % of the calls that begin in five minutes.
+    assert limit(6_000) == 600
+    assert limit(10) == 5 * MIN_REFUSED
 
 
 def test_workloads_without_an_image_raise_no_alert() -> None:

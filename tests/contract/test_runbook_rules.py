@@ -38,6 +38,11 @@ def test_a_runbook_without_a_section_is_reported(templates: Mutable) -> None:
     assert any("budget.md has the sections" in problem for problem in runbook_problems(templates, shortened))
 
 
+def test_a_runbook_without_a_time_to_escalate_is_reported(templates: Mutable) -> None:
+    patient = {**RUNBOOKS, "chunks-lost": RUNBOOKS["chunks-lost"].replace("30 minutes after these steps", "later")}
+    assert "docs/runbooks/chunks-lost.md names no time after which to escalate" in runbook_problems(templates, patient)
+
+
 def test_a_runbook_with_a_broken_link_is_reported(templates: Mutable) -> None:
     broken = {**RUNBOOKS, "budget": RUNBOOKS["budget"] + "\n[see](nowhere.md)\n"}
     assert "docs/runbooks/budget.md links to nowhere.md, which is not there" in runbook_problems(templates, broken)

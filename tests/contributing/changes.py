@@ -116,7 +116,7 @@ The metric `SessionsRequested` on the dashboard `$D-edge`.
 
 ## What to do
 
-Read the gateway's log group.
+Read the gateway's log group. No cause found within 30 minutes: escalate to the owner of the platform.
 
 ## How to know it is over
 

@@ -118,7 +118,7 @@ AZURE_MUTANTS = (
     Named("6 an outage of Prometheus buys every GPU", f"{PODS}/scaling.py", '"currentReplicas"', '"static"',
           ENGINES),
     Named("6 alerts tell nobody", f"{AZURE}/alerts.py",
-          "actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self._action_group.id)],",
+          "actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self.operators_id)],",
           "actions=[],", ALERTS),
     Named("6 alerts without a runbook", f"{AZURE}/alerts.py",
           '                "runbook": names.runbook_url(self._scope.deployment, alert.id),\n', "", ALERTS),

@@ -1,4 +1,6 @@
-"""Rollout of engines."""
+"""Rollouts of engines, and upgrades of node pools without GPUs."""
+
+import math
 
 from voice_blueprint.file.model.base import HostCount
 
@@ -14,3 +16,13 @@ def surge_pods(replicas: HostCount) -> int:
     after another. A service with a minimum of 0 needs no additional pod.
     """
     return 1 if replicas.min == 1 else 0
+
+
+SURGE_PERCENT = 33
+"""Nodes that AKS adds during an upgrade to a pool without GPUs, in percent of its nodes and rounded up.
+https://learn.microsoft.com/azure/aks/upgrade-cluster#customize-node-surge-upgrade"""
+
+
+def surge_nodes(nodes: int) -> int:
+    """Return the number of nodes that an upgrade adds to a pool without GPUs."""
+    return math.ceil(nodes * SURGE_PERCENT / 100)

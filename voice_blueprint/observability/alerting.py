@@ -1,7 +1,7 @@
 """Alerts of both clouds: meanings, thresholds and objectives.
 
-CloudWatch alarms (``aws/alerts``) and Prometheus rules (``observability/azure_alerts.py``) are rendered from these
-tables.
+CloudWatch alarms (``aws/alerts``), Prometheus rules (``azure/alerts.py``) and metric alerts of Azure Monitor
+(``azure/platform.py``) are rendered from these tables.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,10 @@ from voice_blueprint.file.model.scaling import Comparison
 MIN_REFUSED = 5
 """Minimum number of refusals in a minute that raises an alert: in a quiet minute with three calls, one refusal is
 already a third."""
+
+STORE_LOAD_PERCENT = 90
+"""Utilization of a state store's engine above which an alert fires. Recommended by AWS:
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.WhichShouldIMonitor.html"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,37 @@ CONDITIONS = {
     # second, both speak at once.
     "barge-in-slow": Condition(
         "One interruption in twenty silences the agent only after more than half a second.", 500
+    ),
+    "nat-ports-exhausted": Condition(
+        "A NAT gateway has no free port for a destination: hosts and agents do not reach services outside.",
+        0,
+        callers_affected=False,
+    ),
+    # A single maximum fires, where CloudWatch requires five. The number of calls varies by its square root, so that at
+    # the designed peak of the smallest store the maximum of a day is 86 %.
+    "redis-memory-high": Condition(
+        "The state store uses more than 90 % of its memory: at 100 % it refuses writes, and calls fail.",
+        90,
+        callers_affected=False,
+    ),
+    "redis-load-high": Condition(
+        f"The state store is more than {STORE_LOAD_PERCENT} % busy: every command waits.",
+        STORE_LOAD_PERCENT,
+        callers_affected=False,
+    ),
+    # Each backend is one load balancer in the cluster. A single failed probe must not page an operator.
+    "edge-unhealthy": Condition("The application gateway does not reach a backend: its callers receive errors.", 0.5),
+    # Refused calls are failed requests as well, so the limit is that of refused calls, in percent of the calls that
+    # begin. If refusals continue, the error budget alert pages.
+    "edge-errors": Condition(
+        "Requests at the application gateway fail: a backend responds with errors, or not at all.",
+        5,
+        callers_affected=False,
+    ),
+    "edge-at-maximum": Condition(
+        "The application gateway uses more than 90 % of its maximum capacity: it cannot grow when load does.",
+        90,
+        callers_affected=False,
     ),
 }
 """Alerts by id. Shares are in percent, times in milliseconds."""

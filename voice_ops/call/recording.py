@@ -36,7 +36,7 @@ def read(file: Path) -> NDArray[np.int16]:
     except OSError as error:
         raise RecordingError(f"{file}: {error.strerror}") from None
     except (wave.Error, EOFError, ZeroDivisionError) as error:
-        raise RecordingError(f"{file} is no WAV file with PCM: {error or 'it ends early'}") from None
+        raise RecordingError(f"{file} is no WAV file with PCM: {str(error) or 'it ends early'}") from None
     samples = _samples(data, width).reshape(-1, channels).mean(axis=1)
     if not samples.size:
         raise RecordingError(f"{file} holds no sound")

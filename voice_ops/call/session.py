@@ -113,7 +113,7 @@ class Session:
             try:
                 answer = await client.post(url, json={"transport": transport})
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise CallError(f"{url} cannot be reached: {error or type(error).__name__}") from None
+                raise CallError(f"{url} cannot be reached: {str(error) or type(error).__name__}") from None
             if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
             # The client's own redirects would keep the signature of the first cell.
@@ -137,7 +137,7 @@ class Session:
         try:
             answer = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
         except httpx2.HTTPError as error:
-            raise CallError(f"the session could not be closed: {error or type(error).__name__}") from None
+            raise CallError(f"the session could not be closed: {str(error) or type(error).__name__}") from None
         _check(answer, self._url)
 
     async def follow(self) -> AsyncIterator[Heard]:

@@ -16,6 +16,11 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.h
 
 TARGET_TRACKING_ALARMS = 2
 
+INSIGHTS_OF_CLUSTER, INSIGHTS_OF_SERVICE = 13, 25
+"""Series of Container Insights that are charged as custom metrics: ten of a cluster, of each service and of each task
+definition, three more of a cluster, and five more of a service. Each service has its own task definition.
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html"""
+
 
 @dataclass(frozen=True)
 class Templates:
@@ -83,6 +88,14 @@ def _service(templates: Templates, stack: str, properties: Properties) -> Iterat
     yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
 
 
+def _cluster(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    services = [at for at, _, kind, _ in templates.resources() if kind == "AWS::ECS::Service" and at == stack]
+    settings = {each["Name"]: each["Value"] for each in properties.get("ClusterSettings", ())}
+    if settings.get("containerInsights") == "enabled":
+        series = INSIGHTS_OF_CLUSTER + INSIGHTS_OF_SERVICE * len(services)
+        yield Use("cloudwatch-custom-metric", Amount.fixed(series))
+
+
 def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     watched = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [properties]
     quick = min(int(metric["Period"]) for metric in watched) < HIGH_RESOLUTION_BELOW_S
@@ -139,6 +152,7 @@ PRICED: dict[str, Uses] = {
     "AWS::EC2::EIP": _one("public-ipv4-hour"),
     "AWS::EC2::NatGateway": _one("nat-gateway-hour"),
     "AWS::EC2::VPCEndpoint": _endpoint,
+    "AWS::ECS::Cluster": _cluster,
     "AWS::ECS::Service": _service,
     "AWS::ElastiCache::ReplicationGroup": _store,
     "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
@@ -160,13 +174,13 @@ BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::EC2::NatGateway": (("data", "nat-gateway-data"),),
     "AWS::EC2::VPCEndpoint": (("data", "interface-endpoint-data"),),
     "AWS::ECR::Repository": (("images", "ecr-storage"),),
-    "AWS::ECS::Cluster": (("metrics of Container Insights", "cloudwatch-custom-metric"),),
-    "AWS::ElastiCache::ReplicationGroup": (("snapshots", None),),
+    "AWS::ElastiCache::ReplicationGroup": (("snapshots", "elasticache-backup"),),
     "AWS::ElasticLoadBalancingV2::LoadBalancer": (("connections and data", "nlb-capacity-unit"),),
     "AWS::KMS::Key": (("requests, and two yearly rotations of each key", None),),
     "AWS::Logs::LogGroup": (("ingestion", "logs-ingested"), ("stored logs", "logs-stored")),
     "AWS::S3::Bucket": (
-        ("storage", "s3-standard"),
+        ("weights and compiled programs", "s3-standard"),
+        ("access logs", "s3-standard"),
         ("archived transcripts", "s3-standard"),
         ("requests for transcripts", "s3-put-requests"),
     ),

@@ -73,6 +73,13 @@ def _claim(inputs: Inputs, _: Expected) -> Iterator[Use]:
     yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
 
 
+def _metric_alert(inputs: Inputs, _: Expected) -> Iterator[Use]:
+    # A rule is charged by series. One that is split by a dimension has a series for each of its values: the edge has
+    # at most three backends.
+    split = any("*" in each["values"] for row in inputs["criteria"]["allOf"] for each in row["dimensions"])
+    yield Use("azure-metric-alert", Amount.fixed(3 if split else 1))
+
+
 def _one(item: str) -> Uses:
     def uses(_: Inputs, __: Expected) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
@@ -88,6 +95,7 @@ PRICED: dict[str, Uses] = {
     "core/v1:PersistentVolumeClaim": _claim,
     "core/v1:Service": _service,
     "dashboard:Grafana": _grafana,
+    "monitor:MetricAlert": _metric_alert,
     "network:ApplicationGateway": _edge,
     "network:BastionHost": _bastion,
     "network:NatGateway": _one("azure-nat-gateway-hour"),

@@ -13,6 +13,7 @@ from voice_blueprint.capacity.bounds import (
     PACKET_BYTES,
     PACKETS_PER_S,
     SOCKETS_PER_CALL,
+    STORE_BYTES_PER_CALL,
 )
 from voice_blueprint.capacity.tiers import capacities
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
@@ -46,6 +47,7 @@ PRICED = frozenset(
         *("connections and data", "images", "ingestion", "samples", "stored logs"),
         *("capacity units beyond the reserve", "data of load balancers", "data of sessions"),
         *("archived transcripts", "requests for transcripts"),
+        *("snapshots", "weights and compiled programs", "access logs"),
     }
 )
 """Items of ``BY_USE`` that this module prices."""
@@ -71,8 +73,15 @@ ARCHIVED_BYTES_PER_MINUTE = 2_000
 """Size of a spoken minute in the archive: 150 words with their times, as gzipped JSON lines. Measured: 1.9 kB for three
 minutes, 1.8 kB for an hour."""
 
+ACCESS_LOG_BYTES = 150
+"""Compressed record of a TLS connection in the load balancer's access log. ASSUMED."""
+
+WHISPER_ARTIFACTS_GIB = 6
+"""Weights of Whisper large-v2, 3 GiB, and compiled programs of the same size. ASSUMED."""
+
 KEPT_VERSIONS = 2
-"""Versions of an image in its repository: the current one, and the one to roll back to. ASSUMED."""
+"""Versions of an image in its repository, and of artifacts in the bucket: the current one, and the one to roll back to.
+ASSUMED."""
 
 AUDIO_GB = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
 """Audio of a call-hour."""
@@ -105,6 +114,7 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Ite
     yield from aws_logs(aws, opened)
     if aws.edge.archive:
         yield from archive_uses(aws.edge.archive.retention_days, load, opened)
+    yield from _stored(aws, calls, opened)
     requests = opened * (_requests(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
@@ -115,6 +125,24 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Ite
     kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
     item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
     yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+
+
+def _stored(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
+    """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
+
+    Snapshots contain what the calls of that moment store. The storage of one is free for each store.
+    """
+    snapshots = max(0, aws.state.snapshot_retention_days - 1)
+    stored = calls * (STORE_BYTES_PER_CALL / 1e9 * snapshots)
+    yield "AWS::ElastiCache::ReplicationGroup", Use("elasticache-backup", stored)
+    fleets = [fleet for fleet in aws.asr if fleet.artifacts]
+    gib = sum(
+        catalog.models()[fleet.vllm.model].weights_gib if fleet.vllm else WHISPER_ARTIFACTS_GIB for fleet in fleets
+    )
+    logged = (
+        opened * (SOCKETS_PER_CALL * ACCESS_LOG_BYTES / 1e9) * (aws.observability.log_retention_days / DAYS_PER_MONTH)
+    )
+    yield "AWS::S3::Bucket", Use("s3-standard", logged + Amount.fixed(KEPT_VERSIONS * gib * 2**30 / 1e9))
 
 
 def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[str, Use]]:

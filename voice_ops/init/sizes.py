@@ -8,6 +8,7 @@ from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
+from voice_blueprint.azure.rollout import surge_nodes
 from voice_blueprint.capacity.bounds import (
     STORE_FILL,
     STREAMS_PER_CORE,
@@ -19,7 +20,7 @@ from voice_blueprint.capacity.bounds import (
 )
 from voice_blueprint.capacity.conversations import CONVERSATIONS_PER_CORE
 from voice_blueprint.capacity.tiers import FILL, caller_capacities
-from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX, SYSTEM_SURGE
+from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
 from voice_blueprint.checks.azure.sizing import share_gib
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.layouts import Asked, aggregated_layout
@@ -262,7 +263,9 @@ def _pod_range(nodes: int) -> str:
 
     It is empty if the default is sufficient.
     """
-    prefix, default = POD_PREFIX - math.ceil(math.log2(nodes * (1 + SYSTEM_SURGE))), ClusterNetwork().pod_cidr
+    # Each of two pools rounds its surge up.
+    most = nodes + surge_nodes(nodes) + 1
+    prefix, default = POD_PREFIX - math.ceil(math.log2(most)), ClusterNetwork().pod_cidr
     if prefix >= IPv4Network(default).prefixlen:
         return ""
     return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX} for each node"

@@ -1,7 +1,7 @@
 """Replay of alerts: which of a file's alerts fire during the simulation.
 
-The rule is the object from which the alarm on AWS or the Prometheus rule on Azure is rendered. Alerts on metrics that
-do not follow from calls and hosts, such as a real-time factor, are not replayed.
+The rule is the object from which the alarm on AWS, or the rule of Prometheus or Azure Monitor, is rendered. Alerts on
+metrics that do not follow from calls and hosts, such as a real-time factor, are not replayed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluati
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.scaling import MissingData
+from voice_blueprint.file.model.scaling import Comparison, MissingData
 from voice_blueprint.observability.alerting import ERROR_BUDGET, MIN_REFUSED, WINDOWS
 from voice_blueprint.observability.aws.alerts import Alert as AwsAlert
 from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.aws.series import Resource, Series
 from voice_blueprint.observability.azure.alerts import Alert as AzureAlert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
+from voice_blueprint.observability.azure.platform import platform_alerts
 from voice_ops.simulate.fleet import Fleet, Group, Steps
 from voice_ops.simulate.metrics import MODELS, Values
 
@@ -147,6 +148,12 @@ def watched(deployment: Deployment, simulation: Simulation) -> Iterator[Watched]
         for rule in azure_alerts(deployment):
             if found := _on_azure(simulation, rule):
                 yield found
+        for each in platform_alerts(deployment):
+            # Load, errors and connections of Azure's services do not follow from calls and hosts.
+            if each.id == "redis-memory-high":
+                above = AlarmRule(Comparison.ABOVE, each.threshold, 1, 1, MissingData.NOT_BREACHING)
+                reads, period_s = (_store_percent,), each.minutes * MINUTE_S
+                yield Watched(each.id, each.id, above, period_s, reads, (each.aggregation,), lambda values: values[0])
 
 
 # --- AWS ------------------------------------------------------------------------------------------------------

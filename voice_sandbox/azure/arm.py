@@ -26,6 +26,7 @@ _ELSEWHERE: Mapping[str, str] = {
         "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
     ),
     "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
+    "monitor:MetricAlert": f"{_GROUP}/providers/Microsoft.Insights/metricAlerts/{{ruleName}}",
     "network:WebApplicationFirewallPolicy": (
         f"{_GROUP}/providers/Microsoft.Network/applicationGatewayWebApplicationFirewallPolicies/{{policyName}}"
     ),

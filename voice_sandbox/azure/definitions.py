@@ -59,6 +59,9 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     if isinstance(given.get("autoScalerProfile"), Mapping):
         profile = given["autoScalerProfile"].items()
         given["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
+    if isinstance(given.get("criteria"), Mapping):
+        criteria = given["criteria"].items()
+        given["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
     identity = given.get("identity")
     if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
         listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}

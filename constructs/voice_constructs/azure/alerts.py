@@ -1,4 +1,4 @@
-"""Alerts as rules of the managed Prometheus, a budget, and the action group that both notify."""
+"""Alerts as rules of the managed Prometheus and of Azure Monitor, a budget, and the action group that all notify."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from voice_blueprint.observability.azure.alerts import (
     alert_groups,
     recordings,
 )
+from voice_blueprint.observability.azure.platform import MonitoredService, PlatformAlert, platform_alerts
 from voice_constructs.azure.scope import Scope
 
 _EVERY = "PT1M"
@@ -29,13 +30,16 @@ class Alerts(pulumi.ComponentResource):
     Args:
         metrics: Id of the Azure Monitor workspace that the rules read.
         cluster_name: Name of the cluster, to which the rules are restricted in the workspace.
+
+    Attributes:
+        operators_id: Id of the action group that alerts notify.
     """
 
     def __init__(self, name: str, *, scope: Scope, metrics: pulumi.Input[str], cluster_name: pulumi.Input[str]) -> None:
         super().__init__("voice:azure:Alerts", name)
         self._scope, self._metrics, self._cluster_name = scope, metrics, cluster_name
         self._child = pulumi.ResourceOptions(parent=self)
-        self._action_group = self._build_action_group()
+        self.operators_id = self._build_action_group().id
         for group, alerts in alert_groups(scope.deployment).items():
             self._build_rules(group, [self._alerting(alert) for alert in alerts])
         self._build_rules("starts", [_recording(each) for each in recordings()])
@@ -89,7 +93,7 @@ class Alerts(pulumi.ComponentResource):
                 "description": alert.meaning,
                 "runbook": names.runbook_url(self._scope.deployment, alert.id),
             },
-            actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self._action_group.id)],
+            actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self.operators_id)],
             resolve_configuration=alertsmanagement.PrometheusRuleResolveConfigurationArgs(
                 auto_resolved=True, time_to_resolve="PT5M"
             ),
@@ -131,7 +135,7 @@ class Alerts(pulumi.ComponentResource):
                     threshold=percent,
                     threshold_type=kind,
                     contact_emails=[],
-                    contact_groups=[self._action_group.id],
+                    contact_groups=[self.operators_id],
                 ),
             )
 
@@ -139,4 +143,68 @@ class Alerts(pulumi.ComponentResource):
 def _recording(recording: Recording) -> alertsmanagement.PrometheusRuleArgs:
     return alertsmanagement.PrometheusRuleArgs(
         record=recording.record, expression=recording.query, labels=recording.labels, enabled=True
+    )
+
+
+class PlatformAlerts(pulumi.ComponentResource):
+    """A metric alert for each alert on a service of Azure.
+
+    Args:
+        operators: Id of the action group to notify.
+        services: Ids of the services, by resource type.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        scope: Scope,
+        operators: pulumi.Input[str],
+        services: Mapping[MonitoredService, pulumi.Input[str]],
+    ) -> None:
+        super().__init__("voice:azure:PlatformAlerts", name)
+        self._scope, self._operators = scope, operators
+        for alert in platform_alerts(scope.deployment):
+            self._build(alert, services[alert.service])
+        self.register_outputs({})
+
+    def _build(self, alert: PlatformAlert, service: pulumi.Input[str]) -> None:
+        runbook = names.runbook_url(self._scope.deployment, alert.id)
+        monitor.MetricAlert(
+            alert.id,
+            resource_group_name=self._scope.group,
+            rule_name=self._scope.name(alert.id),
+            # A rule on a single resource is global.
+            location="global",
+            description=f"{alert.meaning} Runbook: {runbook}",
+            severity=_ERROR if alert.callers_affected else _WARNING,
+            enabled=True,
+            auto_mitigate=True,
+            scopes=[service],
+            evaluation_frequency=f"PT{alert.every_minutes}M",
+            window_size=f"PT{alert.minutes}M",
+            criteria=monitor.MetricAlertSingleResourceMultipleMetricCriteriaArgs(
+                odata_type="Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
+                all_of=[_criterion(alert)],
+            ),
+            actions=[monitor.MetricAlertActionArgs(action_group_id=self._operators)],
+            tags=self._scope.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def _criterion(alert: PlatformAlert) -> monitor.MetricCriteriaArgs:
+    return monitor.MetricCriteriaArgs(
+        criterion_type="StaticThresholdCriterion",
+        name=alert.id,
+        metric_namespace=alert.service,
+        metric_name=alert.metric,
+        time_aggregation=alert.aggregation,
+        operator=monitor.Operator.GREATER_THAN,
+        threshold=alert.threshold,
+        dimensions=[
+            monitor.MetricDimensionArgs(name=alert.dimension[0], operator="Include", values=[alert.dimension[1]])
+        ]
+        if alert.dimension
+        else [],
     )

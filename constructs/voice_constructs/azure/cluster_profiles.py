@@ -6,6 +6,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
+from voice_blueprint.azure.rollout import SURGE_PERCENT
 from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
@@ -125,7 +126,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         enable_node_public_ip=False,
         enable_encryption_at_host=True,
         security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
-        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge="33%"),
+        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge=f"{SURGE_PERCENT}%"),
     )
 
 

@@ -46,6 +46,7 @@ class CallerEdge(pulumi.ComponentResource):
     Its backends are the load balancers of the gateway's pods and of the agents', with addresses in the nodes' range.
 
     Attributes:
+        id: Resource id of the application gateway.
         addresses: Public addresses of the edge by the first label of their names.
     """
 
@@ -60,7 +61,7 @@ class CallerEdge(pulumi.ComponentResource):
         identity = Identity("edge", scope=scope, opts=self._child)
         reads = identity.may("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
         address = self._build_address()
-        self._build_gateway(name, identity, address, self._build_firewall(name), [reads])
+        self.id = self._build_gateway(name, identity, address, self._build_firewall(name), [reads]).id
         rtp = network.rtp_address
         self.addresses: dict[str, pulumi.Output[str | None]] = {
             **dict.fromkeys(self._ports, address.ip_address),
@@ -139,14 +140,14 @@ class CallerEdge(pulumi.ComponentResource):
         address: network.PublicIPAddress,
         firewall: network.WebApplicationFirewallPolicy,
         needs: list[pulumi.Resource],
-    ) -> None:
+    ) -> network.ApplicationGateway:
         scope, edge = self._scope, self._edge
         own_name = scope.name("edge")
         part = _Part(
             pulumi.Output.concat(scope.group_id, f"/providers/Microsoft.Network/applicationGateways/{own_name}")
         )
         vault = IdParts.of(edge.certificate.vault_id).name
-        network.ApplicationGateway(
+        return network.ApplicationGateway(
             name,
             resource_group_name=scope.group,
             application_gateway_name=own_name,

@@ -39,6 +39,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         subnet_ids: Ids of all created subnets, by name.
         resolvers: Networks that resolve private names, by a label: this one, and a peered one.
         egress_address: The public address of outbound connections; ``None`` for an existing network.
+        egress_id: Id of the NAT gateway; ``None`` for an existing network.
         rtp_address: Public address for UDP, if there are callers.
     """
 
@@ -48,6 +49,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         access = scope.deployment.azure.access
         self.subnet_ids: dict[str, pulumi.Output[str]] = {}
         self.egress_address: pulumi.Output[str | None] | None = None
+        self.egress_id: pulumi.Output[str] | None = None
         self.rtp_address: network.PublicIPAddress | None = None
         if isinstance(access, ExistingNetwork):
             self.id: pulumi.Input[str] = access.network_id
@@ -76,7 +78,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         )
         self.id, self.name = virtual_network.id, virtual_network.name
         gateway, address = self._build_egress(azure.availability_zones)
-        self.egress_address = address.ip_address
+        self.egress_address, self.egress_id = address.ip_address, gateway.id
         nodes = self._build_subnet(
             "nodes",
             virtual_network,

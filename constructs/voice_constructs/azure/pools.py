@@ -8,6 +8,7 @@ from pulumi_azure_native import containerservice as aks
 from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role, pool_taints
+from voice_blueprint.azure.rollout import SURGE_PERCENT
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
     Azure,
@@ -161,7 +162,7 @@ class CpuNodes(pulumi.ComponentResource):
             # Whole CPUs are exclusive to a container, as the polling data plane requires.
             kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
             upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
-                max_surge="33%",
+                max_surge=f"{SURGE_PERCENT}%",
                 drain_timeout_in_minutes=math.ceil((_longest_call_drain_s(azure) + DRAIN_MARGIN_S) / 60),
             ),
             tags=scope.tags,

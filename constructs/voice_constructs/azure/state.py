@@ -25,6 +25,7 @@ class StateStore(pulumi.ComponentResource):
     Nothing is persisted: all content expires with its session.
 
     Attributes:
+        id: Resource id.
         host: Host name.
     """
 
@@ -87,5 +88,6 @@ class StateStore(pulumi.ComponentResource):
                     opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=before)),
                 )
             ]
+        self.id: pulumi.Output[str] = store.id
         self.host: pulumi.Output[str] = store.host_name
         self.register_outputs({})

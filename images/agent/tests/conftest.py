@@ -54,6 +54,7 @@ class Caller:
     vads: list[Vad]
     sent: int = 0
     heard_s: float = 0.0
+    rate: int = 0
     messages: list[dict[str, Any]] = field(default_factory=list)
     interruptions: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -64,7 +65,8 @@ class Caller:
             async with self.changed:
                 match frame.WhichOneof("frame"):
                     case "audio":
-                        self.heard_s += len(frame.audio.audio) / 2 / frame.audio.sample_rate
+                        self.rate = frame.audio.sample_rate
+                        self.heard_s += len(frame.audio.audio) / 2 / self.rate
                     case "message":
                         self.messages.append(json.loads(frame.message.data))
                     case "interruption":

@@ -36,6 +36,9 @@ class Engines:
     tools_key: Key of requests to the tools; without one they need no signature.
     present: Callers in a session that the language model hears.
     engine_keys: What each engine was asked with.
+    content_types: Types of the bodies that the tools received.
+    may_call: Cleared to delay a tool.
+    speech_status: Status of the speech engine's responses.
     refuses: Status that sessions are refused with.
     hears: Whether the language model wants to be asked aloud.
     heard: The audio that it was given, WAV.
@@ -74,6 +77,10 @@ class Engines:
         self.heard: list[bytes] = []
         self.cache: list[str] = []
         self.calls: list[dict[str, Any]] = []
+        self.content_types: list[str | None] = []
+        self.may_call = asyncio.Event()
+        self.may_call.set()
+        self.speech_status = 200
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
         self.may_tell.set()
@@ -205,16 +212,18 @@ class Engines:
         self.spoken.append(await request.json())
         await asyncio.sleep(self.speaks_after_s)
         tone = np.sin(np.arange(int(self.spoken_s * SPEECH_RATE)) * 0.1) * 8000
-        return Response(tone.astype("<i2").tobytes(), media_type="audio/pcm")
+        return Response(tone.astype("<i2").tobytes(), self.speech_status, media_type="audio/pcm")
 
     async def _tools(self, request: Request) -> Response:
         if self.tools_key and not await self._is_signed(request):
             return Response(status_code=401)
+        self.content_types.append(request.headers.get("Content-Type"))
         if request.method == "GET":
             properties = {"city": {"type": "string"}}
             parameters = {"type": "object", "properties": properties, "required": ["city"]}
             return JSONResponse([{"name": "weather", "description": "Of a city.", "parameters": parameters}])
         self.calls.append(await request.json())
+        await self.may_call.wait()
         return JSONResponse({"sky": "clear"})
 
     async def _is_signed(self, request: Request) -> bool:

@@ -1,9 +1,11 @@
 """Turns, interruptions and reconnects with the actual pipeline and its models of turns."""
 
+import asyncio
 import json
 import logging
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -11,8 +13,10 @@ from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech, until
 from images.agent.tests.engines import Engines
+from images.conftest import PATIENCE_S
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
+from voice_agent.memory import LEASE_S
 from voice_blueprint.contract.metrics import METRICS
 from voice_runtime import metrics, state
 from voice_runtime.replies import texts
@@ -48,6 +52,7 @@ async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
         conversation = caller.messages[0]["id"]
         await speak(caller)
         await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        assert caller.rate == 24000
         await until(lambda: place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
         # It has not waited for the maximum time of a last transcript.
         [took] = [
@@ -72,7 +77,9 @@ async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
         assert [each["type"] for each in caller.messages] == ["conversation"]
     assert engines.engine_keys == {"gateway": None, "chat": "Bearer of-chat", "speech": "Bearer of-speech"}
     assert engines.traces.keys() == {"gateway", "chat", "speech"}
-    assert len({trace.split("-")[1] for found in engines.traces.values() for trace in found}) == 1
+    traces = {trace for found in engines.traces.values() for trace in found}
+    assert len({trace.split("-")[1] for trace in traces}) == 1
+    assert not any(int(trace[-2:], 16) & 1 for trace in traces), "without a collector they are not sampled"
     assert await store.get(f"conversation:{conversation}:lease") is None
 
 
@@ -149,7 +156,7 @@ async def test_emoji_and_stage_directions_are_remembered_but_not_spoken(
         len(SHALOM) + 1,
         1,
     )
-    assert used["prompt_tokens"] > 0
+    assert used["prompt_tokens"] == len(json.dumps(asked["messages"]).split())
     day = datetime.now(UTC).date().isoformat()
     counts = texts(await store.hgetall(state.agent_usage("", day)))
     names = ("prompt_tokens", "answer_tokens", "spoken_characters")
@@ -180,6 +187,55 @@ async def test_several_finals_form_one_question(place: Place, engines: Engines) 
     ]
 
 
+async def test_two_pending_transcripts_form_one_question(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers = [(900, "What I would like to know"), (2200, "is what this is.")], ["A test."]
+    async with place.call() as caller:
+        await until(lambda: len(engines.updates) == 1)
+        engines.may_tell.clear()
+        await caller.send(speech(1.0))
+        await caller.send(silence(0.3))
+        await caller.send(speech(1.0))
+        await caller.send(silence(ENDED_S))
+        engines.may_tell.set()
+        await caller.until(lambda each: each.heard_s > 0)
+    assert [asked["messages"][-1]["content"] for asked in engines.asked] == [
+        "What I would like to know is what this is."
+    ]
+
+
+@pytest.mark.parametrize("language", ["", "de"])
+async def test_the_gateway_receives_the_spoken_language(engines: Engines, store: Redis, language: str) -> None:
+    async with running_agent(engines, store, language=language) as place, place.call():
+        await until(lambda: len(engines.updates) == 1)
+    assert engines.updates[0]["audio"]["input"]["transcription"] == ({"language": language} if language else {})
+
+
+async def test_silence_keeps_a_muted_callers_session(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.hearing.SILENT_S", 0.2)
+    async with running_agent(engines, store) as place, place.call():
+        await until(lambda: engines.taken_ms > 0)
+
+
+async def test_a_lease_is_renewed_twice_before_it_expires(
+    place: Place, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("voice_agent.conversation.asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": sleep}))
+    async with place.call() as caller:
+        lease = f"conversation:{caller.messages[0]['id']}:lease"
+        await store.persist(lease)
+        while await store.ttl(lease) < 0:
+            await asyncio.sleep(0.01)
+    assert max(pauses) <= LEASE_S / 2
+
+
 async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
     place: Place, engines: Engines, store: Redis
 ) -> None:
@@ -196,7 +252,9 @@ async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
         heard_s = caller.heard_s
         await caller.send(speech(1.2))
         await caller.until(lambda each: each.interruptions == 2)
-        assert b"voice_agent_barge_in_seconds_count 1.0" in place.agent.metrics.text()
+        measured = dict(line.rsplit(" ", 1) for line in place.agent.metrics.text().decode().splitlines())
+        assert measured["voice_agent_barge_in_seconds_count"] == "1.0"
+        assert 0.1 <= float(measured["voice_agent_barge_in_seconds_sum"]) < PATIENCE_S
         assert heard_s < engines.spoken_s
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
@@ -235,6 +293,20 @@ async def test_a_pending_question_is_answered_after_a_reconnect(place: Place, en
     assert [each["content"] for each in engines.asked[0]["messages"][1:]] == ["Hello.", "Hello!", "Who are you?"]
 
 
+async def test_an_answered_question_is_not_answered_again_after_a_reconnect(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    conversation, history = "c" * 32, [("user", "Hello."), ("assistant", "Hello!")]
+    for role, content in history:
+        await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
+    engines.finals, engines.answers = [(1900, "What is this?")], ["A test."]
+    async with place.call(f"/v1/conversations/{conversation}", tokens.make(KEY, conversation, 60)) as caller:
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+    [asked] = engines.asked
+    assert [(each["role"], each["content"]) for each in asked["messages"][1:]] == [*history, ("user", "What is this?")]
+
+
 async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
     place: Place, engines: Engines, store: Redis
 ) -> None:
@@ -262,7 +334,7 @@ async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
     assert float(told["voice_agent_prompt_tokens_total"]) == sum(tokens)
     assert float(told["voice_agent_cached_prompt_tokens_total"]) == sum(tokens[:2]) - 2
     (session,) = set(engines.sessions)
-    assert session, "the router would lead each turn to another replica"
+    assert re.fullmatch("[0-9a-f]{32}", session), "the router would lead each turn to another replica"
     assert session != conversation, "whose name opens a telephone call's"
 
 
@@ -297,6 +369,58 @@ async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redi
     assert json.loads(engines.asked[1]["messages"][-1]["content"]) == {"sky": "clear"}
 
 
+async def test_a_failing_speech_engine_costs_one_answer(
+    place: Place, engines: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "voice_agent.conversation")
+    engines.finals, engines.answers, engines.speech_status = [(1900, "What is this?")], ["A test.", "A test."], 503
+    async with place.call() as caller:
+        await speak(caller)
+        await until(lambda: len(engines.spoken) == 1)
+        engines.finals.append((0, "And this?"))
+        engines.speech_status = 200
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+    ended = [record.__dict__["fields"] for record in caplog.records if record.message == "conversation ended"]
+    assert ended == [{"code": 1000}], "the caller has ended it"
+
+
+async def test_a_stopping_agent_waits_for_a_tool(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    engines.finals = [(1900, "How is the weather in Bonn?")]
+    engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]
+    engines.may_call.clear()
+    async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+        await speak(caller)
+        await until(lambda: len(engines.calls) == 1)
+        place.agent.leaving.set()
+        engines.may_call.set()
+        assert await caller.closed() == 1012
+        assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
+
+
+async def test_a_stopping_agent_answers_the_interrupting_question(
+    place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "The other one."], 60.0
+    async with place.call() as caller:
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+        await caller.send(speech(1.5))
+        await caller.until(lambda each: each.interruptions == 2)
+        heard_s, engines.spoken_s = caller.heard_s, 1.0
+        await asyncio.sleep(0.2)  # until the interrupted answer is stored
+        place.agent.leaving.set()
+        engines.finals.append((0, "No, the other one?"))
+        sending = asyncio.create_task(caller.send(silence(ENDED_S)))  # it may take longer than the answer
+        assert await caller.closed() == 1012
+        sending.cancel()
+        assert caller.heard_s == pytest.approx(heard_s + engines.spoken_s, abs=0.2)
+
+
 async def test_two_agents_never_serve_the_same_conversation(place: Place, store: Redis) -> None:
     async with place.call() as caller:
         await store.set(f"conversation:{caller.messages[0]['id']}:lease", "another", ex=60)
@@ -309,7 +433,10 @@ async def test_remaining_callers_at_the_end_of_a_drain_must_reconnect(place: Pla
         assert await caller.closed() == 1012
 
 
-async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engines, store: Redis) -> None:
+async def test_a_stopping_agent_completes_its_turns(
+    place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -324,6 +451,7 @@ async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engin
 async def test_two_callers_are_served_concurrently(engines: Engines, store: Redis) -> None:
     async with running_agent(engines, store, conversations=2) as place, place.call() as first, place.call() as second:
         assert first.messages[0]["id"] != second.messages[0]["id"]
+        assert all(re.fullmatch("[0-9a-f]{32}", each.messages[0]["id"]) for each in (first, second))
         assert place.agent.held == 2
 
 

@@ -3,11 +3,15 @@
 import io
 import itertools
 import json
+import math
 import socket
 import wave
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from redis.asyncio import Redis
 
@@ -15,9 +19,10 @@ from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, running_
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, speak
 from images.agent.tests.test_server import refused
-from images.conftest import StoreServer
+from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.running import GatewayProcess
-from voice_agent import chat, tokens
+from voice_agent import chat, hearing, tokens
+from voice_agent.refusals import RefusedError
 from voice_blueprint.contract.media import AUDIO_PIECES
 from voice_sandbox.loopback import free_port
 
@@ -48,7 +53,7 @@ def audio_in(messages: list[dict[str, Any]]) -> int:
 
 
 async def test_the_model_receives_three_questions_as_audio(place: Place, engines: Engines, store: Redis) -> None:
-    words = [(f"Question {turn}?", f"Answer {turn}.") for turn in range(TURNS)]
+    words = [("Question 0?", "Question 0?"), *((f"Question {turn}?", f"Answer {turn}.") for turn in range(1, TURNS))]
     engines.answers = [tagged(*each) for each in words]
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -65,6 +70,7 @@ async def test_the_model_receives_three_questions_as_audio(place: Place, engines
     for heard in map(pcm, engines.heard):
         assert speech(SPOKEN_S).tobytes() in heard
         assert len(heard) < (SPOKEN_S + ENDED_S) * RATE * SAMPLE_BYTES
+        assert heard.index(speech(SPOKEN_S).tobytes()) <= 0.5 * RATE * SAMPLE_BYTES
     assert len(engines.heard) == TURNS
     # Earlier questions remain audio, and each request starts like the previous one, so that its engine finds them in
     # its cache.
@@ -74,7 +80,10 @@ async def test_the_model_receives_three_questions_as_audio(place: Place, engines
         assert after[len(before)]["role"] == "assistant"
     assert [audio_in(each) for each in requests] == [1, 2, 3]
     assert [each["input"] for each in engines.spoken] == [answer for _, answer in words]
-    assert all(asked["max_completion_tokens"] > place.agent.settings.answer_tokens for asked in engines.asked)
+    for asked, heard in zip(engines.asked, engines.heard, strict=True):
+        seconds = math.ceil(len(heard) / RATE / SAMPLE_BYTES)
+        assert asked["max_completion_tokens"] == place.agent.settings.answer_tokens + 5 * seconds
+        assert asked["temperature"] == 0.2, "as recommended for Voxtral"
     assert engines.updates == [], "a session of speech to text was opened"
     assert engines.engine_keys["chat"] == "Bearer of-chat"
     assert len(set(engines.sessions)) == 1
@@ -141,27 +150,34 @@ async def test_a_returning_caller_is_answered_from_stored_text(place: Place, eng
 
 
 async def test_a_model_without_transcripts_still_answers(place: Place, engines: Engines, store: Redis) -> None:
-    engines.answers = ["I have heard you."]
+    engines.answers = ["I have heard you.", "This as well."]
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
-        await speak(caller)
-        while not (found := await said(store, conversation)):
-            await caller.send(silence(0.02))
-    assert found == [("assistant", "I have heard you.")]
+        for turn in range(2):
+            await speak(caller)
+            while len(found := await said(store, conversation)) < turn + 1:
+                await caller.send(silence(0.02))
+    assert found == [("assistant", "I have heard you."), ("assistant", "This as well.")]
+    assert [each["role"] for each in engines.asked[1]["messages"]] == ["user", "assistant", "user"]
 
 
 async def test_the_end_of_an_endless_question_is_sent(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "MAX_QUESTION_BYTES", RATE * SAMPLE_BYTES)
+    limit = round(1.5 * RATE) * SAMPLE_BYTES
+    monkeypatch.setattr(chat, "MAX_QUESTION_BYTES", limit + SAMPLE_BYTES)  # no multiple of a message
     engines.answers = [tagged("Question?", "Answer.")]
     async with place.call() as caller:
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
-    assert RATE * SAMPLE_BYTES * 0.9 < len(pcm(engines.heard[0])) <= RATE * SAMPLE_BYTES
+    assert limit * 0.9 < len(pcm(engines.heard[0])) <= limit
+    assert pcm(engines.heard[0]) in np.concatenate([speech(SPOKEN_S), silence(ENDED_S)]).tobytes()
 
 
-async def test_a_stopping_agent_completes_its_turns(place: Place, engines: Engines, store: Redis) -> None:
+async def test_a_stopping_agent_completes_its_turns(
+    place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
     engines.answers, engines.spoken_s = [tagged("What is this?", "It is a test.")], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -192,6 +208,37 @@ async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: 
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
     await until(lambda: engines.present == 0)
+
+
+@dataclass
+class Session:
+    """A connection to a gateway that has been killed."""
+
+    close_code: int = 1006
+
+    async def wait_closed(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    is_away = iter([True, True, False, True, True, True])
+
+    class Gateway:
+        async def open(self) -> Session:
+            if next(is_away):
+                raise RefusedError(503, "gateway away", "")
+            return Session()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(hearing, "asyncio", SimpleNamespace(sleep=sleep))
+    await hearing.Presence(Gateway(), Session()).lost()  # type: ignore[arg-type]
+    assert pauses == [0.5, 1, 2, 0.5, 1, 2]
 
 
 async def test_callers_refused_by_the_gateway_must_reconnect(place: Place, engines: Engines) -> None:

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import websockets
+from pipecat.frames.frames import InputAudioRawFrame
 from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
 
 from images.agent.tests.conftest import RATE, Place, running_agent, until
 from images.agent.tests.engines import Engines
+from voice_agent.messages import ProtobufSerializer
 
 NESTED = "[" * 60_000
 START = {"streamSid": "MZ1", "callSid": "CA1"}
@@ -62,10 +64,12 @@ async def test_a_socket_without_a_twilio_start_message_is_rejected(place: Place)
             await socket.send(start)
             await socket.wait_closed()
             assert socket.close_code == 1008, start
-    for others, is_held in ((3, True), (4, False)):
+    call = {"start": START}
+    for others, is_held in (([{}] * 3, True), ([{}] * 4, False), ([call] * 4, False)):
         async with websockets.connect(f"ws{place.url[4:]}/v1/twilio") as socket:
-            for message in [{"event": "connected"}] * others + [{"event": "start", "start": START}]:
-                await socket.send(json.dumps(message))
+            for event, other in zip(("connected", "stop", "connected", "stop"), others, strict=False):
+                await socket.send(json.dumps({"event": event} | other))
+            await socket.send(json.dumps({"event": "start"} | call))
             if is_held:
                 await until(lambda: place.agent.held == 1)
             else:
@@ -116,6 +120,12 @@ async def test_audio_that_no_pipeline_accepts_closes_its_socket(place: Place) ->
         await until(lambda: place.agent.held == 0)
 
 
+async def test_audio_is_passed_on_as_it_was_sent() -> None:
+    frame = await ProtobufSerializer().deserialize(audio(samples=b"\1\2" * 320))
+    assert isinstance(frame, InputAudioRawFrame)
+    assert (frame.audio, frame.sample_rate, frame.num_channels) == (b"\1\2" * 320, RATE, 1)
+
+
 async def test_a_caller_cannot_inject_agent_messages(place: Place, engines: Engines) -> None:
     async with place.call() as caller:
         for kind in ("text", "transcription"):
@@ -125,6 +135,7 @@ async def test_a_caller_cannot_inject_agent_messages(place: Place, engines: Engi
         frame = frames_pb2.Frame()  # type: ignore[attr-defined]
         frame.message.data = NESTED
         await caller.socket.send(frame.SerializeToString())
+        await caller.socket.send(b"")
         # The caller's audio is still processed.
         await caller.socket.send(audio())
         await until(lambda: caller.vads[-1].heard_bytes > 0)

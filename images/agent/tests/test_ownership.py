@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -57,7 +58,7 @@ async def leased(store: Redis, count: int) -> set[str]:
 async def test_a_call_id_with_the_key_of_another_caller_is_rejected(place: Place, store: Redis) -> None:
     async with call(place, "of-anna") as victim:
         [name] = await leased(store, 1)
-        assert CALL not in name
+        assert re.fullmatch("call-[0-9a-f]{32}", name)
         await store.rpush(f"conversation:{name}", json.dumps({"role": "user", "content": "my secret"}))
         async with call(place, "of-eve"):
             assert len(await leased(store, 2)) == 2
@@ -71,6 +72,13 @@ async def test_a_call_id_with_the_key_of_another_caller_is_rejected(place: Place
         assert await leased(store, 1) == {name}
 
 
+async def test_only_a_call_that_the_gateway_may_accept_later_must_reconnect(place: Place, engines: Engines) -> None:
+    for engines.refuses, code in ((429, 1008), (503, 1013)):
+        async with call(place, "of-anna") as socket:
+            await socket.wait_closed()
+            assert socket.close_code == code
+
+
 async def test_an_unknown_call_cannot_be_resumed(place: Place, store: Redis) -> None:
     names = set()
     for _ in range(2):
@@ -79,6 +87,7 @@ async def test_an_unknown_call_cannot_be_resumed(place: Place, store: Redis) -> 
         await until(lambda: place.agent.held == 0)
         await leased(store, 0)
     assert len(names) == 2
+    assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names), "a name that cannot be guessed"
 
 
 @pytest.mark.parametrize("path", ["/v1/conversations/{id}", "/v1/realtime?conversation={id}"])
@@ -133,9 +142,10 @@ async def test_requests_without_a_twilio_signature_are_rejected(signed_place: Pl
 
 async def test_calls_need_a_twilio_signature_of_the_account(signed_place: Place, store: Redis) -> None:
     signed = {"X-Twilio-Signature": signature(AUTH_TOKEN, f"wss{signed_place.url[4:]}{TWILIO}")}
-    async with call(signed_place, account="AC1", **signed) as socket:
-        await socket.wait_closed()
-        assert socket.close_code == 1008
+    for foreign in ("AC1", "AC0", ""):
+        async with call(signed_place, account=foreign, **signed) as socket:
+            await socket.wait_closed()
+            assert socket.close_code == 1008
     names = set()
     for _ in range(2):
         async with call(signed_place, account=ACCOUNT, **signed):

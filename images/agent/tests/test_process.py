@@ -5,18 +5,25 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import websockets
+from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
-from images.agent.tests.conftest import settings_of, speech, until
+from images.agent.tests.conftest import serving, settings_of, speech, until
 from images.agent.tests.engines import Engines
 from images.conftest import INHERITED, PATIENCE_S, StoreServer
 from voice_agent.conversation import LAST_TURN_S
@@ -173,6 +180,73 @@ async def test_stopping_the_agent_completes_its_turns(
         assert await caller.closed() == 1012
         assert await stopping == 0, "it was killed"
     assert (await said(store, caller.conversation))[-1] == "The answer to its end."
+
+
+async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
+    engines: Engines, store_server: StoreServer, tmp_path: Path
+) -> None:
+    """Ctrl-C stops it as SIGTERM does."""
+    protected: list[dict[str, Any]] = []
+
+    async def task(_: Request) -> JSONResponse:
+        return JSONResponse({"Revision": "1"})
+
+    async def protection(request: Request) -> JSONResponse:
+        protected.append(await request.json())
+        return JSONResponse({"protection": {}})
+
+    port, log = free_port(), tmp_path / "log"
+    ecs = Starlette(routes=[Route("/task", task), Route("/task-protection/v1/state", protection, methods=["PUT"])])
+    ecs_port = free_port()
+    uris = dict.fromkeys(("ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"), f"http://127.0.0.1:{ecs_port}")
+    async with serving(ecs, ecs_port):
+        with log.open("w") as output:
+            environment = environment_of(engines, store_server, port, drain_timeout_s=0, conversations=3) | uris
+            process = subprocess.Popen(
+                [sys.executable, "-m", "voice_agent"], env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
+        url = f"ws://127.0.0.1:{port}/v1/conversations"
+        try:
+            async with httpx2.AsyncClient() as client, asyncio.timeout(PATIENCE_S):
+                while True:
+                    with contextlib.suppress(httpx2.HTTPError):
+                        answer = await client.get(f"http://127.0.0.1:{port}/healthz")
+                        break
+                    assert process.poll() is None
+            assert "server" not in answer.headers
+            for size, code in ((64 * 1024, 1007), (64 * 1024 + 1, 1009)):
+                async with websockets.connect(url) as socket, asyncio.timeout(PATIENCE_S):
+                    await socket.recv()
+                    await socket.send(bytes(size))
+                    await socket.wait_closed()
+                    assert socket.close_code == code
+            async with websockets.connect(url) as socket, asyncio.timeout(PATIENCE_S):
+                assert socket.response
+                assert "Sec-WebSocket-Extensions" not in socket.response.headers
+                conversation = frames_pb2.Frame.FromString(await socket.recv()).message.data  # type: ignore[attr-defined]
+                while not protected or '"Conversations": 1' not in log.read_text():
+                    await asyncio.sleep(0.1)
+                process.send_signal(signal.SIGINT)
+                await socket.wait_closed()
+                assert socket.close_code == 1012
+            assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert protected[0]["ProtectionEnabled"] is True
+    said = log.read_text()
+    assert json.loads(conversation)["token"] not in said
+    assert "/healthz" not in said
+
+
+def test_a_port_in_use_ends_the_process(engines: Engines, store_server: StoreServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        environment = environment_of(engines, store_server, free_port(), prometheus_port=other.getsockname()[1])
+        ran = subprocess.run(
+            [sys.executable, "-m", "voice_agent"], env=environment, stderr=subprocess.PIPE, check=False, text=True
+        )
+    assert ran.returncode == 1
+    assert "the agent cannot start: " in ran.stderr
 
 
 def test_pipecats_conversation_logs_are_suppressed(engines: Engines, store_server: StoreServer) -> None:

@@ -48,9 +48,15 @@ async def test_a_clients_audio_is_resampled_for_the_pipeline(serializer: Realtim
     assert len(frame.audio) / 2 == pytest.approx(16_000, rel=0.1), "the resampler keeps some"
 
 
+async def test_a_session_begins_with_its_formats_and_its_token(serializer: RealtimeSerializer) -> None:
+    session = serializer.created("c", "t")["session"]
+    assert [session["audio"][way]["format"]["rate"] for way in ("input", "output")] == [24_000, 24_000]
+    assert session["conversation"] == {"id": "c", "token": "t"}
+
+
 async def test_positions_are_those_of_the_clients_audio(serializer: RealtimeSerializer) -> None:
     for _ in range(3):
-        await hear(serializer, SECOND[: 2 * 12_000])
+        await hear(serializer, SECOND[: 2 * 12_001])
     started = json.loads(await serializer.serialize(InterruptionFrame()) or "{}")
     assert (started["type"], started["audio_start_ms"]) == ("input_audio_buffer.speech_started", 1500)
     await hear(serializer, SECOND)

@@ -1,10 +1,15 @@
 """Admission, and state that the process shares between conversations."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import httpx2
 import pytest
@@ -13,12 +18,13 @@ from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, Place, running_agent, until
 from images.agent.tests.engines import Engines
-from voice_agent import tokens
+from voice_agent import server, tokens
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
 from voice_agent.speaking import _placed
 from voice_ops.images.locks import locked
 from voice_runtime import metrics
+from voice_sandbox.loopback import free_port
 
 
 async def refused(place: Place, path: str = "/v1/conversations", token: str = "") -> tuple[int, str]:
@@ -64,6 +70,67 @@ async def test_callers_that_the_gateway_rejects_are_rejected(place: Place, engin
     engines.refuses = 500
     assert (await refused(place))[0] == 503
     assert place.agent.held == 0
+
+
+async def test_an_agent_without_its_gateway_or_store_rejects_callers(engines: Engines, store: Redis) -> None:
+    async with running_agent(engines, store, gateway_url=f"http://127.0.0.1:{free_port()}") as place:
+        status, said = await refused(place)
+    assert (status, json.loads(said)["error"]) == (503, "gateway away")
+    async with running_agent(engines, Redis(port=free_port())) as place:
+        status, said = await refused(place)
+    assert (status, json.loads(said)["error"]) == (503, "state store away")
+
+
+async def test_a_caller_whose_gateway_is_silent_is_rejected_in_time(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.server.AUTHENTICATED_WITHIN_S", 0.2)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as gateway:
+        url = f"http://127.0.0.1:{gateway.sockets[0].getsockname()[1]}"
+        async with running_agent(engines, store, gateway_url=url) as place:
+            status, said = await refused(place)
+    assert (status, json.loads(said)["error"]) == (503, "not authenticated")
+
+
+async def test_the_drain_time_includes_a_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ECS and Kubernetes kill the process after the drain time."""
+    waits: list[float] = []
+
+    async def wait_for(ended: Coroutine[Any, Any, None], timeout: float) -> None:
+        ended.close()
+        waits.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(server, "asyncio", SimpleNamespace(wait_for=wait_for))
+    for drain_s, expected in ((50, [30, 25]), (5, [0, 10])):
+        agent = MagicMock(draining=asyncio.Event(), settings=SimpleNamespace(drain_timeout_s=drain_s))
+        agent.draining.set()
+        waits.clear()
+        await server.drain(agent)
+        assert waits == expected
+        agent.leaving.set.assert_called_once()
+
+
+async def test_a_drain_ends_with_the_last_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = SimpleNamespace(held=1, siblings=SimpleNamespace(handed=1))
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        agent.held, agent.siblings.handed = agent.siblings.handed, 0  # first one ends, and then the other
+
+    monkeypatch.setattr(server, "asyncio", SimpleNamespace(sleep=sleep))
+    await server._wait_until_closed(agent)  # type: ignore[arg-type]  # the part of an agent that it reads
+    assert len(pauses) == 2
+    agent.siblings.handed = 1
+    await server._wait_until_closed(agent)  # type: ignore[arg-type]
+    assert len(pauses) == 4
+    assert min(pauses) > 0
 
 
 async def test_a_callers_key_is_forwarded_to_the_gateway(place: Place, engines: Engines) -> None:

@@ -19,7 +19,8 @@ POSITIVE = ((0.001,), (0,))
 TEXT = (("x",), ("",))
 LIMITS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "deployment": TEXT, "fleet": TEXT, "chat_model": TEXT, "speech_model": TEXT, "speech_voice": TEXT, "prompt": TEXT,
-    "http_port": PORT, "prometheus_port": PORT, "conversations": ((1,), (0,)), "token_key": (("k" * 32,), ("k" * 31,)),
+    "http_port": PORT, "prometheus_port": PORT, "conversations": ((1,), (0,)),
+    "token_key": (("k" * 32, "k" * 64), ("k" * 31,)),
     "token_ttl_s": ((1, 86400), (0, 86401)), "idle_timeout_s": POSITIVE, "drain_timeout_s": ((0,), (-0.001,)),
     "speech_rate": ((16000, 48000), (15999, 48001)), "language": (("", "en", "en-US"), ("e", "english", "EN")),
     "answer_tokens": ((1,), (0,)), "traced_share": ((0, 1), (-0.001, 1.001)), "final_within_s": POSITIVE,

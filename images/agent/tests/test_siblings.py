@@ -3,20 +3,23 @@
 import asyncio
 import contextlib
 import signal
+import socket
+import time
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import pytest
 import websockets
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import Place, running_agent, settings_of, silence, speech, until
+from images.agent.tests.conftest import KEY, Place, running_agent, settings_of, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_clients import Script, ask_by_pipecat
 from images.agent.tests.test_process import has, running, said
 from images.agent.tests.test_server import refused
 from images.conftest import PATIENCE_S, StoreServer
-from voice_agent import siblings
+from voice_agent import siblings, tokens
 from voice_blueprint.contract.network import Tier
 from voice_ops.demo.agent.caller import Caller
 from voice_runtime.hosts import Host, HostKind, HostRegistry
@@ -83,7 +86,12 @@ async def test_pipecats_client_completes_three_turns_through_a_full_agent(engine
 
 async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engines: Engines, store: Redis) -> None:
     registry = HostRegistry(store, Tier.AGENT)
-    own = siblings.Siblings(settings_of(engines, 1, bind_address="0.0.0.0", conversations=3), store)  # noqa: S104
+    anywhere = {"bind_address": "0.0.0.0", "conversations": 3}  # noqa: S104
+    nowhere = siblings.Siblings(settings_of(engines, 1, gateway_url="http://gateway.invalid", **anywhere), store)
+    with pytest.raises(socket.gaierror):
+        await nowhere.tell(1, draining=False)
+    own = siblings.Siblings(settings_of(engines, 1, **anywhere), store)
+    assert not await own.take(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
     await own.tell(1, draining=False)
     (host,) = await registry.alive()
     assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
@@ -91,14 +99,56 @@ async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engine
     assert await registry.alive() == []
 
 
-async def test_siblings_with_more_free_slots_are_mostly_asked_first(engines: Engines, store: Redis) -> None:
+async def test_siblings_with_more_free_slots_are_mostly_asked_first(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry = HostRegistry(store, Tier.AGENT)
-    for name, slots in (("127.0.0.1", 50), ("few", 1), ("many", 9), ("full", 0)):
+    for name, slots in (("127.0.0.1", 50), ("10.0.0.9", 1), ("many", 9), ("full", 0)):
         await registry.beat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
-    own = siblings.Siblings(settings_of(engines, 1), store)
+    own, hosts = siblings.Siblings(settings_of(engines, 1), store), await registry.alive()
+    monkeypatch.setattr(own._registry, "alive", lambda: asyncio.sleep(0, hosts))  # they expire on a busy machine
     orders = [[host.id for host in await own._with_room()] for _ in range(200)]
-    assert all(sorted(order) == ["few", "many"] for order in orders)
+    assert all(sorted(order) == ["10.0.0.9", "many"] for order in orders)
     assert 140 < sum(order[0] == "many" for order in orders) < 200, "nine of ten"
+
+
+async def test_siblings_are_kept_while_the_store_is_unavailable(engines: Engines) -> None:
+    own = siblings.Siblings(settings_of(engines, 1), Redis(port=free_port()))
+    assert not await own.has_left(SECOND)
+
+
+async def test_a_full_sibling_misdirects_agents(engines: Engines, store: Redis) -> None:
+    """RFC 9110, section 15.5.20; without an agent's token it is a refusal."""
+    async with two(engines, store) as (full, other), other.call():
+        for subject, status in ((f"agent {SECOND}", 421), (SECOND, 503)):
+            header = {siblings.HEADER: f"{SECOND} {tokens.make(KEY, subject, 60)}"}
+            with pytest.raises(websockets.InvalidStatus) as caught:
+                await websockets.connect(f"ws{full.url[4:]}/v1/conversations", additional_headers=header)
+            assert caught.value.response.status_code == status
+
+
+async def test_a_sibling_that_closes_the_connection_is_skipped_at_once(engines: Engines, store: Redis) -> None:
+    port = free_port()
+    async with (
+        running_agent(engines, store, port=port) as full,
+        await asyncio.start_server(lambda _, writer: writer.close(), SECOND, port),
+        full.call(),
+    ):
+        await HostRegistry(store, Tier.AGENT).beat(Host(SECOND, HostKind.AGENT, SECOND, 9, draining=False, slots=9))
+        since = time.monotonic()
+        assert (await refused(full))[0] == 503
+        assert time.monotonic() - since < siblings.ANSWERED_WITHIN_S
+
+
+async def test_a_slow_endpoint_pauses_the_other() -> None:
+    side, other = siblings._Side(), Mock()
+    side.pause_writing()
+    side.resume_writing()
+    side.other = other
+    side.pause_writing()
+    assert [name for name, _, _ in other.mock_calls] == ["pause_reading"]
+    side.resume_writing()
+    assert [name for name, _, _ in other.mock_calls] == ["pause_reading", "resume_reading"]
 
 
 async def test_a_siblings_refusal_is_final(engines: Engines, store: Redis) -> None:
@@ -144,9 +194,20 @@ async def test_only_agents_can_authenticate_as_agents(engines: Engines, store: R
 async def test_concurrent_hand_overs_are_limited(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(siblings, "PER_PLACE", 0)
-    async with two(engines, store) as (full, _):
+    monkeypatch.setattr(siblings, "AUTHENTICATED_AFTER_S", 0.0)
+    port = free_port()
+    async with (
+        running_agent(engines, store, port=port) as full,
+        running_agent(engines, store, SECOND, port, conversations=9) as other,
+        contextlib.AsyncExitStack() as calls,
+    ):
+        for free in range(9, 4, -1):
+            await known(store, {"127.0.0.1": int(free == 9), SECOND: min(free + 1, 9)})
+            await calls.enter_async_context(full.call(holder=full if free == 9 else other))
+        assert (full.agent.siblings.handed, other.agent.held) == (4, 4)
+        await until(lambda: full.agent.siblings._authenticated == 4)
         assert (await refused(full))[0] == 503
+    assert full.agent.siblings._authenticated == 0
 
 
 async def test_without_the_store_a_full_agent_rejects_callers(

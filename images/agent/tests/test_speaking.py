@@ -1,8 +1,17 @@
 """The spoken text of an answer, and its splits."""
 
-import pytest
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
-from voice_agent.speaking import FirstClause, speakable
+import httpx2
+import pytest
+from pipecat.frames.frames import ErrorFrame, Frame
+
+from images.agent.tests.conftest import settings_of
+from images.agent.tests.engines import SPEECH_RATE, Engines
+from voice_agent.speaking import FirstClause, Speaking, speakable
+from voice_agent.trace import Traces
+from voice_agent.usage import Usage
 
 
 @pytest.mark.parametrize(
@@ -46,12 +55,98 @@ async def test_numbers_dates_and_spelled_names_are_not_split(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "first"),
-    [("Yes of course, one moment please. ", None), ("Yes, of course, one moment please. ", "Yes, of course,")],
+    [("Yes of course, one moment please. ", None), ("Yes, of course, one moment please, thanks. ", "Yes, of course,")],
 )
 async def test_a_clause_of_a_second_is_spoken_first(text: str, first: str | None) -> None:
     """The first has 14 characters, and the second 15."""
     aggregator = FirstClause()  # type: ignore[no-untyped-call]  # Pipecat's
-    pieces = [piece.text async for piece in aggregator.aggregate(text)]
-    if rest := await aggregator.flush():
-        pieces.append(rest.text)
-    assert pieces[0] == (first or text.strip())
+    for end in (aggregator.flush, aggregator.handle_interruption, aggregator.flush):  # of one answer after the other
+        pieces = [piece.text async for piece in aggregator.aggregate(text)]
+        assert pieces == [first] if first else "Yes of course," not in pieces
+        await end()
+
+
+SENTENCE = "to be, or not, a question of it all"
+"""Its fifth word begins after 15 characters."""
+STARTS = [0, 3, 7, 10, 15, 17, 26, 29, 32]
+
+
+class Speaker:
+    """Speech synthesis whose audio, or error, is scripted for each sentence."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers: list[list[float] | httpx2.Response | Exception] = []
+        self.words: list[list[tuple[str, float]]] = []
+        self.now = 100.0
+        monkeypatch.setattr("voice_agent.speaking.time", SimpleNamespace(monotonic=lambda: self.now))
+        self.usage = Usage()
+        trace, client = Traces("", 0, "test").begin(), httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+        self._speaking = Speaking(settings_of(Engines(), 1), client, trace, self.usage)
+        self._speaking._sample_rate = SPEECH_RATE  # which Pipecat sets when a pipeline starts
+        monkeypatch.setattr(self._speaking, "add_word_timestamps", self._note)
+
+    def _answer(self, _: httpx2.Request) -> httpx2.Response:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx2.Response):
+            return answer
+        return httpx2.Response(200, content=self._audio(answer))
+
+    async def _audio(self, parts_s: list[float]) -> AsyncIterator[bytes]:
+        for part_s in parts_s:
+            yield bytes(2 * round(part_s * SPEECH_RATE))
+
+    async def _note(self, words: list[tuple[str, float]], _: str) -> None:
+        self.words.append(words)
+
+    async def say(self, text: str, context: str = "c") -> list[Frame | None]:
+        self.words = []
+        return [frame async for frame in self._speaking.run_tts(text, context)]
+
+    @property
+    def times(self) -> list[float]:
+        return [at for words in self.words for _, at in words]
+
+
+async def test_words_are_timed_by_the_speed_of_the_previous_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    speaker = Speaker(monkeypatch)
+    speaker.answers = [[1.0, 1.0], [4.0], [2.0], [1.0]]
+    await speaker.say(SENTENCE)
+    assert [[word for word, _ in words] for words in speaker.words] == [
+        ["to", "be,", "or", "not,"], ["a", "question", "of", "it"], ["all"]
+    ]  # fmt: skip
+    # At first 15 characters a second. A word is reported while the audio of its start is sent, or else at the end.
+    assert speaker.times == pytest.approx([start / 15 for start in [*STARTS[:8], STARTS[7]]])
+    speaker.now += 1  # while the first is played
+    await speaker.say(SENTENCE)
+    assert speaker.times == pytest.approx([2.0 + 2.0 * start / len(SENTENCE) for start in STARTS])
+    await speaker.say("\U0001f389")
+    assert speaker.words == [[("\U0001f389", 6.0)]], "it is stored with the end of the audio"
+    speaker.now += 9  # a pause of four seconds after both
+    await speaker.say(SENTENCE)
+    assert speaker.times == sorted(speaker.times)
+    assert (speaker.times[0], speaker.times[-1] < 12.0) == (10.0, True)
+    speaker.now += 50
+    await speaker.say(SENTENCE, "another answer")
+    assert speaker.times[0] == 0.0
+    assert speaker.usage.spoken_characters == 4 * len(SENTENCE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (httpx2.Response(503, text="busy"), "answers 503: busy"),
+        (httpx2.ConnectError("no route"), "cannot be reached: no route"),
+        (httpx2.ReadTimeout(""), "cannot be reached: ReadTimeout"),
+    ],
+)
+async def test_a_failing_speech_engine_is_reported_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, answer: httpx2.Response | Exception, reason: str
+) -> None:
+    speaker = Speaker(monkeypatch)
+    speaker.answers = [answer]
+    [frame] = await speaker.say(SENTENCE)
+    assert isinstance(frame, ErrorFrame)
+    assert frame.error.endswith(reason)
+    assert speaker.words == []

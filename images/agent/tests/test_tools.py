@@ -1,6 +1,7 @@
 """Tools receive authenticated requests with the caller; the model calls the listed ones."""
 
 import base64
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -11,7 +12,7 @@ from images.agent.tests.engines import Engines
 from voice_agent import signing
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.tools import Speaker, Tools
+from voice_agent.tools import TIMEOUT_S, Speaker, Tools
 from voice_agent.trace import Traces
 
 KEY = b"only-for-tests-only-for-tests-32"
@@ -40,7 +41,7 @@ def test_a_key_has_24_bytes() -> None:
             signing.key_bytes(secret)
 
 
-@pytest.mark.parametrize("key", ["short", "whsec_no base64", "whsec_AAAA"])
+@pytest.mark.parametrize("key", ["short", "whsec_no base64", "whsec_AAAA", f"whsec_!{'A' * 32}"])
 def test_an_unusable_signing_key_is_rejected_at_startup(engines: Engines, key: str) -> None:
     with pytest.raises(ValidationError, match="tools_key"):
         settings_of(engines, 1, tools_key=key)
@@ -58,6 +59,16 @@ async def test_tools_refuse_unsigned_requests(engines: Engines) -> None:
             assert await tools._run("weather", {"city": "Bonn"}) == {"sky": "clear"}
     called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": "c", "caller": "anna"}
     assert engines.calls == [called, called]
+    assert engines.content_types == [None, "application/json"] * 2
+
+
+async def test_the_model_waits_longer_for_a_tool_than_the_agent(engines: Engines) -> None:
+    """Otherwise, it would answer without the result, or without the reason for its absence."""
+    timeouts: list[float] = []
+    async with httpx2.AsyncClient() as client:
+        model = SimpleNamespace(register_function=lambda *_, timeout_secs: timeouts.append(timeout_secs))
+        tools_of(engines, client).join(model)  # type: ignore[arg-type]  # the part of a model that it uses
+    assert timeouts[0] > TIMEOUT_S
 
 
 async def test_a_tool_that_is_not_listed_is_not_called(engines: Engines) -> None:

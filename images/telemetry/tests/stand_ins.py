@@ -94,5 +94,5 @@ class Driver:
         for metric in asked.metrics[: asked.numMetrics]:
             answer = self._gpus[asked.sample1["gpu"]].get(metric.metricId)
             metric.nvmlReturn = 0 if answer is not None else 3
-            metric.value = answer or 0.0
+            metric.value = 7.0 if answer is None else answer
         return asked

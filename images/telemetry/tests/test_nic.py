@@ -51,9 +51,9 @@ def in_own_network(script: str) -> str:
 
 
 def test_counters_match_ethtool() -> None:
-    code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("v0")))'
+    code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("veth-of-15-long")))'
     read = shlex.join([sys.executable, "-c", code])
-    script = f"ip link add v0 type veth peer name v1 && {read} && ethtool -S v0"
+    script = f"ip link add veth-of-15-long type veth peer name v1 && {read} && ethtool -S veth-of-15-long"
     ours, ethtool = in_own_network(script).split("\n", 1)
     assert json.loads(ours) == printed(ethtool)
     assert json.loads(ours)["peer_ifindex"] > 0, "a number that is not 0: names and values stand together"

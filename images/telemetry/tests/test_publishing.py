@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import os
+import runpy
 import signal
+import socket
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import boto3
 import pytest
@@ -22,11 +26,13 @@ from images.telemetry.tests.stand_ins import control_socket, counters
 from voice_blueprint.contract.metrics import METRICS, NAMESPACE
 from voice_runtime.store import StoreSettings
 from voice_sandbox.loopback import free_port
-from voice_telemetry.__main__ import Readers, make, run
-from voice_telemetry.cloudwatch import MAX_IN_A_CALL, CloudWatch
+from voice_telemetry import __main__ as telemetry
+from voice_telemetry.__main__ import Readers, _cloudwatch, make, run
+from voice_telemetry.cloudwatch import CloudWatch
 from voice_telemetry.prometheus import Newest, serve
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
+from voice_telemetry.sources import engine
 from voice_telemetry.sources.dataplane import DataPlane
 from voice_telemetry.sources.engine import Engine
 from voice_telemetry.sources.gpu import Gpu
@@ -71,19 +77,15 @@ async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
             if away:
                 raise EndpointConnectionError(endpoint_url="https://monitoring")
             assert isinstance(request["MetricData"], list)
-            assert len(request["MetricData"]) <= MAX_IN_A_CALL
+            assert len(request["MetricData"]) <= 1000, "PutMetricData accepts no more"
             sent.extend(datum["Value"] for datum in request["MetricData"])
 
     cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_kept=2500)  # type: ignore[arg-type]
     assert cloudwatch.pause_s(5) == 5
-    pauses = []
     for start in range(0, 3000, 500):
         cloudwatch.add([Sample("VadSessions", value) for value in range(start, start + 500)])
         await cloudwatch.publish()
-        pauses.append(cloudwatch.pause_s(5))
     assert (cloudwatch.waiting, cloudwatch.lost) == (2500, 500)
-    assert pauses[0] >= 5
-    assert max(pauses) <= 60
     away = False
     await cloudwatch.publish()
     assert sent == list(range(500, 3000))
@@ -94,9 +96,13 @@ async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
     ("code", "status", "kept"),
     [
         ("InvalidParameterValue", 400, 0),
+        ("RequestEntityTooLarge", 413, 0),
+        ("RequestHeaderFieldsTooLarge", 431, 0),
+        ("TooManyRequests", 429, 1),
         ("Throttling", 400, 1),
         ("ExpiredToken", 403, 1),
         ("InternalServiceFault", 500, 1),
+        ("ServiceUnavailable", 503, 1),
     ],
 )
 async def test_refused_values_do_not_block_later_ones(code: str, status: int, kept: int) -> None:
@@ -107,6 +113,48 @@ async def test_refused_values_do_not_block_later_ones(code: str, status: int, ke
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
     assert (cloudwatch.waiting, cloudwatch.lost) == (kept, 1 - kept)
+
+
+async def test_pauses_double_up_to_a_minute_while_cloudwatch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voice_telemetry.cloudwatch.random.uniform", lambda least, most: (least, most))
+    cloud = boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
+    pauses: list[Any] = []
+    cloudwatch.add([Sample("VadSessions", 1)])
+    with Stubber(cloud) as stub:
+        for _ in range(5):
+            stub.add_client_error("put_metric_data", "InternalServiceFault", http_status_code=500)
+            await cloudwatch.publish()
+            pauses.append(cloudwatch.pause_s(5))
+    assert pauses == [(5, 10), (10, 20), (20, 40), (30, 60), (30, 60)]
+
+
+async def test_each_batch_is_sent_once_per_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library would repeat a request within the pause."""
+    requests = 0
+
+    async def fail(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await reader.readuntil(b"\r\n\r\n")
+        requests += 1
+        writer.write(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(fail, "127.0.0.1", 0) as server:
+        for name, value in (("ENDPOINT_URL", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"),
+                            ("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x")):  # fmt: skip
+            monkeypatch.setenv(f"AWS_{name}", value)
+        cloudwatch = _cloudwatch(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
+        cloudwatch.add([Sample("VadSessions", 1)])
+        await cloudwatch.publish()
+    assert (requests, cloudwatch.waiting) == (1, 1)
+
+
+def test_the_publisher_needs_no_type_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image does not contain them."""
+    monkeypatch.setitem(sys.modules, "types_boto3_cloudwatch", None)
+    monkeypatch.delitem(sys.modules, "voice_telemetry.cloudwatch")
+    runpy.run_module("voice_telemetry.cloudwatch")
 
 
 def scrape(port: int) -> str:
@@ -123,7 +171,7 @@ def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
     shown = scrape(port)
     assert 'voice_rx_dropped_total{Deployment="production",Fleet="vad",Reason="shed"} 5.0' in shown, "between scrapes"
     assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 2.0' in shown
-    newest.keep([Sample("VadSessions", 9, read_at=now + 20)], now + 10)
+    newest.keep([Sample("VadSessions", 9, read_at=now + 20)], now + 20)
     shown = scrape(port)
     server.shutdown()
     assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 9.0' in shown
@@ -150,6 +198,7 @@ GOOD = {
     "VOICE_TELEMETRY_SOURCES": "dataplane", "VOICE_CONTROL_SOCKET": "/nowhere/control.sock",
     "VOICE_VALKEY_HOST": "127.0.0.1", "VOICE_VALKEY_PORT": "1", "VOICE_VALKEY_USER": "vad",
 }  # fmt: skip
+OWN = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
 
 
 @pytest.mark.parametrize("region", ["us-east-1", ""])
@@ -194,9 +243,8 @@ async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
             time.sleep(0.5)
             sent.append(request)
 
-    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
     often = {"read_every_s": 60, "publish_every_s": 60, "control_socket": tmp_path / "s", "prometheus_port": 9400}
-    settings, stop = Settings(**own | often), asyncio.Event()  # type: ignore[arg-type]
+    settings, stop = Settings(**OWN | often), asyncio.Event()  # type: ignore[arg-type]
     cloudwatch = CloudWatch(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
     newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
     store = StoreSettings(host="127.0.0.1", port=1, user="vad")
@@ -231,8 +279,7 @@ async def test_a_source_that_is_unavailable_is_logged_once(tmp_path: Path, caplo
     ],
 )
 async def test_each_source_can_be_configured(name: SourceName, kind: type) -> None:
-    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
-    settings = Settings(**own | {"prometheus_port": "9400"})  # type: ignore[arg-type]
+    settings = Settings(**OWN | {"prometheus_port": "9400"})  # type: ignore[arg-type]
     source = make(name, settings, StoreSettings(host="127.0.0.1", port=1, user="vad"))
     assert type(source) is kind
     await source.close()
@@ -240,14 +287,55 @@ async def test_each_source_can_be_configured(name: SourceName, kind: type) -> No
 
 @pytest.mark.parametrize(("name", "most"), [("read_every_s", 60), ("publish_every_s", 60), ("prometheus_port", 65535)])
 def test_settings_have_limits(name: str, most: int) -> None:
-    own = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() if "VALKEY" not in key}
-    good = own | {"prometheus_port": "9400"}
+    good = OWN | {"prometheus_port": "9400"}
     least = 1 if name == "prometheus_port" else 0.001
     for value in (least, most):
         assert getattr(Settings(**good | {name: value}), name) == value  # type: ignore[arg-type]
     for value in (0, most + 1):
         with pytest.raises(ValidationError, match=name):
             Settings(**good | {name: value})  # type: ignore[arg-type]
+
+
+def test_values_are_read_each_second_and_published_each_five() -> None:
+    settings = Settings(**OWN | {"prometheus_port": "9400"})  # type: ignore[arg-type]
+    assert (settings.read_every_s, settings.publish_every_s) == (1, 5)
+    assert settings.read_every_s > engine._TIMEOUT_S, "an engine that hangs costs its own values alone"
+
+
+@pytest.mark.parametrize("name", ["deployment", "fleet", "host"])
+def test_names_are_not_empty(name: str) -> None:
+    Settings(**OWN | {"prometheus_port": "9400", name: "x"})  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=name):
+        Settings(**OWN | {"prometheus_port": "9400", name: ""})  # type: ignore[arg-type]
+
+
+async def test_missed_readings_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, pauses, stop, gone = 100.0, list[float](), asyncio.Event(), list[float]()
+    late = iter([0, 5, 0, 0])
+
+    async def pause(_: asyncio.Event, seconds: float) -> None:
+        nonlocal clock
+        pauses.append(seconds)
+        clock += seconds + next(late)
+        if len(pauses) == 4:
+            stop.set()
+
+    monkeypatch.setattr(telemetry, "_sleep", pause)
+    monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=lambda: clock, time=lambda: 1000.0))
+    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
+    monkeypatch.setattr(newest, "keep", lambda _, gone_before: gone.append(gone_before))
+    settings = Settings(**OWN | {"prometheus_port": 9400, "control_socket": tmp_path / "none"})  # type: ignore[arg-type]
+    await run(settings, StoreSettings(host="127.0.0.1", port=1, user="vad"), None, newest, stop)
+    assert pauses == [1, 1, 0, 1]
+    assert set(gone) == {990}, "values count for ten seconds"
+
+
+async def test_a_port_in_use_ends_the_program() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        process = await program(**GOOD | {"VOICE_PROMETHEUS_PORT": str(other.getsockname()[1])})
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert errors.decode().splitlines()[-1].startswith("cannot start: ")
 
 
 @pytest.mark.parametrize(

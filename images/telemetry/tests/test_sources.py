@@ -82,6 +82,18 @@ async def test_restarted_data_plane_starts_counting_again(tmp_path: Path) -> Non
         assert ("RxDropped", "shed") not in values(await source.read())
 
 
+async def test_an_idle_data_plane_reports_its_drops(tmp_path: Path) -> None:
+    """Without frames there is no share of silence; a counter that starts again has no increment."""
+    path = tmp_path / "s"
+    before = {"late": 9}
+    async with control_socket(path, [counters(drops=before), counters(drops={"late": 1, "shed": 4})]):
+        source = DataPlane(path)
+        await source.read()
+        told = values(await source.read())
+    assert (told["RxDropped", "shed"], told["RxDropped", "late"]) == (4, 0)
+    assert ("SilenceDropped", "") not in told
+
+
 async def test_missing_or_refusing_data_plane_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not there"):
         await DataPlane(tmp_path / "none").read()
@@ -144,7 +156,10 @@ async def test_queues_come_from_the_engine_and_slots_from_the_registry(
 
 async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
     counted = {"refused": {"full": 40, "unknown-session": 900}, "lost_chunks": 3, "partials_shed": 7}
-    bodies = [json.dumps({"counters": counters}) for counters in ({}, counted, {"lost_chunks": 1})]
+    bodies = [
+        json.dumps({"counters": counters})
+        for counters in ({}, {"refused": {"unknown-session": 9}}, counted, {"lost_chunks": 1})
+    ]
     told = []
     async with http(bodies) as url:
         engine = await engine_of(url)
@@ -153,6 +168,7 @@ async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable
             told.append({loss: found.get(("SpeechLost", loss)) for loss in Loss})
     assert told == [
         dict.fromkeys(Loss),
+        dict.fromkeys(Loss, 0),
         {Loss.REFUSED: 40, Loss.LOST_CHUNKS: 3, Loss.GIVEN_UP: 0, Loss.PARTIALS_SHED: 7},
         dict.fromkeys(Loss, 0),
     ]
@@ -168,13 +184,28 @@ async def test_unresponsive_engine_is_reported(
             await engine.read()
 
 
+async def test_an_engine_that_hangs_is_reported_with_the_kind_of_error(
+    engine_of: Callable[[str], Awaitable[Engine]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_telemetry.sources.engine._TIMEOUT_S", 0.05)
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        engine = await engine_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics.json")
+        with pytest.raises(SourceError, match="ReadTimeout"):
+            await engine.read()
+
+
 async def test_start_is_reported_once_at_its_end(engine_of: Callable[[str], Awaitable[Engine]], tmp_path: Path) -> None:
     phases = tmp_path / "phases"
     async with http("{}") as url:
         engine = await engine_of(url)
         phases.write_text("pull 30\nweights 12.5\n")
         assert "ColdStart" not in {sample.name for sample in await engine.read()}
-        phases.write_text("pull 30\nweights 12.5\nnot a phase\nwarm-up 4\n")
+        phases.write_text("pull 30\nweights 12.5\nnot a phase\nhalf\nwarm-up 4\n")
         told = values(await engine.read())
         again = values(await engine.read())
     assert {part: value for (name, part), value in told.items() if name == "ColdStart"} == {
@@ -215,6 +246,8 @@ async def test_without_a_runtime_neuron_cores_are_not_reported(tmp_path: Path) -
     told = await read_first(source)
     await source.close()
     assert told == []
+    assert source._process
+    assert source._process.returncode is not None, "it still runs"
 
 
 async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None:
@@ -295,6 +328,14 @@ async def test_several_gpus_are_averaged_and_their_links_added() -> None:
 
 async def test_gpu_without_performance_monitor_reports_the_coarser_share() -> None:
     assert values(await Gpu(Driver([{1: 55.0}], gpm=False)).read()) == {("GpuBusy", ""): 55}
+    two = Gpu(Driver([{1: 55.0}, {1: 45.0}], gpm=False))
+    assert values(await two.read()) == {("GpuBusy", ""): 50, ("GpuLinkTraffic", ""): 0}
+
+
+async def test_gpus_without_links_have_no_traffic() -> None:
+    source = Gpu(Driver([{1: 80.0}, {1: 40.0}]))
+    await source.read()
+    assert values(await source.read()) == {("GpuBusy", ""): 60, ("GpuLinkTraffic", ""): 0}
 
 
 async def test_gpu_without_driver_is_reported() -> None:

@@ -19,9 +19,9 @@ from websockets.http11 import Request, Response
 from images.conftest import PATIENCE_S
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.features import SAMPLE_RATE
-from voice_whisper import streaming, vllm_watch
+from voice_whisper import streaming, vllm_realtime, vllm_watch
 from voice_whisper.job import Wanted
-from voice_whisper.streaming import OVERLAP, Streams, joined
+from voice_whisper.streaming import OVERLAP, StreamError, Streams, joined
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_realtime import VllmRealtime
 
@@ -114,6 +114,18 @@ async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[Streams]:
 
 async def said(streams: Streams, utterance: Utterance, wanted: Wanted = Wanted.FINAL) -> str:
     return (await streams.transcribe(utterance, None, wanted)).text
+
+
+async def test_a_hanging_engine_is_reported_with_the_kind_of_error(
+    vllm: tuple[Realtime, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_realtime, "TIMEOUT_S", 0.2)
+    vllm[0].works.clear()
+    stream = await VllmRealtime(vllm[1], MODEL).open()
+    with pytest.raises(StreamError, match="vLLM: TimeoutError"):
+        await stream.finish()
+    vllm[0].works.set()
+    await stream.close()
 
 
 async def test_a_hanging_engine_is_stuck_until_it_processes_silence(

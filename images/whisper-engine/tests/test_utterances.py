@@ -227,6 +227,15 @@ def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> Non
     assert (utterance.start, utterance.frames, utterance.lost) == (0, 150, 0)
 
 
+def test_a_session_that_begins_with_a_silence_has_no_gap() -> None:
+    """Its first chunk has the number 0, wherever its speech begins; without it, there is a loss."""
+    chunks = chunks_of(SSRC, sound()[:32000], first=50)
+    (whole,) = heard(chunks)
+    assert whole.gap_before is None
+    (later,) = heard([replace(chunk, number=chunk.number + 1) for chunk in chunks])
+    assert later.gap_before == (0, 50)
+
+
 def test_split_position_is_the_same_on_every_host() -> None:
     speech = np.tile(sound(), 9)[: 60 * 16000]
     chunks = chunks_of(SSRC, speech, first=10)

@@ -199,7 +199,7 @@ async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_vllm_that_is_busy_is_not_stuck() -> None:
+async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture) -> None:
     """Silence waits in its queue indefinitely, while earlier requests are answered."""
     watch = VllmWatch(lambda: asyncio.sleep(PATIENCE_S), (), "http://127.0.0.1:8000")
     running = asyncio.create_task(watch.run())
@@ -209,6 +209,7 @@ async def test_a_vllm_that_is_busy_is_not_stuck() -> None:
         assert not watch.is_stuck
     await until("stuck", lambda: watch.is_stuck)
     running.cancel()
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["it hangs"]
 
 
 @pytest.mark.usefixtures("impatient")

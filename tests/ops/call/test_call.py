@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pylibsrtp
 import pytest
@@ -17,6 +18,7 @@ from redis.asyncio import Redis
 from images.conftest import StoreServer
 from images.gateway.tests.running import BYE, GatewayProcess, Hosts, VadHost, holds
 from voice_blueprint.contract.network import Tier
+from voice_ops.call.session import CallError, Session
 from voice_ops.exits import FAILED, REFUSED
 from voice_runtime import state
 from voice_runtime.replies import text
@@ -25,6 +27,16 @@ from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 from voice_sandbox.loopback import free_port
 
 SECONDS = 2
+
+
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout(""), httpx2.ConnectError("no route")])
+async def test_an_unreachable_server_is_reported_with_a_reason(error: httpx2.HTTPError) -> None:
+    def fail(_: httpx2.Request) -> httpx2.Response:
+        raise error
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(fail)) as client:
+        with pytest.raises(CallError, match=r"cannot be reached: (ReadTimeout|no route)"):
+            await Session.open(client, "http://voice.test", "srtp")
 
 
 @dataclass

@@ -51,7 +51,7 @@ def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
         (tmp_path / "gone.wav", "No such file"),
         (tmp_path, "Is a directory"),
         (text, "is no WAV file"),
-        (short, "is no WAV file"),
+        (short, "is no WAV file with PCM: it ends early"),
         (empty, "holds no sound"),
     ):
         with pytest.raises(RecordingError, match=message):

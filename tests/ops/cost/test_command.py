@@ -33,7 +33,7 @@ def test_the_tables_list_assumptions_and_omissions() -> None:
     assert result.exit_code == 0, result.output
     for expected in ("inf2.48xlarge", "12.9813 per instance-hour", "USD per audio hour", "70% of the least tier"):
         assert expected in result.stdout
-    for expected in ("list prices read from", "prices of us-west-2 stand in", "AWS::S3::Bucket: storage"):
+    for expected in ("list prices read from", "prices of us-west-2 stand in", "AWS::SNS::Topic: notifications"):
         assert expected in result.stdout
 
 
@@ -143,14 +143,8 @@ def test_a_corrupt_price_cache_is_reported_in_one_line(monkeypatch: pytest.Monke
 
 
 FIXED_COSTS = {
-    *("images and secrets", "storage", "snapshots", "users", "sessions of operators", "operations"),
-    *(
-        "transcripts and the requests for them",
-        "messages",
-        "notifications",
-        "queries of alerts",
-        "metrics of Container Insights",
-    ),
+    *("images and secrets", "users", "sessions of operators", "operations"),
+    *("transcripts and the requests for them", "messages", "notifications", "queries of alerts"),
     "requests, and two yearly rotations of each key",
 }
 

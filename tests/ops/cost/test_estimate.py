@@ -37,7 +37,7 @@ from voice_ops.cost.estimate import (
 from voice_ops.cost.model import Amount, Audio, Estimate, Expected, total
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.cost.report import as_dict, print_estimate, print_total
-from voice_ops.cost.traffic import PRICED
+from voice_ops.cost.traffic import PRICED, aws_uses
 from voice_sandbox.azure.graph import Graph, Resource
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
@@ -143,6 +143,33 @@ def test_hosts_cost_the_aws_list_price(instance_type: str, usd_per_hour: float, 
     assert usd.low == pytest.approx(low * usd_per_hour * HOURS_PER_MONTH)
     assert usd.peak == pytest.approx(peak * usd_per_hour * HOURS_PER_MONTH)
     assert usd.expected == pytest.approx((low + 0.35 * (peak - low)) * usd_per_hour * HOURS_PER_MONTH)
+
+
+def test_metrics_of_container_insights_are_counted() -> None:
+    """The gateway and the agents each have a cluster with one service, with 13 and 25 metrics."""
+    lines = [line for line in price_stacks(templates()).lines if line.kind == "AWS::ECS::Cluster"]
+    assert [line.price.item for line in lines] == ["cloudwatch-custom-metric"] * 2
+    assert sum(line.usd.expected for line in lines) == pytest.approx(2 * (13 + 25) * 0.3)
+
+
+def stored_gb(calls: float) -> float:
+    production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
+    uses = aws_uses(production.aws, LOAD, Amount.fixed(calls), 0.0)
+    return sum(use.amount.expected for kind, use in uses if (kind, use.item) == ("AWS::S3::Bucket", "s3-standard"))
+
+
+def test_weights_and_access_logs_in_buckets_are_counted() -> None:
+    # Three fleets with Whisper, each in two versions.
+    assert stored_gb(0) == pytest.approx(2 * 3 * 6 * 2**30 / 1e9)
+    assert stored_gb(1) > stored_gb(0)
+
+
+def test_metric_alerts_on_azure_are_charged_by_series() -> None:
+    alerts = [line for line in price_graphs(caller_graphs()).lines if line.kind == "monitor:MetricAlert"]
+    assert {line.price.item for line in alerts} == {"azure-metric-alert"}
+    series = {line.resource: line.amount.expected for line in alerts}
+    assert series.pop("edge-unhealthy", 3) == 3  # one for each of at most three backends
+    assert set(series.values()) == {1}
 
 
 def test_a_faster_volume_costs_its_additional_throughput_and_iops(tmp_path: Path) -> None:
@@ -303,6 +330,8 @@ def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
         # 3 VAD hosts and 5 ASR hosts, each 12 times a minute; gateway tasks write theirs to their log
         "cloudwatch-requests": 8 * 730 * 60 * 12 / 1000 * 0.01,
         "interface-endpoint-data": 8 * 730 * 60 * 12 * 10_000 / 1e9 * 0.01,
+        # Six snapshots beyond the free one: 300 chunks of 3,244 bytes and 512 KiB for each call.
+        "elasticache-backup": 1_200 * (300 * 3_244 + 512 * 1024) / 1e9 * 6 * 0.085,
     }
     assert {item: usd[item] for item in by_hand} == pytest.approx(by_hand, rel=0.01)
     assert set(usd) - set(by_hand) == {"cloudwatch-custom-metric", "ecr-storage", "s3-put-requests", "s3-standard"}

@@ -12,10 +12,13 @@ import simpy
 import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT, steady
 from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.scaling import Comparison
 from voice_blueprint.hosts import with_images
 from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
 from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
+from voice_blueprint.observability.azure.alerts import Alert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
+from voice_blueprint.observability.azure.platform import PlatformAlert, platform_alerts
 from voice_ops.gameday.simulated import SILENT
 from voice_ops.simulate.alerts import Replay, Watched
 from voice_ops.simulate.capacity import fleet_plans, store_calls
@@ -65,6 +68,8 @@ def test_more_calls_than_slots_fire_the_documented_alerts() -> None:
 def test_a_store_that_fills_up_fires_its_alert() -> None:
     assert "valkey-memory-high" not in fired_alerts(steady(0.77 * 12_000, 900), store_calls=12_000)
     assert "valkey-memory-high" in fired_alerts(steady(0.84 * 12_000, 900), store_calls=12_000)
+    assert "redis-memory-high" not in fired_alerts(steady(0.77 * 2_000, 900), AZURE, store_calls=2_000)
+    assert "redis-memory-high" in fired_alerts(steady(0.94 * 2_000, 900), AZURE, store_calls=2_000)
 
 
 def test_lasting_refusals_exhaust_the_error_budget_on_both_clouds() -> None:
@@ -157,14 +162,18 @@ def test_refusals_are_alerted_as_a_fraction(
 
 def test_common_settings_mean_the_same_on_both_clouds() -> None:
     ours = {each.id: each for each in aws_alerts(FILE)}
-    theirs = {each.id: each for each in azure_alerts(AZURE)}
+    rules = {each.id: each for each in azure_alerts(AZURE)}
+    theirs: dict[str, Alert | PlatformAlert] = dict(rules)
+    theirs |= {each.id: each for each in platform_alerts(AZURE)}
     for id_, known in CONDITIONS.items():
         azure = theirs[id_]
         assert (azure.meaning, azure.callers_affected) == (known.meaning, known.callers_affected)
-        assert azure.threshold in {known.threshold, known.threshold / 1000}
+        # Two thresholds are percentages of the load and of the maximum capacity.
+        assert azure.threshold in {known.threshold, known.threshold / 1000} or id_ in {"edge-errors", "edge-at-maximum"}
         if id_ in ours:
             aws = ours[id_]
             assert (aws.meaning, aws.callers_affected) == (known.meaning, known.callers_affected)
             assert aws.rule.threshold == known.threshold
-            assert aws.rule.comparison is azure.comparison
-    assert set(CONDITIONS) - set(ours) == {"speech-lost"}
+            assert aws.rule.comparison is (rules[id_].comparison if id_ in rules else Comparison.ABOVE)
+    only = {"redis-memory-high", "redis-load-high", "edge-unhealthy", "edge-errors", "edge-at-maximum"}
+    assert set(CONDITIONS) - set(ours) == {"speech-lost", *only}

@@ -44,6 +44,7 @@ NUMBERS: dict[tuple[str, str], tuple[set[object], str]] = {
     ("network:NetworkSecurityGroup", "securityRules.priority"): (
         {100, 110, 120, 130, 4096}, "what is denied comes behind what is let in"),
     ("alertsmanagement:PrometheusRuleGroup", "rules.severity"): ({1, 2}, "errors and warnings"),
+    ("monitor:MetricAlert", "severity"): ({2}, "without callers there is only the alert on ports"),
     # --- Pods
     (DEPLOYMENT, f"{POD}.containers.lifecycle.preStop.sleep.seconds"): (
         {15, 38}, "until no request comes: kube-proxy for the router, AKS's cache of DNS for engines"),
@@ -119,6 +120,7 @@ ENABLED_SETTINGS = frozenset(
         ("keyvault:Vault", "properties.enableRbacAuthorization"),
         ("kubernetesconfiguration:Extension", "autoUpgradeMinorVersion"),
         ("monitor:ActionGroup", "emailReceivers.useCommonAlertSchema"), ("monitor:ActionGroup", "enabled"),
+        ("monitor:MetricAlert", "autoMitigate"), ("monitor:MetricAlert", "enabled"),
         ("monitor:DataCollectionRule",
          "dataSources.extensions.extensionSettings.dataCollectionSettings.enableContainerLogV2"),
         ("monitor:DiagnosticSetting", "logs.enabled"),

@@ -1,12 +1,11 @@
 """Description of a cluster for checks, read from the deployment file or from the Pulumi programs' resources."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from voice_blueprint import catalog
 from voice_blueprint.azure.names import SYSTEM_POOL, pool_taints
-from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.azure.rollout import surge_nodes, surge_pods
 from voice_blueprint.azure.topology import Request
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
 from voice_blueprint.catalog.inference import Task
@@ -218,11 +217,11 @@ def _pools(azure: Azure) -> Iterator[Pool]:
     size = catalog.vm_sizes()[system.vm_size]
     nodes = system.nodes
     place = Place(("azure", "system_pool"))
-    yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=azure.availability_zones, is_system=True)
+    surge, zones = surge_nodes(nodes.max), azure.availability_zones
+    yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge)
     if cpu := azure.cpu_pool:
         place, size = Place(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
-        # AKS adds a third of the nodes during an upgrade.
-        surge = math.ceil(cpu.nodes.max / 3)
+        surge = surge_nodes(cpu.nodes.max)
         yield Pool(CPU_POOL, place, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
     for index, pool in enumerate(azure.pools):
         yield Pool(

@@ -13,8 +13,6 @@ from voice_blueprint.file.model.deployment import Deployment
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX = 24
 """Prefix length of the range that every node gets from the pods' overlay."""
-SYSTEM_SURGE = 1 / 3
-"""Share of nodes that AKS adds to the system pool during an upgrade; a GPU pool has its own setting."""
 AZURE_RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in every subnet."""
 
@@ -199,6 +197,4 @@ def _nodes(pod: Pod, replicas: int) -> int:
 
 
 def _max_nodes(azure: Azure) -> int:
-    system = azure.system_pool.nodes.max + (azure.cpu_pool.nodes.max if azure.cpu_pool else 0)
-    pools = sum(pool.nodes.max + pool.surge_nodes for pool in azure.pools)
-    return system + math.ceil(system * SYSTEM_SURGE) + pools
+    return sum(pool.max_nodes + pool.surge_nodes for pool in cluster_in(azure).pools)

@@ -47,9 +47,12 @@ class Metrics:
         self._interruptions = Histogram(
             "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self.registry
         )
-        prompts = "Prompt tokens whose engine tells how many were in its cache", "... of them those in the cache"
-        self._prompt = Counter("voice_agent_prompt_tokens", prompts[0], registry=self.registry)
-        self._cached = Counter("voice_agent_cached_prompt_tokens", prompts[1], registry=self.registry)
+        self._prompt = Counter(
+            "voice_agent_prompt_tokens", "Prompt tokens of engines that report cached ones", registry=self.registry
+        )
+        self._cached = Counter(
+            "voice_agent_cached_prompt_tokens", "Prompt tokens found in an engine's cache", registry=self.registry
+        )
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:

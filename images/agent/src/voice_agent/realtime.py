@@ -96,11 +96,7 @@ class RealtimeSerializer(FrameSerializer):
         try:
             event = Event.validate_json(data)
         except ValidationError as error:
-            said = (
-                error.errors(include_url=False, include_input=False)[0]["msg"]
-                if isinstance(error, ValidationError)
-                else f"audio: no base64: {error}"
-            )
+            said = error.errors(include_url=False, include_input=False)[0]["msg"]
             wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": said, "param": None}
             await self._tell([_event("error", error={**wrong, "event_id": event_id(data)})])
             return None

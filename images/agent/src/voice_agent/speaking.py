@@ -140,10 +140,10 @@ class Speaking(TTSService):
                     words = words[len(due) :]
                     await self._tell(due, begin, context_id)
         except httpx2.HTTPError as error:
-            yield ErrorFrame(f"{self._url} cannot be reached: {error or type(error).__name__}")
+            yield ErrorFrame(f"{self._url} cannot be reached: {str(error) or type(error).__name__}")
             return
         if begin is not None:
-            self._per_character_s = (self._spoken_s - begin) / max(len(text), 1)
+            self._per_character_s = (self._spoken_s - begin) / len(text)
             await self._tell(words, begin, context_id)
 
     def _sentence_begins(self) -> float:

@@ -81,7 +81,7 @@ class VllmRealtime:
             await connection.send(json.dumps({"type": "session.update", "model": self._model}))
             await connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": False}))
         except BROKEN as error:
-            raise StreamError(f"vLLM: {error or type(error).__name__}") from None
+            raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
         return VllmStream(connection, self._watch.answered)
 
     async def _no_output(self) -> None:
@@ -111,7 +111,7 @@ class VllmStream:
         try:
             return await asyncio.wait_for(asyncio.shield(self._reading), TIMEOUT_S)
         except BROKEN as error:
-            raise StreamError(f"vLLM: {error or type(error).__name__}") from None
+            raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
 
     async def close(self) -> None:
         self._reading.cancel()
@@ -125,7 +125,7 @@ class VllmStream:
         try:
             await self._connection.send(json.dumps(message))
         except BROKEN as error:
-            raise StreamError(f"vLLM: {error or type(error).__name__}") from None
+            raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
 
     async def _read(self) -> str:
         try:
@@ -142,4 +142,4 @@ class VllmStream:
                     case "error":
                         raise StreamError(f"vLLM: {event['error']}")
         except BROKEN as error:
-            raise StreamError(f"vLLM: {error or type(error).__name__}") from None
+            raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None

@@ -69,7 +69,7 @@ class VllmWatch:
             if self._answered_at == since:
                 self._unanswered += 1
                 if self._unanswered == MAX_UNANSWERED:
-                    log.warning("no answer of vLLM for %.0f s: %s", time.monotonic() - since, error or "it hangs")
+                    log.warning("no answer of vLLM for %.0f s: %s", time.monotonic() - since, str(error) or "it hangs")
         else:
             self.answered()
 

@@ -18,8 +18,9 @@ from voice_blueprint.azure.names import (
     nvme_pools,
 )
 from voice_blueprint.file.model.azure import JumpHost, PeeredNetwork
+from voice_blueprint.observability.azure.platform import MonitoredService
 from voice_constructs.azure.access import Administrators
-from voice_constructs.azure.alerts import Alerts
+from voice_constructs.azure.alerts import Alerts, PlatformAlerts
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage
 from voice_constructs.azure.dashboards import Dashboards
@@ -65,7 +66,7 @@ GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
 if azure.cpu_pool:
     CpuNodes("cpu-nodes", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id, pool=azure.cpu_pool)
 ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
-Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
+alerts = Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
 Dashboards("dashboards", scope=scope)
 Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
 
@@ -77,6 +78,9 @@ model_fetch = Identity("model-fetch", scope=scope)
 model_fetch.may("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
 model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
 
+monitored: dict[MonitoredService, pulumi.Input[str]] = {}
+if network.egress_id:
+    monitored["Microsoft.Network/natGateways"] = network.egress_id
 exported: dict[ClusterOutput, object] = {}
 if azure.callers:
     users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
@@ -86,6 +90,7 @@ if azure.callers:
             identity.may(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
     edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
+    monitored |= {"Microsoft.Cache/redisEnterprise": state.id, "Microsoft.Network/applicationGateways": edge.id}
     exported = {
         ClusterOutput.CALLER_IDENTITIES: {
             tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
@@ -102,6 +107,7 @@ if azure.callers:
         writer = users[Component.GATEWAY]
         writer.may("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
         exported[ClusterOutput.ARCHIVE_URL] = archive.url
+PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operators_id, services=monitored)
 
 for output, value in {
     ClusterOutput.DEPLOYMENT: deployment.name,

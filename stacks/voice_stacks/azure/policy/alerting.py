@@ -17,6 +17,7 @@ from voice_stacks.azure.policy.promql import (
 )
 from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
 from voice_stacks.azure.policy.series import NEUTRAL, Worse, known_series
+from voice_stacks.azure.policy.values import Value
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -152,12 +153,28 @@ def alerts_reach_operators(stack: Stack) -> Iterator[Found]:
             yield Found(group.urn, f"rule group {group.name} is disabled")
         if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].unknown:
             yield Found(group.urn, f"rule group {group.name} has no Azure Monitor workspace in its scopes")
-        told = set(group.needs.get("rules", ()))
+        notified = bool(set(group.needs.get("rules", ())) & enabled)
         for each in group.props["rules"]:
-            name = each["alert"].text or each["record"].text
-            if each["enabled"].raw is False:
-                yield Found(group.urn, f"rule {name} is disabled")
-            if each["alert"].text and (not any(True for _ in each["actions"]) or not told & enabled):
-                yield Found(group.urn, f"alert {name} notifies no enabled action group")
-            if "D" in each["for"].text or "W" in each["for"].text:
-                yield Found(group.urn, f"alert {name} only fires after {each['for'].text}")
+            name, alert = each["alert"].text or each["record"].text, bool(each["alert"].text)
+            for problem in _silences(each, each["for"].text, notified=notified or not alert, acts=alert):
+                yield Found(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
+    for rule_ in stack.of(":MetricAlert"):
+        notified = bool(set(rule_.needs.get("actions", ())) & enabled)
+        for problem in _silences(rule_.props, rule_.props["windowSize"].text, notified=notified):
+            yield Found(rule_.urn, f"alert {rule_.name} {problem}")
+
+
+def _silences(alert: Value, duration: str, *, notified: bool, acts: bool = True) -> Iterator[str]:
+    """Yield the reasons for which an alert reaches no operator in time.
+
+    Args:
+        duration: Time until it fires, in ISO 8601.
+        notified: Whether it refers to an enabled action group.
+        acts: Whether it has to have actions, unlike a recording rule.
+    """
+    if alert["enabled"].raw is False:
+        yield "is disabled"
+    if acts and (not notified or not any(True for _ in alert["actions"])):
+        yield "notifies no enabled action group"
+    if "D" in duration or "W" in duration:
+        yield f"only fires after {duration}"

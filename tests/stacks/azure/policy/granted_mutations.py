@@ -105,6 +105,15 @@ PERMISSION_MUTATIONS = (
              ("closed-stores-have-names",)),
     Mutation("alerts that reach nobody", EDGE, change("ActionGroup", "operators", emailReceivers=[]),
              ("alerts-reach-operators",)),
+    *(
+        Mutation(f"metric alert {name}", EDGE, change("MetricAlert", "redis-memory-high", **values),
+                 ("alerts-reach-operators",), (says,))
+        for name, values, says in (
+            ("that notifies no operator", {"actions": []}, "redis-memory-high notifies no"),
+            ("that is switched off", {"enabled": False}, "redis-memory-high is disabled"),
+            ("on a day", {"windowSize": "P1D"}, "redis-memory-high only fires after P1D"),
+        )
+    ),
     Mutation("edge of one instance", EDGE,
              change("ApplicationGateway", "edge", autoscaleConfiguration={"minCapacity": 1, "maxCapacity": 1}),
              ("edge-carries-the-load",)),

@@ -1,6 +1,7 @@
 """Alerts of every fleet: missing telemetry, maximum size, failed launches, rejected packets."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.metrics import NAT_GATEWAY
@@ -100,15 +101,8 @@ def _front_door(deployment: Deployment) -> Iterator[Alert]:
 def network_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts in the network's own stack: no other stack may refer to a NAT gateway, which can be removed."""
     for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
-        yield Alert(
-            "nat-ports-exhausted",
-            Tier.AWS,
-            f"NAT gateway {number} has no free port for a destination: hosts and agents do not reach services outside.",
-            (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),),
-            above(0, 2, 3),
-            MINUTE_S,
-            target=str(number),
-        )
+        failed = (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),)
+        yield replace(shared("nat-ports-exhausted", Tier.AWS, failed, 2, 3), target=str(number))
 
 
 def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:

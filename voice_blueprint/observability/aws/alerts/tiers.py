@@ -12,7 +12,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import fleets_with
-from voice_blueprint.observability.alerting import CONDITIONS
+from voice_blueprint.observability.alerting import CONDITIONS, STORE_LOAD_PERCENT
 from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above, below, shared
 from voice_blueprint.observability.aws.series import (
     Resource,
@@ -229,11 +229,10 @@ def state_alerts(deployment: Deployment) -> Iterator[Alert]:
             "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
             node_series(node, "Evictions", "Sum"), above(0, 2, 3), number, callers_affected=True,
         )  # fmt: skip
-        # Recommended by AWS:
-        # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.WhichShouldIMonitor.html
         yield _node_alert(
-            "valkey-cpu-high", f"Valkey node {node} keeps its one engine thread over 90 % busy: every command waits.",
-            node_series(node, "EngineCPUUtilization", "Average"), above(90, 5, 5), number,
+            "valkey-cpu-high",
+            f"Valkey node {node} keeps its one engine thread over {STORE_LOAD_PERCENT} % busy: every command waits.",
+            node_series(node, "EngineCPUUtilization", "Average"), above(STORE_LOAD_PERCENT, 5, 5), number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
             # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by

@@ -55,7 +55,7 @@ class Engine:
             answer.raise_for_status()
             told = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
-            raise SourceError(f"the engine does not answer {self._url}: {error or type(error).__name__}") from None
+            raise SourceError(f"the engine does not answer {self._url}: {str(error) or type(error).__name__}") from None
         if not isinstance(told, dict):
             raise SourceError(f"the engine answers no JSON object: {str(told)[:100]}")
         return told

@@ -1,0 +1,100 @@
+"""Alerts on services of Azure outside the cluster, whose metrics are in Azure Monitor and not in Prometheus.
+
+The id of an alert is the name of its runbook, `docs/runbooks/azure/<id>.md`. The state store has no alert on evicted
+keys: it evicts none (``noeviction``), so at 100 % of its memory writes fail.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.capacity.bounds import EDGE_INSTANCES, EDGE_UNITS
+from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.file.model.azure import ExistingNetwork
+from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, held_back
+from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
+from voice_blueprint.observability.azure.alerts import WINDOW_MINUTES
+
+MonitoredService = Literal["Microsoft.Cache/redisEnterprise", "Microsoft.Network/applicationGateways",
+                           "Microsoft.Network/natGateways"]  # fmt: skip
+"""Resource type, which is also the namespace of its metrics."""
+
+
+@dataclass(frozen=True)
+class PlatformAlert:
+    """An alert on one metric of one resource.
+
+    Attributes:
+        aggregation: How the values of a window become one value.
+        threshold: The alert fires above this value.
+        minutes: Window of the aggregation; at least the metric's time grain.
+        every_minutes: Time between evaluations.
+        dimension: Dimension with the value to which the metric is restricted. With `*`, each value fires separately.
+        unit: Unit of the threshold, for messages.
+    """
+
+    id: str
+    service: MonitoredService
+    metric: str
+    aggregation: Literal["Average", "Maximum", "Total"]
+    threshold: float
+    minutes: int
+    every_minutes: int = 1
+    dimension: tuple[str, str] | None = None
+    unit: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """Sentence for the operator who is paged."""
+        return CONDITIONS[self.id].meaning
+
+    @property
+    def callers_affected(self) -> bool:
+        """Whether callers are affected; such an alert pages an operator."""
+        return CONDITIONS[self.id].callers_affected
+
+
+def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
+    """Yield the alerts on the state store, the application gateway and the NAT gateway of an Azure section.
+
+    Without its image, a backend has no pod and stays unhealthy. Names, time grains and dimensions of metrics:
+    https://learn.microsoft.com/azure/azure-monitor/reference/metrics-index
+    """
+    if deployment.azure.callers:
+        for id_, metric in (("redis-memory-high", "usedmemorypercentage"), ("redis-load-high", "serverLoad")):
+            yield PlatformAlert(
+                id_, "Microsoft.Cache/redisEnterprise", metric, "Maximum", CONDITIONS[id_].threshold, 5, 5, unit=" %"
+            )
+        edge: MonitoredService = "Microsoft.Network/applicationGateways"
+        agents = AGENT_POD_IMAGES if deployment.azure.agents else ()
+        if not held_back(deployment, (*CALLER_TIER_IMAGES[Component.GATEWAY], *agents)):
+            yield PlatformAlert(
+                "edge-unhealthy", edge, "UnhealthyHostCount", "Average", CONDITIONS["edge-unhealthy"].threshold, 5,
+                dimension=("BackendSettingsPool", "*"), unit=" backends",
+            )  # fmt: skip
+        yield PlatformAlert(
+            "edge-errors", edge, "FailedRequests", "Total", _failed_requests(deployment), WINDOW_MINUTES,
+            unit=" requests",
+        )  # fmt: skip
+        units = CONDITIONS["edge-at-maximum"].threshold / 100 * EDGE_INSTANCES[1] * EDGE_UNITS
+        yield PlatformAlert("edge-at-maximum", edge, "CapacityUnits", "Average", units, 15, unit=" capacity units")
+    if not isinstance(deployment.azure.access, ExistingNetwork):
+        # Any failed connection is due to exhausted ports:
+        # https://learn.microsoft.com/azure/nat-gateway/nat-metrics
+        yield PlatformAlert(
+            "nat-ports-exhausted", "Microsoft.Network/natGateways", "SNATConnectionCount", "Total",
+            CONDITIONS["nat-ports-exhausted"].threshold, 5, dimension=("ConnectionState", "Failed"),
+            unit=" connections",
+        )  # fmt: skip
+
+
+def _failed_requests(deployment: Deployment) -> float:
+    """Return the failed requests of a window that equal this percentage of the calls that begin in it at the peak.
+
+    A metric alert cannot divide by the number of requests. Each refused call is a failed request.
+    """
+    load = deployment.load
+    begun = peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
+    return max(MIN_REFUSED * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * begun))
