@@ -53,17 +53,17 @@ def of_process(lines: list[str]) -> Metrics:
 
 def test_a_turn_is_split_into_stages(of_process: Metrics, lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "voice_agent.metrics")
-    contributions = [part("hearing", 0.25), part("model", 0.5), part("hearing", 0.25)]
-    of_process.turn(LatencyBreakdown(total_secs=1.0, contributions=contributions))
+    contributions = [part("hearing", 1.5), part("model", 1.5), part("hearing", 0.75)]
+    of_process.turn(LatencyBreakdown(total_secs=3.75, contributions=contributions))
     told = values(of_process)
-    assert told["voice_agent_turn_seconds_sum"] == 1.0
-    assert told['voice_agent_stage_seconds_sum{stage="hearing"}'] == 0.5
-    assert told['voice_agent_stage_seconds_sum{stage="model"}'] == 0.5
+    assert told["voice_agent_turn_seconds_sum"] == 3.75
+    assert told['voice_agent_stage_seconds_sum{stage="hearing"}'] == 2.25
+    assert told['voice_agent_stage_seconds_sum{stage="model"}'] == 1.5
     [record] = caplog.records
-    assert record.__dict__["fields"] == {"total_ms": 1000, "stages_ms": {"hearing": 500, "model": 500}}
+    assert record.__dict__["fields"] == {"total_ms": 3750, "stages_ms": {"hearing": 2250, "model": 1500}}
     of_process.flush(2)
     written = {name: value for line in lines for name, value in json.loads(line).items()}
-    assert (written["TurnLatency"], written["Conversations"]) == (1000, 2)
+    assert (written["TurnLatency"], written["Conversations"]) == (3750, 2)
 
 
 def test_histograms_have_the_buckets_of_the_contract(of_process: Metrics) -> None:

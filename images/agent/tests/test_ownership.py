@@ -72,9 +72,7 @@ async def test_a_call_id_with_the_key_of_another_caller_is_rejected(place: Place
         assert await leased(store, 1) == {name}
 
 
-async def test_only_a_call_that_the_gateway_may_accept_later_must_reconnect(
-    place: Place, engines: Engines
-) -> None:
+async def test_only_a_call_that_the_gateway_may_accept_later_must_reconnect(place: Place, engines: Engines) -> None:
     for engines.refuses, code in ((429, 1008), (503, 1013)):
         async with call(place, "of-anna") as socket:
             await socket.wait_closed()
