@@ -118,6 +118,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{AGENT}/siblings.py", "a second later", ("LOOK_S = 1.0", "LOOK_S = 2.0")),
     *_each(f"{AGENT}/signing.py", "a random name", *(("token_hex(12)", f"token_hex( {size})") for size in (11, 13))),
     *_each(f"{AGENT}/speaking.py", "no sentence ends with its first character", ("end: int = 0", "end: int = 1")),
+    *_each(f"{AGENT}/speaking.py", "no word is before 0", ("0.0, 0.0, None", "0.0, -1.0, None")),
     *_each(f"{AGENT}/speaking.py", LENGTH, *(("[:200]", f"[: {size}]") for size in (199, 201))),
     *_each(f"{AGENT}/tools.py", LENGTH, ("name[:64]", "name[: 65]")),
     *_each(f"{AGENT}/tools.py", "the timeout of the request itself is shorter",
