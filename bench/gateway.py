@@ -52,7 +52,7 @@ server.serve_forever()
 
 async def _beat(registry: HostRegistry, host: Host) -> None:
     while True:
-        await registry.beat(host)
+        await registry.send_heartbeat(host)
         await asyncio.sleep(HEARTBEAT_S)
 
 

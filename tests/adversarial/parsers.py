@@ -17,14 +17,14 @@ from voice_agent.twilio import TwilioSerializer
 from voice_gateway import client_secrets
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
 from voice_gateway.callers import JwtCallers
-from voice_gateway.listen import Listening, ListenSocket, wanted
+from voice_gateway.listen import ListenQuery, ListenSocket, session_settings
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
 from voice_gateway.tokens import SessionTokens, TokenError
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.openai_events import event_id
-from voice_runtime.redaction import Redaction, redacted
+from voice_runtime.redaction import Redaction, redact_text
 from voice_runtime.transcripts import EventId
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -56,14 +56,14 @@ def _text(content: bytes) -> str:
 
 def _session_token(content: bytes) -> None:
     tokens = SessionTokens("only-for-tests-only-for-tests-only-for-tests", 300)
-    tokens.session_in(_text(content))
-    tokens.check(_text(content), "a-session")
+    tokens.unverified_session(_text(content))
+    tokens.verify(_text(content), "a-session")
 
 
 def _issuer_token(content: bytes) -> None:
     callers = JwtCallers("https://issuer.test", "voice")
     callers._keys = {"": jwt.PyJWK({"kty": "oct", "k": "AAAA", "alg": "HS256"})}
-    callers._ask_from = float("inf")  # its issuer is not queried
+    callers._next_reload_at = float("inf")  # its issuer is not queried
     asyncio.run(callers.subject(_text(content), "192.0.2.1"))
 
 
@@ -83,7 +83,7 @@ def _agent_audio(content: bytes) -> None:
     asyncio.run(Guarded(ProtobufSerializer(), lambda: None).deserialize(content))
 
 
-STUBBED_METHODS = ("_refuse", "_frame", "_update", "_commit", "_clear")
+STUBBED_METHODS = ("_send_error", "_send_audio", "_update", "_commit", "_clear")
 """Replaces the methods that handle a parsed message."""
 
 
@@ -109,14 +109,14 @@ def _address(content: bytes) -> None:
         asked = json.loads(content)
     except ValueError:
         return
-    _ = Listening.model_validate(asked).audio
+    _ = ListenQuery.model_validate(asked).audio
 
 
 def _framer(encoding: Encoding) -> Callable[[bytes], object]:
     def read(content: bytes) -> None:
         framer = Framer(AudioFormat(encoding=encoding))
-        framer.take(content)
-        framer.end()
+        framer.push(content)
+        framer.flush()
 
     return read
 
@@ -133,9 +133,9 @@ PARSERS: Mapping[str, Parser] = {
     "realtime-message": Parser(_realtime, ()),
     "client-event": Parser(event_id, ()),
     "client-secret": Parser(client_secrets._read, (Refusal,)),
-    "listen-query": Parser(lambda content: wanted(QueryParams(content)), (Refusal,)),
-    "redaction": Parser(lambda content: redacted(_text(content), frozenset(Redaction)), ()),
-    "event-id": Parser(lambda content: EventId.of(_text(content)), (ValueError,)),
+    "listen-query": Parser(lambda content: session_settings(QueryParams(content)), (Refusal,)),
+    "redaction": Parser(lambda content: redact_text(_text(content), frozenset(Redaction)), ()),
+    "event-id": Parser(lambda content: EventId.parse(_text(content)), (ValueError,)),
     "opus": Parser(_framer(Encoding.OPUS), (AudioError,)),
     "pcm": Parser(_framer(Encoding.PCM16), (AudioError,)),
     "chunk": Parser(AudioChunk.parse, (MalformedChunkError,)),

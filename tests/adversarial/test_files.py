@@ -117,6 +117,7 @@ OVERSIZED_FLEET = {
 @example(file=File("a base of AWS", ((("aws", "asr"), [OVERSIZED_FLEET]),)))
 @example(file=File("a base of AWS", ((("image_signing", "signature"), "é"),)))
 @example(file=File("a base of Azure", ((("azure", "hub_token_secret"), "hub-token"),)))
+@example(file=File("a base of Azure", ((("azure", "services", 1, "load", "session_tokens"), 1),)))
 def test_every_file_is_valid_or_rejected(file: File, tmp_path: Path) -> None:
     check_file(file, tmp_path, A_CHANGES)
 

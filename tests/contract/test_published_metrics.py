@@ -174,7 +174,7 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
     gateway, own_calls = GatewayProcess(server, rtp_port).start(), list[str]()
     try:
         with hosts.beating(server.settings):
-            await (await gateway.ready()).takes_callers()
+            await (await gateway.ready()).accepts_callers()
             opened = await gateway.open()
             async with opened.socket() as connection:
                 await connection.send(bytes(32_000))

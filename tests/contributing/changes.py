@@ -302,7 +302,7 @@ CHANGES: dict[str, Change] = {
             ),
             "images/gateway/src/voice_gateway/session_routes.py": Edit(
                 '    gateway.metrics.count("SessionsRequested")\n',
-                "    session = await open_session(gateway, caller, wanted)\n",
+                "    session = await open_session(gateway, caller, session_request)\n",
             ),
             "voice_blueprint/observability/aws/alerts/tiers.py": Edit(
                 NEW_ALERT,

@@ -18,8 +18,8 @@ import pytest
 from tests.engines.callers import EXTERNAL_HITS, HITS, Caller, Growth, tone, user_message
 from tests.engines.conftest import audio_service
 from voice_blueprint.azure.contract import ENGINE_HTTP, LMCACHE, LMCACHE_HTTP
-from voice_blueprint.engines.launch.lmcache import CHUNK_TOKENS
 from voice_blueprint.engines.launch.services import AggregatedLaunch, aggregated_launch
+from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.model.azure import Azure
 from voice_sandbox.engines.processes import LOOPBACK, ROOT, Running, running
 from voice_sandbox.engines.substitutions import Substitutes

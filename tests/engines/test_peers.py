@@ -25,8 +25,8 @@ from voice_blueprint.azure.contract import (
     LMCACHE_PEERS,
 )
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.lmcache import CHUNK_TOKENS
 from voice_blueprint.engines.launch.services import POD_ADDRESS, AggregatedLaunch, aggregated_launch, coordinator_launch
+from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
 from voice_sandbox.engines.processes import LOOPBACK, ROOT, Running, running

@@ -44,8 +44,9 @@ IMAGE_MUTANTS = (
           "            with gateway.connection():\n                await cls._serve(gateway, websocket)\n",
           (f"{GATEWAY_LIMITS}::test_unknown_keys_use_no_connections",)),
     Named("places for slow uploads", f"{GATEWAY}/transcriptions.py",
-          "        asked, file = await _read(request, held)\n",
-          "        await held.enter_async_context(place(gateway))\n        asked, file = await _read(request, held)\n",
+          "        options, file = await _read(request, resources)\n",
+          "        await resources.enter_async_context(decoding_slot(gateway))\n"
+          "        options, file = await _read(request, resources)\n",
           (f"{GATEWAY_LIMITS}::test_slow_uploads_use_no_slot",)),
     Named("the engine's look-ups in one queue for all addresses", f"{ENGINE}/admission.py",
           "self._unknown.add(ssrc, source)", 'self._unknown.add(ssrc, "")',
@@ -64,7 +65,7 @@ IMAGE_MUTANTS = (
     Named("requests that come together keep the loop for themselves", f"{RUNTIME}/http.py",
           "REQUEST_S = 0.001", "REQUEST_S = 0.0", ("images/runtime/tests/test_http.py",)),
     Named("any number of clients that read no answer", f"{RUNTIME}/http.py",
-          "        super().pause_writing()\n        self._wait()\n", "        super().pause_writing()\n",
+          "        super().pause_writing()\n        self._start_waiting()\n", "        super().pause_writing()\n",
           ("images/runtime/tests/test_http.py",)),
     # Findings 3 and 4: ownership of conversations
     Named("a conversation for each caller with its token", f"{AGENT}/entrances.py",
@@ -77,7 +78,7 @@ IMAGE_MUTANTS = (
           ("images/agent/tests/test_tools.py",)),
     # 5 and 6
     Named("a known key waits for the issuer", f"{GATEWAY}/callers.py",
-          "if key_id not in self._keys and self._asking:", "if self._asking:",
+          "if key_id not in self._keys and self._reload:", "if self._reload:",
           ("images/gateway/tests/test_callers.py::test_an_unknown_key_delays_no_caller_with_a_known_one",)),
     Named("frames keep the loop for themselves", f"{RUNTIME}/websocket.py",
           "SLICE_BYTES = 4096", "SLICE_BYTES = 1 << 30",
@@ -85,11 +86,11 @@ IMAGE_MUTANTS = (
            f"{AGENT_LIMITS}::test_a_caller_is_served_despite_unauthenticated_connections")),
     Named("upgrades that cannot be read stay open", f"{RUNTIME}/websocket.py", "self._refuse()", "pass",
           (f"{GATEWAY_LIMITS}::test_invalid_upgrades_are_rejected_and_closed",)),
-    Named("chunks keep the loop for themselves", f"{RUNTIME}/http.py", "TURN_S = 0.005", "TURN_S = 1e9",
+    Named("chunks keep the loop for themselves", f"{RUNTIME}/http.py", "MAX_TURN_S = 0.005", "MAX_TURN_S = 1e9",
           (f"{GATEWAY_LIMITS}::test_endless_chunks_do_not_block_the_event_loop",)),
     Named("pages of any origin", f"{RUNTIME}/origins.py", "if is_local(host) and not is_local(page):", "if False:",
           (f"{GATEWAY_LIMITS}::test_web_pages_are_rejected_if_callers_need_no_key",)),
     Named("any name of this machine", f"{RUNTIME}/origins.py",
-          "if is_local(arrived) and not is_local(host):", "if False:",
+          "if is_local(server_address) and not is_local(host):", "if False:",
           (f"{GATEWAY_LIMITS}::test_web_pages_are_rejected_if_callers_need_no_key",)),
 )  # fmt: skip

@@ -203,8 +203,12 @@ def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
 
 
 def assert_plan(deployment: Deployment, rendered: Rendered) -> None:
-    """Compare the tiers of `voice plan` with the rendered bounds, and the calls of a gateway with its sockets."""
-    for each in nonempty(of_callers(deployment)):
+    """Compare the tiers of `voice plan` with the rendered bounds, and the calls of a gateway with its sockets.
+
+    A cluster without callers has no tiers.
+    """
+    assert bool(of_callers(deployment)) == (rendered.sockets > 0)
+    for each in of_callers(deployment):
         if each.tier is not Tier.STATE:
             assert (each.units.min, each.units.max) == rendered.units[each.name], each.name
         if each.tier is Tier.GATEWAY:

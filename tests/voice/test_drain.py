@@ -57,6 +57,6 @@ async def all_have_a_host(path: VoicePath) -> None:
     """Wait until the ASR hosts have reported every session, and assert that each has a share."""
     async with connect(path.store_settings) as store:
         registry = HostRegistry(store, Tier.ASR)
-        while sum(taken := [SLOTS - host.free_slots for host in await registry.alive()]) < CALLERS:
+        while sum(taken := [SLOTS - host.free_slots for host in await registry.live_hosts()]) < CALLERS:
             await asyncio.sleep(0.1)
     assert min(taken) >= CALLERS // 5, f"to drain one of the hosts would say little: {taken}"

@@ -34,7 +34,7 @@ from voice_ops.demo.utterances import NO_MARK, Utterances
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.media import OF_GATEWAYS
+from voice_runtime.media import GATEWAY_MEDIA
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.store import StoreSettings, connect
 
@@ -189,7 +189,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Once per second: send a heartbeat, read the available ASR hosts, and forget sessions that have ended."""
         registry = HostRegistry(self._store, Tier.VAD)
         while True:
@@ -199,8 +199,8 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 draining=self.draining,
             )  # fmt: skip
             with contextlib.suppress(RedisError, OSError):
-                await registry.beat(me)
-                self._asr = await self._registry.alive()
+                await registry.send_heartbeat(me)
+                self._asr = await self._registry.live_hosts()
                 await self._send_after(live)
                 await self._forget_closed(live)
             for stream in live:
@@ -220,7 +220,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         except (RedisError, OSError):
             session = None
         admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
-        if session and admitted and replace(session.media, payload_type=OF_GATEWAYS.payload_type) != OF_GATEWAYS:
+        if session and admitted and replace(session.media, payload_type=GATEWAY_MEDIA.payload_type) != GATEWAY_MEDIA:
             log.warning("session refused: only the data plane supports %s", session.media)
             admitted = False
         self._streams[ssrc] = Stream(session) if session and admitted else None
@@ -237,7 +237,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
                     ShippedField.LAST_SEQUENCE: str(stream.last_sequence), ShippedField.CHUNKS: str(stream.chunks)
                 }  # fmt: skip
                 await self._store.hset(key, mapping=fields)
-                await self._store.expireat(key, stream.session.expires_at + state.SESSION_KEPT_S)
+                await self._store.expireat(key, stream.session.expires_at + state.SESSION_RETENTION_S)
 
     async def _forget_closed(self, live: list[Stream]) -> None:
         for stream in live:
@@ -263,7 +263,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if has and not (has.draining and starts):
             stream.host = has
             return
-        taker = max((host for host in self._asr if host.takes_sessions), key=_preference, default=None)
+        taker = max((host for host in self._asr if host.accepts_sessions), key=_preference, default=None)
         if taker is None:
             return
         stream.host = taker
@@ -297,7 +297,7 @@ async def run(settings: Settings, store: Redis) -> None:
     receiver.bind(address)
     transport, _ = await loop.create_datagram_endpoint(lambda: vad, sock=receiver)
     health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
-    beating = asyncio.create_task(vad.beat())
+    beating = asyncio.create_task(vad.send_heartbeat())
     log.info("taking RTP on %s:%d", *address)
     await stop.wait()
     beating.cancel()

@@ -46,7 +46,7 @@ async def known(store: Redis, free: dict[str, int]) -> None:
     registry, found = HostRegistry(store, Tier.AGENT), {"": -1}
     async with asyncio.timeout(PATIENCE_S):
         while found != free:
-            found = {host.id: host.free_slots for host in await registry.alive()}
+            found = {host.id: host.free_slots for host in await registry.live_hosts()}
 
 
 async def test_a_sibling_accepts_callers_of_a_full_agent(engines: Engines, store: Redis) -> None:
@@ -93,10 +93,10 @@ async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engine
     own = siblings.Siblings(settings_of(engines, 1, **anywhere), store)
     assert not await own.take(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
     await own.tell(1, draining=False)
-    (host,) = await registry.alive()
+    (host,) = await registry.live_hosts()
     assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
     await own.leave()
-    assert await registry.alive() == []
+    assert await registry.live_hosts() == []
 
 
 async def test_siblings_with_more_free_slots_are_mostly_asked_first(
@@ -104,8 +104,8 @@ async def test_siblings_with_more_free_slots_are_mostly_asked_first(
 ) -> None:
     registry = HostRegistry(store, Tier.AGENT)
     for name, slots in (("127.0.0.1", 50), ("10.0.0.9", 1), ("many", 9), ("full", 0)):
-        await registry.beat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
-    own, hosts = siblings.Siblings(settings_of(engines, 1), store), await registry.alive()
+        await registry.send_heartbeat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
+    own, hosts = siblings.Siblings(settings_of(engines, 1), store), await registry.live_hosts()
     monkeypatch.setattr(own._registry, "alive", lambda: asyncio.sleep(0, hosts))  # they expire on a busy machine
     orders = [[host.id for host in await own._with_room()] for _ in range(200)]
     assert all(sorted(order) == ["10.0.0.9", "many"] for order in orders)
@@ -134,7 +134,9 @@ async def test_a_sibling_that_closes_the_connection_is_skipped_at_once(engines: 
         await asyncio.start_server(lambda _, writer: writer.close(), SECOND, port),
         full.call(),
     ):
-        await HostRegistry(store, Tier.AGENT).beat(Host(SECOND, HostKind.AGENT, SECOND, 9, draining=False, slots=9))
+        await HostRegistry(store, Tier.AGENT).send_heartbeat(
+            Host(SECOND, HostKind.AGENT, SECOND, 9, draining=False, slots=9)
+        )
         since = time.monotonic()
         assert (await refused(full))[0] == 503
         assert time.monotonic() - since < siblings.ANSWERED_WITHIN_S
@@ -163,10 +165,12 @@ async def test_dead_and_full_siblings_are_skipped(engines: Engines, store: Redis
     async with two(engines, store) as (full, other), other.call():
         for dead_or_full in (SECOND, "127.0.0.9"):
             host = Host(dead_or_full, HostKind.AGENT, dead_or_full, 60, draining=False, slots=60)
-            await HostRegistry(store, Tier.AGENT).beat(host)
+            await HostRegistry(store, Tier.AGENT).send_heartbeat(host)
         port = full.agent.settings.http_port
         async with running_agent(engines, store, THIRD, port) as third:
-            await HostRegistry(store, Tier.AGENT).beat(Host(THIRD, HostKind.AGENT, THIRD, 1, draining=False, slots=1))
+            await HostRegistry(store, Tier.AGENT).send_heartbeat(
+                Host(THIRD, HostKind.AGENT, THIRD, 1, draining=False, slots=1)
+            )
             async with full.call(holder=third):
                 assert third.agent.held == 1
 
@@ -176,7 +180,9 @@ async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) 
     async with two(engines, store) as (full, other), other.call():
         for place in (full, other):
             address = place.agent.settings.bind_address
-            await HostRegistry(store, Tier.AGENT).beat(Host(address, HostKind.AGENT, address, 1, draining=False))
+            await HostRegistry(store, Tier.AGENT).send_heartbeat(
+                Host(address, HostKind.AGENT, address, 1, draining=False)
+            )
         assert (await refused(full))[0] == 503
         assert other.agent.siblings.handed == 0
 

@@ -31,7 +31,7 @@ from images.strangers import (
 )
 from images.strangers import strangers as unfinished
 from voice_agent.server import UNAUTHENTICATED
-from voice_runtime.http import HEAD_WITHIN_S, WITHOUT_REQUEST
+from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
 from voice_sandbox.loopback import free_port
 
 STRANGERS = 12
@@ -106,7 +106,7 @@ ATTACKS: dict[str, Callable[[int], AbstractAsyncContextManager[object]]] = {
     "silent sockets": lambda port: strangers(f"ws://127.0.0.1:{port}{TWILIO}"),
     "first heads": lambda port: unfinished(port, HALF_A_HEAD),
     "second heads": lambda port: unfinished(port, WHOLE_HEAD, HALF_A_HEAD),
-    "more heads than have room": lambda port: crowd(port, HALF_A_HEAD, WITHOUT_REQUEST),
+    "more heads than have room": lambda port: crowd(port, HALF_A_HEAD, MAX_IDLE_CONNECTIONS),
     "more sockets than have room": lambda port: crowd(port, upgrade(TWILIO), UNAUTHENTICATED),
     "unread answers": lambda port: non_readers(port, WHOLE_HEAD * 100),
     "unread pongs": lambda port: non_readers(port, LONG_PING * 100, upgrade(TWILIO)),
@@ -138,14 +138,14 @@ async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
     port, beyond = free_port(), 100
     async with (
         running(engines, store_server, port) as (url, _),
-        unfinished(port, HALF_A_HEAD, count=WITHOUT_REQUEST + beyond) as opened,
+        unfinished(port, HALF_A_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened,
     ):
         endings = [asyncio.create_task(is_closed(each)) for each in opened]
-        async with asyncio.timeout(HEAD_WITHIN_S):  # the timeout that applies to all of them
+        async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
         await _time_to_open(url)
-        async with asyncio.timeout(HEAD_WITHIN_S + PATIENCE_S):
+        async with asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
             assert all(await asyncio.gather(*endings))
 
 

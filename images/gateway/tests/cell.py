@@ -67,7 +67,7 @@ class Cell:
 
 def owner(cells: Sequence[Cell], call: str) -> Cell:
     urls = [each.gateway.url for each in cells]
-    first = Cells(urls[0], dict.fromkeys(urls, "")).ranked(call)[0]
+    first = Cells(urls[0], dict.fromkeys(urls, "")).rank(call)[0]
     return next(each for each in cells if each.name == first)
 
 

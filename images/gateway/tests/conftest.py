@@ -64,7 +64,7 @@ async def gateway(running_gateway: GatewayProcess, hosts: Hosts) -> GatewayProce
     """A gateway that has discovered these hosts, and none of the previous test."""
     async with hosts.away():
         await (await running_gateway.ready()).answers(503)
-    return await running_gateway.takes_callers()
+    return await running_gateway.accepts_callers()
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class GatewayProcess:
         await holds(f"the gateway is ready: {self.lines}", lambda: self.health() == 200)
         return self
 
-    async def takes_callers(self) -> Self:
+    async def accepts_callers(self) -> Self:
         """Wait until it admits callers, since it reads the hosts every half second."""
         await self.answers(201)
         return self
@@ -197,7 +197,7 @@ class Opened:
 
     @property
     def ssrc(self) -> int:
-        return SessionTokens(TOKEN_KEY, 1).ssrc_of(self.id)
+        return SessionTokens(TOKEN_KEY, 1).ssrc_for(self.id)
 
     @property
     def token(self) -> str:
@@ -373,7 +373,7 @@ class Hosts:
         present, self.present = self.present, {}
         with self._one_beat:
             for tier, host_id in present:
-                await self._registries[tier].leave(host_id)
+                await self._registries[tier].remove(host_id)
         yield
         self.present = present
         await self.beat()
@@ -404,7 +404,7 @@ class Hosts:
         """Write every host, one beat at a time: another could write what a host was before a test changed it."""
         with self._one_beat:
             for (tier, _), host in list(self.present.items()):
-                await registries[tier].beat(host)
+                await registries[tier].send_heartbeat(host)
 
 
 def _registries(store: Redis) -> dict[Tier, HostRegistry]:

@@ -24,6 +24,6 @@ async def caller(process: GatewayProcess, store: StoreServer, lines: list[str]) 
         with patch.dict("os.environ", process.environment):
             settings = GatewaySettings()
         gateway = Gateway(settings, client, Metrics("test", "gateway", lines.append))
-        await gateway.fleet.look()
+        await gateway.fleet.refresh()
         yield SyntheticCaller(gateway, f"ws://127.0.0.1:{process.media_port}")
         gateway.metrics.flush()

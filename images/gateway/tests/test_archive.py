@@ -24,10 +24,10 @@ from images.conftest import PATIENCE_S, StoreServer
 from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, Opened
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import archiver
-from voice_gateway.archive import Archive, Archived, ArchivedTranscript, key
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, key
 from voice_gateway.archiver import Archiver
 from voice_runtime import state
-from voice_runtime.media import OF_GATEWAYS
+from voice_runtime.media import GATEWAY_MEDIA
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript, Transcripts
 from voice_sandbox.loopback import free_port
@@ -56,8 +56,8 @@ class Bucket:
         return str(self._client.get_object(Bucket=BUCKET, Key=name)["Body"].read().decode())
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        packed = self._client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
-        return [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+        gzip_json_lines = self._client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+        return [json.loads(line) for line in gzip.decompress(gzip_json_lines).splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def session(ssrc: int = 7, **more: Any) -> Session:
         kind=SessionKind.GATEWAY,
         caller="shop",
         expires_at=int(time.time()) + 3600,
-        media=OF_GATEWAYS,
+        media=GATEWAY_MEDIA,
         archived_from=1_790_000_000,
         **more,
     )
@@ -107,7 +107,7 @@ def session(ssrc: int = 7, **more: Any) -> Session:
 async def over(store: Redis, *finals: Transcript, ssrc: int = 7, seconds_ago: int = 5, **more: Any) -> Session:
     """Create a session that ended some seconds ago."""
     made = session(ssrc, **more)
-    assert await Sessions(store).create(made, limit_of_caller=100)
+    assert await Sessions(store).create(made, max_sessions=100)
     for final in finals:
         assert await Transcripts(store).publish(ssrc, final)
     await Sessions(store).close(made)
@@ -136,7 +136,7 @@ def start_archiving(store_server: StoreServer, rtp_port: int, bucket: Bucket) ->
 @pytest.fixture
 async def archiving(start_archiving: Callable[[], GatewayProcess], hosts: Hosts) -> GatewayProcess:
     assert hosts.present
-    return await (await start_archiving().ready()).takes_callers()
+    return await (await start_archiving().ready()).accepts_callers()
 
 
 async def opened_by_shop(gateway: GatewayProcess, **request: object) -> Opened:
@@ -215,16 +215,16 @@ async def test_archive_requests_without_an_archive_are_rejected(gateway: Gateway
 async def test_a_long_meeting_is_archived_beyond_its_event_stream(
     store: Redis, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "TRANSCRIPT_EVENTS", 10)
+    monkeypatch.setattr(state, "MAX_TRANSCRIPT_EVENTS", 10)
     meeting = await over(store, *(said(50 * each, f"sentence {each}") for each in range(300)))
     assert await store.xlen(state.transcript(meeting.ssrc)) < 300, "its beginning is gone from the events"
     archive = Archive(f"s3://{BUCKET}", bucket.url)
-    await Archiver(store, archive).look()
+    await Archiver(store, archive).archive_batch()
     found = await archive.read(meeting.id)
     assert found
     texts = [line["text"] for line in found.lines]
     assert texts == [f"sentence {each}" for each in range(300)]
-    assert found.session == Archived(
+    assert found.session == ArchiveEntry(
         id=meeting.id, caller="shop", began_at="2026-09-21T14:13:20+00:00", ended_at=found.session.ended_at,
         language=None, duration_ms=299 * 1000 + 900, finals=300, characters=len("".join(texts)),
         complete=True, lost_ms=0, key=key(meeting.id),
@@ -237,7 +237,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     await over(store, said(0, ""), ssrc=99)
     archivers = [Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)) for _ in range(3)]
     while await store.zcard(state.ARCHIVE):
-        await asyncio.gather(*(each.look() for each in archivers))
+        await asyncio.gather(*(each.archive_batch() for each in archivers))
     await asyncio.gather(*(each.index() for each in archivers))
     transcripts = [name for name in bucket.names() if name.startswith("transcripts/")]
     index = [name for name in bucket.names() if name.startswith("index/")]
@@ -249,7 +249,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     assert "Apfel" not in json.dumps(entries), "no word of a transcript"
     assert not await store.exists(state.ARCHIVE_INDEX)
     await over(store, said(0, "Birne"), ssrc=100)
-    await archivers[0].look()
+    await archivers[0].archive_batch()
     await archivers[0].index()
     assert [name for name in bucket.names() if name.startswith("index/")] == index, "not more than once a minute"
 
@@ -259,7 +259,7 @@ async def test_duckdb_reads_the_index_and_the_transcripts(store: Redis, tmp_path
     for ssrc in (1, 2):
         await over(store, *(said(50 * each, f"sentence {each}", language="en") for each in range(ssrc)), ssrc=ssrc)
     writer = Archiver(store, archive)
-    await writer.look()
+    await writer.archive_batch()
     await writer.index()
     index = duckdb.read_json(f"{tmp_path}/index/**/*.jsonl.gz", hive_partitioning=True)
     found = index.order("finals DESC").project("key, finals, date, complete").fetchall()
@@ -273,11 +273,11 @@ async def test_the_archiver_waits_for_pending_transcripts(store: Redis, bucket: 
     kept = await over(store, said(0, "First."))
     await store.hset(state.shipped(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
-    await Archiver(store, archive).look()
+    await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id) is None
     await Transcripts(store).publish(kept.ssrc, said(100, "Last."))
-    await Transcripts(store).covered(kept.ssrc, 200, 2)
-    await Archiver(store, archive).look()
+    await Transcripts(store).mark_transcribed(kept.ssrc, 200, 2)
+    await Archiver(store, archive).archive_batch()
     found = await archive.read(kept.id)
     assert found
     assert [line["text"] for line in found.lines] == ["First.", "Last."]
@@ -287,7 +287,7 @@ async def test_lost_speech_is_reported_without_waiting(store: Redis, bucket: Buc
     kept = await over(store, said(0, "First."), seconds_ago=31)
     await store.hset(state.shipped(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
-    await Archiver(store, archive).look()
+    await Archiver(store, archive).archive_batch()
     found = await archive.read(kept.id)
     assert found
     assert not found.session.complete
@@ -298,7 +298,7 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
 ) -> None:
     kept = await over(store, said(0, "Patience."))
     unavailable = Archiver(store, Archive(f"s3://{BUCKET}", f"http://127.0.0.1:{free_port()}"))
-    monkeypatch.setattr(archiver, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(archiver, "SCAN_INTERVAL_S", 0.01)
     running = asyncio.create_task(unavailable.run())
     end = time.monotonic() + PATIENCE_S
     while "transcripts are not archived" not in caplog.messages:
@@ -309,7 +309,7 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
     assert await store.zcard(state.ARCHIVE) == 1
     await store.delete(state.archive_claim(kept.ssrc))  # the claim of a gateway that failed expires
     archive = Archive(f"s3://{BUCKET}", bucket.url)
-    await Archiver(store, archive).look()
+    await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id)
 
 
@@ -317,16 +317,16 @@ async def test_a_transcript_that_is_lost_is_logged(
     store: Redis, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.zadd(state.ARCHIVE, {"7": time.time() - 700})
-    await Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)).look()
+    await Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)).archive_batch()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert not await store.zcard(state.ARCHIVE)
 
 
 async def test_archive_waits_for_a_caller_to_reconnect(store: Redis) -> None:
     sessions, kept = Sessions(store), session()
-    assert await sessions.create(kept, limit_of_caller=1)
+    assert await sessions.create(kept, max_sessions=1)
     assert await store.zscore(state.ARCHIVE, "7") == kept.expires_at
-    await sessions.lapse(kept, 20)
+    await sessions.start_grace_period(kept, 20)
     assert await store.zscore(state.ARCHIVE, "7") == pytest.approx(time.time() + 20, abs=5)
     await sessions.resume(kept)
     assert await store.zscore(state.ARCHIVE, "7") == kept.expires_at
@@ -334,7 +334,7 @@ async def test_archive_waits_for_a_caller_to_reconnect(store: Redis) -> None:
     closed_at = await store.zscore(state.ARCHIVE, "7")
     await sessions.close(kept)
     assert await store.zscore(state.ARCHIVE, "7") == closed_at
-    await sessions.lapse(replace(kept, ssrc=8), 20)
+    await sessions.start_grace_period(replace(kept, ssrc=8), 20)
     assert await store.zcard(state.ARCHIVE) == 1, "another session is not archived"
 
 
@@ -359,7 +359,9 @@ async def test_an_azure_container_stores_and_deletes(tmp_path: Path, monkeypatch
         await _make_container(endpoint)
         archive = Archive(f"az://{BUCKET}", endpoint)
         kept = session()
-        transcript = ArchivedTranscript.of(Archived.of(kept, [said(0, "Grüezi")], time.time()), [said(0, "Grüezi")])
+        transcript = ArchivedTranscript.from_session(
+            ArchiveEntry.from_session(kept, [said(0, "Grüezi")], time.time()), [said(0, "Grüezi")]
+        )
         await archive.write(transcript)
         await archive.write(transcript)
         assert await archive.read(kept.id) == transcript

@@ -22,7 +22,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import SessionField
-from voice_gateway.gateway import CONTAINERS_AT_ONCE
+from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS
 from voice_gateway.pacer import BUFFER_S
 from voice_runtime import state
 
@@ -314,7 +314,7 @@ def kernel_holds_bytes() -> int:
 
 async def test_recording_sent_at_once_is_processed_in_real_time(start: Start, vad: VadHost) -> None:
     """Longer than the idle timeout of a socket, since buffered audio is not idle."""
-    gateway = await (await start(IDLE_TIMEOUT_S=2).ready()).takes_callers()
+    gateway = await (await start(IDLE_TIMEOUT_S=2).ready()).accepts_callers()
     opened = await gateway.open()
     audio = tone(7)
     begin = time.monotonic()
@@ -424,7 +424,7 @@ async def test_invalid_containers_are_refused(gateway: GatewayProcess) -> None:
 
 
 async def test_decoders_of_containers_are_bounded(gateway: GatewayProcess) -> None:
-    sessions = [await gateway.open() for _ in range(CONTAINERS_AT_ONCE + 1)]
+    sessions = [await gateway.open() for _ in range(MAX_CONCURRENT_CONTAINERS + 1)]
     async with contextlib.AsyncExitStack() as sockets:
         for opened in sessions[:-1]:
             connection = await sockets.enter_async_context(opened.socket())

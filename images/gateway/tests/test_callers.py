@@ -86,7 +86,7 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
     for _ in range(10):
         assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
     assert len(issuer.asked) == 2
-    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
+    monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     del issuer.keys["k2"]
     await known.name(request(authorization=f"Bearer {issuer.token()}"))
@@ -95,9 +95,9 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
 
 
 async def test_unavailable_issuer_gives_a_server_error(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "FAILURE_PAUSE_S", 0)
-    monkeypatch.setattr(callers, "KEYS_KEPT_S", 0)
-    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
+    monkeypatch.setattr(callers, "RETRY_DELAY_S", 0)
+    monkeypatch.setattr(callers, "KEYS_TTL_S", 0)
+    monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     issuer.is_well = False
     assert (await refusal(known, authorization=f"Bearer {issuer.token()}"))[0] == 503
@@ -145,7 +145,7 @@ async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
 async def test_an_unknown_key_delays_no_caller_with_a_known_one(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
+    monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     await known.name(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
@@ -164,8 +164,8 @@ async def test_an_unknown_key_delays_no_caller_with_a_known_one(
 
 
 async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "KEYS_PAUSE_S", 0)
-    monkeypatch.setattr(callers, "WAITING", 4)
+    monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
+    monkeypatch.setattr(callers, "MAX_WAITING", 4)
     known = JwtCallers(issuer.url, AUDIENCE)
     await known.name(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"], token = rsa.generate_private_key(65537, 2048), issuer.token()
@@ -188,7 +188,7 @@ async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: py
 async def test_old_keys_are_refreshed_without_delaying_the_caller(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("KEYS_PAUSE_S", "KEYS_KEPT_S"):
+    for name in ("MIN_RELOAD_INTERVAL_S", "KEYS_TTL_S"):
         monkeypatch.setattr(callers, name, 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     token = issuer.token()
@@ -200,6 +200,6 @@ async def test_old_keys_are_refreshed_without_delaying_the_caller(
         assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
     issuer.answers.set()
     async with asyncio.timeout(PATIENCE_S):
-        while not known._asking or not known._asking.done():
+        while not known._reload or not known._reload.done():
             await asyncio.sleep(0.01)
     assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401, "a key that is withdrawn opens nothing"

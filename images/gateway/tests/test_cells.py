@@ -24,8 +24,8 @@ def cells(apis: list[str]) -> Cells:
 
 def test_a_new_cell_moves_only_the_calls_that_it_receives() -> None:
     calls = [str(number) for number in range(8_000)]
-    before = {call: cells(APIS[:-1]).ranked(call)[0] for call in calls}
-    after = {call: cells(APIS).ranked(call)[0] for call in calls}
+    before = {call: cells(APIS[:-1]).rank(call)[0] for call in calls}
+    after = {call: cells(APIS).rank(call)[0] for call in calls}
     assert all(900 < count < 1_100 for count in Counter(after.values()).values())
     assert {after[call] for call in calls if after[call] != before[call]} == {"api.c8.voice.test"}
 

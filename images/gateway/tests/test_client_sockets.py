@@ -118,7 +118,7 @@ def spoken(utterance: int, text: str, committed: str = "", **more: Any) -> list[
 
 @pytest.mark.parametrize("path", [REALTIME, LISTEN])
 async def test_session_token_is_a_key_if_api_gateway_authenticates(start: Start, path: str) -> None:
-    gateway = await (await start(AUTHORIZER="iam").ready()).takes_callers()
+    gateway = await (await start(AUTHORIZER="iam").ready()).accepts_callers()
     assert (await refused(gateway, path, "any"))[0] == 401
     assert (await refused(gateway, path, None))[0] == 401
     opened = await gateway.open()
@@ -158,7 +158,7 @@ async def test_refusals_contain_a_remedy(gateway: GatewayProcess, hosts: Hosts) 
 async def test_browsers_send_their_key_as_a_subprotocol(
     start: Start, path: str, offered: list[str], chosen: str
 ) -> None:
-    gateway = await (await start(AUTHORIZER="iam").ready()).takes_callers()
+    gateway = await (await start(AUTHORIZER="iam").ready()).accepts_callers()
     opened = await gateway.open()
     place = f"ws://127.0.0.1:{gateway.media_port}{path}"
     for key, is_right in (("wrong", False), (opened.token, True)):
@@ -626,13 +626,13 @@ def test_g711_decoding_matches_ffmpeg(encoding: Encoding, codec: str) -> None:
     context.sample_rate, context.layout, context.format = 16_000, "mono", "s16"
     expected = np.concatenate([frame.to_ndarray().ravel() for frame in context.decode(av.Packet(coded))])
     framer = Framer(AudioFormat(encoding=encoding, rate=16_000))
-    found = np.frombuffer(b"".join(framer.take(coded)), ">i2")
+    found = np.frombuffer(b"".join(framer.push(coded)), ">i2")
     np.testing.assert_array_equal(found, expected)
 
 
 async def test_stopping_gateway_waits_for_the_end_of_a_sentence(start: Start, vad: VadHost, store: Redis) -> None:
     """Its session cannot be resumed, so speech until its next pause is still sent and transcribed."""
-    gateway = await (await start(DRAIN_TIMEOUT_S=0).ready()).takes_callers()
+    gateway = await (await start(DRAIN_TIMEOUT_S=0).ready()).accepts_callers()
     spoken = bytes(FRAMES * 640)
     async with connect(gateway, LISTEN) as connection:
         await connection.send(spoken)

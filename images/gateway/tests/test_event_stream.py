@@ -97,7 +97,7 @@ async def test_stream_of_a_closed_session_ends_after_its_last_final(gateway: Gat
         await asyncio.sleep(4)
         assert not reading.done(), "an utterance is still with the engine"
         await say(store, opened, 0)
-        await Transcripts(store).covered(opened.ssrc, 40, 1)
+        await Transcripts(store).mark_transcribed(opened.ssrc, 40, 1)
         found = await reading
     assert time.monotonic() - begin < 30
     assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
@@ -117,7 +117,7 @@ async def test_stream_ends_immediately_after_a_received_goodbye(gateway: Gateway
 async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     await Transcripts(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
-    await Transcripts(store).lose(opened.ssrc, 500)
+    await Transcripts(store).add_lost(opened.ssrc, 500)
     await Transcripts(store).publish(opened.ssrc, said(50, kind=EventKind.END))
     async with opened.stream() as events:
         found = [event for event in await events.until("end") if event.name != "token"]
@@ -215,9 +215,9 @@ async def test_second_reader_misses_nothing(store: Redis) -> None:
         await transcripts.publish(ssrc, said(utterance), 1)
     followers = Followers(transcripts)
     running = asyncio.create_task(followers.run())
-    ahead = asyncio.create_task(followers.news(ssrc, EventId(2, 2**32), PATIENCE_S))
+    ahead = asyncio.create_task(followers.next_events(ssrc, EventId(2, 2**32), PATIENCE_S))
     await transcripts.asked.wait()
-    behind = asyncio.create_task(followers.news(ssrc, BEFORE_ALL, PATIENCE_S))
+    behind = asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, PATIENCE_S))
     await asyncio.sleep(0)
     transcripts.may_answer.set()
     assert [event.utterance for _, event in await ahead] == [3]

@@ -29,7 +29,7 @@ async def test_every_metric_can_be_requested(store: Redis, store_server: StoreSe
 
     try:
         with hosts.beating(store_server.settings):
-            await (await gateway.ready()).takes_callers()
+            await (await gateway.ready()).accepts_callers()
             before = shown()["voice_sessions_created_total"]
             opened = await gateway.open()
             assert shown()["voice_sessions_created_total"] == before + 1

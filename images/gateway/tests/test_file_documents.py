@@ -19,13 +19,13 @@ from images.gateway.tests.test_transcription_events import host
 from images.gateway.tests.test_transcriptions import TRANSCRIPTIONS, noise, wav
 from images.gateway.tests.test_usage import told, used
 from voice_gateway.audio import RATE
-from voice_runtime.file_pieces import PieceHeard
+from voice_runtime.file_pieces import PieceTranscript
 from voice_runtime.transcripts import TimedWord
 
 LISTEN = "/v1/listen"
 ID = re.compile("[0-9a-f]{32}")
 SECONDS = 5.25
-LEFT = PieceHeard(
+SHUTDOWN = PieceTranscript(
     text="Twenty three, write to a@b.com. Thanks.",
     language="en",
     words=[
@@ -37,7 +37,7 @@ LEFT = PieceHeard(
         TimedWord(text="Thanks.", start_ms=1200, end_ms=1400, confidence=0.8),
     ],
 )
-RIGHT = PieceHeard(text="I listen.")
+RIGHT = PieceTranscript(text="I listen.")
 
 
 def speech(begin_s: float, end_s: float) -> np.ndarray:
@@ -64,7 +64,7 @@ async def diarized(gateway: GatewayProcess, file: bytes) -> httpx2.Response:
 async def test_speakers_are_the_channels_of_a_file_in_the_order_of_their_speech(
     gateway: GatewayProcess, store: Redis
 ) -> None:
-    async with host(store, RIGHT, PieceHeard(text="I speak.")):  # the last channel is transcribed first
+    async with host(store, RIGHT, PieceTranscript(text="I speak.")):  # the last channel is transcribed first
         answer = await diarized(gateway, STEREO)
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.text.startswith("\n"), "white space shows that work continues"
@@ -84,7 +84,7 @@ async def test_speakers_are_the_channels_of_a_file_in_the_order_of_their_speech(
 async def test_subtitles_begin_with_their_heading_and_arrive_by_piece(gateway: GatewayProcess, store: Redis) -> None:
     cue = "00:00:00.800 --> 00:00:02.700\nI speak.\n\n"
     for form, text in (("vtt", f"WEBVTT\n\n{cue}"), ("srt", f"1\n{cue.replace('.', ',', 2)}"), ("text", "I speak.\n")):
-        async with host(store, PieceHeard(text="I speak.")), gateway.client() as client:
+        async with host(store, PieceTranscript(text="I speak.")), gateway.client() as client:
             data, files = {"model": "any", "response_format": form}, {"file": ("sound.wav", MONO)}
             answer = await client.post(TRANSCRIPTIONS, data=data, files=files)
         assert answer.text == text
@@ -98,7 +98,7 @@ async def test_a_file_with_one_channel_has_no_speakers(gateway: GatewayProcess) 
 
 async def test_a_file_is_used_up_as_far_as_it_was_transcribed(gateway: GatewayProcess, store: Redis) -> None:
     before = len(told(gateway))
-    async with host(store, RIGHT, PieceHeard(text="I speak.")):
+    async with host(store, RIGHT, PieceTranscript(text="I speak.")):
         await diarized(gateway, STEREO)
     await diarized(gateway, b"no audio")
     await holds("it is told", lambda: len(told(gateway)) > before)
@@ -114,7 +114,7 @@ def channel(answer: dict[str, Any], number: int = 0) -> dict[str, Any]:
 
 
 async def test_a_file_of_two_speakers_has_a_transcript_for_each(gateway: GatewayProcess, store: Redis) -> None:
-    async with host(store, LEFT, RIGHT):
+    async with host(store, SHUTDOWN, RIGHT):
         answer = (await listened(gateway, STEREO, multichannel="true", utterances="true")).json()
     metadata = answer["metadata"]
     assert ID.fullmatch(metadata.pop("request_id"))
@@ -150,14 +150,14 @@ async def test_a_file_of_two_speakers_has_a_transcript_for_each(gateway: Gateway
 
 async def test_channels_are_mixed_unless_they_are_requested(gateway: GatewayProcess, store: Redis) -> None:
     for file, options in ((STEREO, {}), (MONO, {"multichannel": "true"})):
-        async with host(store, LEFT):
+        async with host(store, SHUTDOWN):
             answer = (await listened(gateway, file, **options)).json()
         assert answer["metadata"]["channels"] == len(answer["results"]["channels"]) == 1
         assert answer["results"].keys() == {"channels"}, "utterances are not requested"
 
 
 async def test_a_file_is_redacted_and_written_as_its_client_requests(gateway: GatewayProcess, store: Redis) -> None:
-    async with host(store, LEFT):
+    async with host(store, SHUTDOWN):
         options = {"redact": "email", "numerals": "true", "punctuate": "false", "utterances": "true"}
         answer = (await listened(gateway, MONO, **options)).json()
     best = channel(answer)

@@ -16,9 +16,9 @@ VAD = Host("vad", HostKind.VAD, "10.0.1.1", 3, draining=False)
 async def fleet(store: Redis, *hosts: Host) -> Fleet:
     for host in hosts:
         tier = Tier.VAD if host.kind is HostKind.VAD else Tier.ASR
-        await HostRegistry(store, tier).beat(host)
+        await HostRegistry(store, tier).send_heartbeat(host)
     found = Fleet(store)
-    await found.look()
+    await found.refresh()
     return found
 
 
@@ -35,9 +35,9 @@ async def test_capacity_is_that_of_hosts_that_take_sessions(store: Redis) -> Non
 
 async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> None:
     unseen = Fleet(store)
-    assert (unseen.store_answers, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
+    assert (unseen.is_store_available, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
     assert unseen.vad_host() is None
-    assert (await fleet(store)).store_answers
+    assert (await fleet(store)).is_store_available
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
-from voice_gateway.front_door import UNKNOWN, FrontDoor
+from voice_gateway.front_door import PROBE_ID, FrontDoor
 from voice_sandbox.loopback import free_port
 
 
@@ -82,5 +82,5 @@ async def test_the_session_api_s_name_has_to_answer_too(
 
 async def test_the_gateway_answers_the_request_to_the_session_api_with_401(gateway: GatewayProcess) -> None:
     async with gateway.client() as client:
-        answer = await client.delete(SESSION_PATH.format(id=UNKNOWN), headers={TOKEN_HEADER: UNKNOWN})
+        answer = await client.delete(SESSION_PATH.format(id=PROBE_ID), headers={TOKEN_HEADER: PROBE_ID})
     assert answer.status_code == 401

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from voice_gateway.pacer import KEPT_S, Backlog, Pacer
+from voice_gateway.pacer import REDUCED_BUFFER_S, Backlog, Pacer
 from voice_gateway.rtp import COMMIT, FRAME_MS
 
 
@@ -16,7 +16,7 @@ async def test_frames_of_a_real_time_caller_are_not_delayed() -> None:
     pacer = Pacer(send, Backlog())
     pacer.put([b"1", b"2", b"3"])
     assert sent == [b"1"]
-    await pacer.empty()
+    await pacer.wait_until_empty()
     assert sent == [b"1", b"2", b"3"]
 
 
@@ -30,7 +30,7 @@ async def test_each_frame_has_its_send_time() -> None:
 
     pacer = Pacer(send, Backlog())
     pacer.put([b"frame"] * 5)
-    await pacer.empty()
+    await pacer.wait_until_empty()
     times = [pacer.sent_at(frame) for frame in range(5)]
     for before, at, after in zip([0.0, *left], times, left, strict=False):
         assert at is not None
@@ -50,7 +50,7 @@ async def test_audio_after_the_last_commit_can_be_cleared() -> None:
     pacer.put([b"1", b"2", COMMIT, b"3", b"4"])
     assert pacer.clear() == 2
     assert pacer.clear() == 0
-    await pacer.empty()
+    await pacer.wait_until_empty()
     assert sent == [b"1", b"2", COMMIT]
 
 
@@ -59,7 +59,7 @@ async def test_the_total_backlog_of_all_callers_is_limited() -> None:
 
     A few seconds each are always permitted.
     """
-    frame, kept = bytes(640), round(1000 * KEPT_S / FRAME_MS)
+    frame, kept = bytes(640), round(1000 * REDUCED_BUFFER_S / FRAME_MS)
     backlog = Backlog(max_bytes=640 * (2 * kept - 1))
     first, second = (Pacer(lambda _: True, backlog) for _ in range(2))
     first.put([frame] * (kept + 1))

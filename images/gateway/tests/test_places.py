@@ -12,7 +12,7 @@ from images.conftest import PATIENCE_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_blueprint.contract.network import Tier
-from voice_gateway.places import HELD_S
+from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_runtime import state
 from voice_runtime.sessions import Sessions
 
@@ -27,7 +27,7 @@ async def few(store: Redis, start: Start, hosts: Hosts) -> GatewayProcess:
     await store.delete(state.PLACES)
     hosts.put(Tier.ASR, "asr-1", slots=SLOTS)
     await hosts.beat()
-    return await (await start().ready()).takes_callers()
+    return await (await start().ready()).accepts_callers()
 
 
 async def refusal(opened: Opened) -> tuple[int, str]:
@@ -58,7 +58,7 @@ async def test_admissions_are_limited_by_the_engines_slots(few: GatewayProcess) 
 
 
 async def test_several_gateways_share_the_slots(few: GatewayProcess, start: Start) -> None:
-    other = await (await start().ready()).takes_callers()
+    other = await (await start().ready()).accepts_callers()
     opened = [await few.open() for _ in range(4 * SLOTS)]
 
     async def connect(number: int) -> websockets.ClientConnection | None:
@@ -85,10 +85,10 @@ async def test_slot_of_a_dead_gateway_is_released(few: GatewayProcess, start: St
     opened, last = [await few.open() for _ in range(SLOTS)], await few.open()
     for each in opened:
         await each.socket()
-    other = await (await start().ready()).takes_callers()
+    other = await (await start().ready()).accepts_callers()
     assert (await refusal(last.at(other)))[0] == 503
     few.kill()
-    async with asyncio.timeout(HELD_S + PATIENCE_S):
+    async with asyncio.timeout(RESERVATION_TTL_S + PATIENCE_S):
         await (await get_in(last.at(other))).close()
 
 
@@ -103,7 +103,7 @@ async def test_srtp_session_uses_a_slot_until_it_is_closed(few: GatewayProcess) 
 async def test_later_rejection_by_an_engine_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     async with opened.stream() as events, opened.socket() as connection:
-        await Sessions(store).refuse(opened.ssrc)
+        await Sessions(store).mark_refused(opened.ssrc)
         told = (await asyncio.wait_for(events.until("error"), PATIENCE_S))[-1]
         assert told.data["error"] == "no capacity"
         await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)

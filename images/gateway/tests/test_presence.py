@@ -107,7 +107,7 @@ async def opens(gateway: GatewayProcess) -> bool:
 async def test_an_agent_gets_the_caller_if_callers_are_authenticated(
     start: Start, authorizer: str, known: bool
 ) -> None:
-    gateway = await (await start(AUTHORIZER=authorizer).ready()).takes_callers()
+    gateway = await (await start(AUTHORIZER=authorizer).ready()).accepts_callers()
     name = "arn:aws:iam::1:user/anna"
     paths = (PRESENCE, "/v1/realtime?intent=transcription", "/v1/listen?encoding=linear16&sample_rate=16000")
     for (headers, caller), path in itertools.product((({CALLER_HEADER: name}, name), ({}, None)), paths):

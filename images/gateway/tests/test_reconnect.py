@@ -100,7 +100,7 @@ async def test_newest_socket_takes_over_the_session(gateway: GatewayProcess, vad
 
 
 async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess, start: Start, vad: VadHost) -> None:
-    other = await (await start().ready()).takes_callers()
+    other = await (await start().ready()).accepts_callers()
     opened = await gateway.open()
     async with opened.socket() as old:
         await speak(opened, vad, old)
@@ -113,7 +113,7 @@ async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess,
 
 
 async def test_session_ends_if_its_caller_does_not_return(start: Start, vad: VadHost, store: Redis) -> None:
-    gateway = await (await start(RECONNECT_GRACE_S=GRACE_S, CALLER_SESSIONS=1).ready()).takes_callers()
+    gateway = await (await start(RECONNECT_GRACE_S=GRACE_S, CALLER_SESSIONS=1).ready()).accepts_callers()
     opened = await gateway.open()
     async with opened.stream() as events:
         async with opened.socket() as connection:

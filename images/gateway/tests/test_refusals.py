@@ -6,8 +6,8 @@ from voice_gateway.refusals import (
     Refusal,
     busy,
     draining,
-    for_openai,
     no_capacity,
+    openai_error,
     retry_after,
     store_unavailable,
     unknown_session,
@@ -26,7 +26,7 @@ from voice_gateway.refusals import (
     ],
 )
 def test_errors_have_openais_type(status: int, kind: str) -> None:
-    told = for_openai(Refusal(status, "no capacity", "files: too many"))
+    told = openai_error(Refusal(status, "no capacity", "files: too many"))
     assert told == {
         "message": "files: too many",
         "type": kind,

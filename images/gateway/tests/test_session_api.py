@@ -135,7 +135,7 @@ async def test_unsupported_srtp_suites_are_rejected(gateway: GatewayProcess, tra
 
 async def test_srtp_is_sent_to_the_udp_listener(start: Start) -> None:
     """On Azure, UDP has a load balancer of its own with another name."""
-    gateway = await (await start(RTP_HOST="rtp.callers.dev").ready()).takes_callers()
+    gateway = await (await start(RTP_HOST="rtp.callers.dev").ready()).accepts_callers()
     for wanted, told in (("srtp", "rtp.callers.dev"), ("websocket", "127.0.0.1")):
         media = (await ask(gateway, "POST", SESSIONS, json={"transport": wanted})).json()["media"][wanted]
         assert (media["host"] if wanted == "srtp" else urlsplit(media).hostname) == told
@@ -310,7 +310,7 @@ async def test_session_is_rejected_without_capacity(gateway: GatewayProcess, hos
 @pytest.mark.parametrize("transport", ["srtp", "websocket"])
 async def test_a_full_region_redirects_to_the_others(start: Start, hosts: Hosts, transport: str) -> None:
     there = ["https://api.us-west-2.voice.test", "https://api.eu-west-1.voice.test"]
-    gateway = await (await start(OTHER_REGIONS=",".join(there)).ready()).takes_callers()
+    gateway = await (await start(OTHER_REGIONS=",".join(there)).ready()).accepts_callers()
     assert (await ask(gateway, "POST", SESSIONS, json={"transport": transport})).status_code == 201
     hosts.put(Tier.ASR, "asr-1", slots=0)
     answer = await gateway.answers(503, transport)
@@ -322,7 +322,7 @@ async def test_a_session_stays_with_the_region_that_opened_it(start: Start) -> N
     """A caller of the regions' shared name receives the URL of the region's own API, and can follow and close the
     session there.
     """
-    gateway = await (await start(API_URL="https://api.us-west-2.voice.test").ready()).takes_callers()
+    gateway = await (await start(API_URL="https://api.us-west-2.voice.test").ready()).accepts_callers()
     opened = (await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})).json()
     assert opened["events"] == f"https://api.us-west-2.voice.test/v1/sessions/{opened['id']}/events"
 
@@ -331,7 +331,7 @@ async def test_unsupported_language_error_lists_the_supported_ones(start: Start,
     hosts.put(Tier.ASR, "asr-1", languages=("de", "en"))
     hosts.put(Tier.ASR, "asr-2", languages=("de", "fr"))
     await hosts.beat()
-    gateway = await (await start().ready()).takes_callers()
+    gateway = await (await start().ready()).accepts_callers()
     for language in ("fr", "en", "xx-YY"):
         answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "language": language})
         said = is_refusal(answer, 400, "unsupported language")
@@ -345,7 +345,7 @@ async def test_unsupported_language_error_lists_the_supported_ones(start: Start,
 async def test_websocket_session_is_rejected_without_a_vad_host(start: Start, store: Redis, hosts: Hosts) -> None:
     """SRTP reaches the VAD tier directly, through its own load balancer."""
     del hosts.present[Tier.VAD, "vad-1"]
-    await HostRegistry(store, Tier.VAD).leave("vad-1")
+    await HostRegistry(store, Tier.VAD).remove("vad-1")
     gateway = await start().ready()
     answer = await gateway.answers(503)  # a heartbeat in flight restores the host for a while
     assert is_refusal(answer, 503, "no capacity").startswith("every VAD host")
@@ -462,9 +462,9 @@ async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
 
 
 async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_WITHIN_S", 3600)
+    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 3600)
     config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.PromptProtocol]]()
-    protocol_type = http.PromptProtocol.with_room()
+    protocol_type = http.PromptProtocol.with_limit()
 
     def make() -> http.PromptProtocol:
         protocol = protocol_type(config, ServerState(), {})

@@ -33,12 +33,12 @@ from images.strangers import (
 )
 from voice_blueprint.contract.openapi import OPENAPI_PATH
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
-from voice_gateway.gateway import DISCARD_S, FILES_AT_ONCE, STRANGERS_UPLOADS
+from voice_gateway.gateway import DISCARD_TIMEOUT_S, MAX_CONCURRENT_FILES, MAX_UNAUTHENTICATED_UPLOADS
 from voice_gateway.tokens import SessionTokens
 from voice_runtime import state
-from voice_runtime.http import HEAD_WITHIN_S, WITHOUT_REQUEST
+from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
-from voice_runtime.websocket import READ_WITHIN_S
+from voice_runtime.websocket import READ_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("hosts")
 CLOSED = 0
@@ -57,15 +57,15 @@ async def test_incomplete_head_times_out(start: Start, parts: tuple[bytes, ...])
     gateway = await start(MAX_CONNECTIONS=20).ready()
     await cost_no_time("heads", partial(time_to_health, gateway), partial(strangers, gateway.media_port, *parts))
     async with strangers(gateway.media_port, *parts) as opened:
-        async with asyncio.timeout(HEAD_WITHIN_S + PATIENCE_S):
+        async with asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
             assert all(await asyncio.gather(*map(is_closed, opened)))
 
 
 async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest(gateway: GatewayProcess) -> None:
     beyond = 100
-    async with strangers(gateway.media_port, HALF_A_HEAD, count=WITHOUT_REQUEST + beyond) as opened:
+    async with strangers(gateway.media_port, HALF_A_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
         endings = [asyncio.create_task(is_closed(each)) for each in opened]
-        async with asyncio.timeout(HEAD_WITHIN_S):  # the timeout that applies to all of them
+        async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
         await time_to_health(gateway)
@@ -78,9 +78,9 @@ async def test_unread_responses_are_limited_in_number_and_time(start: Start) -> 
     gateway = await start(MAX_CONNECTIONS=20).ready()
     before = open_files(gateway.process.pid)
     requests = f"GET {OPENAPI_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 100
-    more_than_its_connections = partial(non_readers, gateway.media_port, requests, count=WITHOUT_REQUEST + 100)
+    more_than_its_connections = partial(non_readers, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100)
     await cost_no_time("unread answers", partial(time_to_health, gateway), more_than_its_connections)
-    async with more_than_its_connections(), asyncio.timeout(READ_WITHIN_S + PATIENCE_S):
+    async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + PATIENCE_S):
         while open_files(gateway.process.pid) > before + 20:  # connections to the store, and health checks
             await asyncio.sleep(0.1)
 
@@ -92,7 +92,7 @@ async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
         while not ending.done():
             writer.write(b"x")
             await asyncio.sleep(0.5)
-            assert time.monotonic() - since < HEAD_WITHIN_S + PATIENCE_S
+            assert time.monotonic() - since < HEAD_TIMEOUT_S + PATIENCE_S
 
 
 async def test_invalid_upgrades_are_rejected_and_closed(gateway: GatewayProcess) -> None:
@@ -126,12 +126,12 @@ async def test_invalid_utf8_closes_the_socket_without_an_error(start: Start) -> 
 
 async def test_the_rest_of_an_answered_body_times_out(gateway: GatewayProcess) -> None:
     head = b"POST /healthz HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n"
-    async with strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_WITHIN_S + PATIENCE_S):
+    async with strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
         assert all(await asyncio.gather(*map(is_closed, opened)))
 
 
 async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -> None:
-    async with _slow_uploads(gateway, FILES_AT_ONCE + 1):
+    async with _slow_uploads(gateway, MAX_CONCURRENT_FILES + 1):
         client = client_of(gateway)
         asking = asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
         async with asyncio.timeout(PATIENCE_S):
@@ -143,7 +143,7 @@ async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -
 
 
 async def test_a_caller_with_too_many_uploads_loses_its_oldest(start: Start) -> None:
-    gateway = await (await start(AUTHORIZER="none").ready()).takes_callers()
+    gateway = await (await start(AUTHORIZER="none").ready()).accepts_callers()
     async with _slow_uploads(gateway, 40) as uploading:
         done, _ = await asyncio.wait(uploading, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         assert done.pop().result() in {429, CLOSED}
@@ -152,7 +152,7 @@ async def test_a_caller_with_too_many_uploads_loses_its_oldest(start: Start) -> 
 async def test_an_unauthenticated_upload_is_closed_early(start: Start) -> None:
     gateway = await start(AUTHORIZER="iam").ready()
     async with _slow_uploads(gateway, 3) as uploading:
-        done, _ = await asyncio.wait(uploading, timeout=HEAD_WITHIN_S + PATIENCE_S)
+        done, _ = await asyncio.wait(uploading, timeout=HEAD_TIMEOUT_S + PATIENCE_S)
         assert len(done) == 3
         assert {each.result() for each in done} <= {401, CLOSED}
 
@@ -170,9 +170,11 @@ async def test_unknown_keys_use_no_connections(start: Start, store: Redis, issue
             await asyncio.sleep(0.02)
     tokens = SessionTokens(TOKEN_KEY, 60)
     ssrc = 7
-    session = Session(ssrc, tokens.name(ssrc), SessionState.OPEN, SessionKind.GATEWAY, "caller", int(time.time()) + 60)
-    assert await Sessions(store).create(session, limit_of_caller=1)
-    token, _ = tokens.make(session.id)
+    session = Session(
+        ssrc, tokens.create_session_id(ssrc), SessionState.OPEN, SessionKind.GATEWAY, "caller", int(time.time()) + 60
+    )
+    assert await Sessions(store).create(session, max_sessions=1)
+    token, _ = tokens.create(session.id)
     async with websockets.connect(f"{url}/v1/sessions/{session.id}/audio", subprotocols=["voice.v1", token]):  # type: ignore[list-item]
         assert not any(each.done() for each in knocking), "they still wait"
     for each in knocking:
@@ -191,8 +193,8 @@ async def test_unauthenticated_uploads_are_limited_per_address(start: Start) -> 
     head = b"POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100000\r\n\r\n" % TRANSCRIPTIONS.encode()
     async with strangers(gateway.media_port, head) as opened:
         answers = [asyncio.create_task(reader.readuntil(b"\r\n\r\n")) for reader, _ in opened]
-        async with asyncio.timeout(DISCARD_S):  # the timeout for reading each of them
-            while sum(each.done() for each in answers) < STRANGERS - STRANGERS_UPLOADS:
+        async with asyncio.timeout(DISCARD_TIMEOUT_S):  # the timeout for reading each of them
+            while sum(each.done() for each in answers) < STRANGERS - MAX_UNAUTHENTICATED_UPLOADS:
                 await asyncio.sleep(0.02)
             assert all(b" 401 " in each.result() for each in answers if each.done())
             async with gateway.client() as client:
@@ -208,7 +210,9 @@ async def test_unauthenticated_uploads_are_limited_per_address(start: Start) -> 
 
 
 async def test_callers_without_keys_are_distinguished_by_the_proxys_header(start: Start) -> None:
-    gateway = await (await start(AUTHORIZER="none", FORWARDED="true", CALLER_CREATIONS_PER_S=1).ready()).takes_callers()
+    gateway = await (
+        await start(AUTHORIZER="none", FORWARDED="true", CALLER_CREATIONS_PER_S=1).ready()
+    ).accepts_callers()
 
     async def asks(*forwarded: str) -> int:
         headers = [("X-Forwarded-For", each) for each in forwarded]

@@ -5,41 +5,41 @@ import json
 import numpy as np
 import pytest
 
-from voice_gateway.file_audio import Cut
-from voice_gateway.subtitles import MAX_CHARACTERS, Format, Said, closing, opening, piece
-from voice_runtime.file_pieces import PieceHeard
+from voice_gateway.file_audio import SpeechSegment
+from voice_gateway.subtitles import MAX_CHARACTERS, FileTranscript, Format, footer, format_segments, header
+from voice_runtime.file_pieces import PieceTranscript
 from voice_runtime.transcripts import TimedWord
 
 RATE = 16_000
 
 
-def cut(start_s: float, seconds: float) -> Cut:
-    return Cut(start_s, np.zeros(int(seconds * RATE), np.int16))
+def cut(start_s: float, seconds: float) -> SpeechSegment:
+    return SpeechSegment(start_s, np.zeros(int(seconds * RATE), np.int16))
 
 
-def heard(*words: tuple[str, int, int], language: str | None = None) -> PieceHeard:
+def heard(*words: tuple[str, int, int], language: str | None = None) -> PieceTranscript:
     timed = [TimedWord(text=text, start_ms=start, end_ms=end, confidence=0.9) for text, start, end in words]
-    return PieceHeard(text=" ".join(text for text, _, _ in words), words=timed, language=language)
+    return PieceTranscript(text=" ".join(text for text, _, _ in words), words=timed, language=language)
 
 
-def file_of(form: Format, *, words: bool = False) -> str:
+def count_file(form: Format, *, words: bool = False) -> str:
     """Return a client's response for a file of two pieces, the second of which has no words."""
-    said = Said()
-    text = opening(form)
+    said = FileTranscript()
+    text = header(form)
     first = heard(("Hello", 0, 400), ("there.", 450, 900), ("Yes", 1000, 1299), language="en")
-    for each, what in ((cut(1.25, 2), first), (cut(3661.5, 2.0004), PieceHeard(text="Bye", language="fr"))):
+    for each, what in ((cut(1.25, 2), first), (cut(3661.5, 2.0004), PieceTranscript(text="Bye", language="fr"))):
         added = said.add(each, what)
-        text += piece(form, said, added)
+        text += format_segments(form, said, added)
     said.duration_s = 3663.50049
-    return text + closing(form, said, words=words)
+    return text + footer(form, said, words=words)
 
 
 def test_text_has_a_line_for_each_segment() -> None:
-    assert file_of(Format.TEXT) == "Hello there.\nYes\nBye\n"
+    assert count_file(Format.TEXT) == "Hello there.\nYes\nBye\n"
 
 
 def test_subrip_numbering_continues_across_segments() -> None:
-    assert file_of(Format.SRT) == (
+    assert count_file(Format.SRT) == (
         "1\n00:00:01,250 --> 00:00:02,150\nHello there.\n\n"
         "2\n00:00:02,250 --> 00:00:02,549\nYes\n\n"
         "3\n01:01:01,500 --> 01:01:03,500\nBye\n\n"
@@ -47,11 +47,11 @@ def test_subrip_numbering_continues_across_segments() -> None:
 
 
 def test_webvtt_begins_with_its_header() -> None:
-    assert file_of(Format.VTT).startswith("WEBVTT\n\n00:00:01.250 --> 00:00:02.150\nHello there.\n\n00:00:02.250")
+    assert count_file(Format.VTT).startswith("WEBVTT\n\n00:00:01.250 --> 00:00:02.150\nHello there.\n\n00:00:02.250")
 
 
 def test_json_contains_the_text_and_whole_seconds() -> None:
-    text = file_of(Format.JSON)
+    text = count_file(Format.JSON)
     assert text.startswith("\n\n"), "white space shows that work goes on"
     assert json.loads(text) == {
         "text": "Hello there. Yes Bye",
@@ -61,7 +61,7 @@ def test_json_contains_the_text_and_whole_seconds() -> None:
 
 @pytest.mark.parametrize("words", [True, False])
 def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None:
-    told = json.loads(file_of(Format.VERBOSE_JSON, words=words))
+    told = json.loads(count_file(Format.VERBOSE_JSON, words=words))
     unknown = {"seek": 0, "tokens": [], "temperature": 0, "avg_logprob": 0, "compression_ratio": 1, "no_speech_prob": 0}
     assert told.pop("words", None) == (
         [
@@ -87,13 +87,13 @@ def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None
 
 
 def test_silent_segment_adds_no_subtitle() -> None:
-    said = Said()
-    assert said.add(cut(0, 1), PieceHeard()) == []
-    assert json.loads(closing(Format.VERBOSE_JSON, said, words=False))["language"] == ""
+    said = FileTranscript()
+    assert said.add(cut(0, 1), PieceTranscript()) == []
+    assert json.loads(footer(Format.VERBOSE_JSON, said, words=False))["language"] == ""
 
 
 def segments(*words: tuple[str, int, int]) -> list[str]:
-    return [each.text for each in Said().add(cut(0, 60), heard(*words))]
+    return [each.text for each in FileTranscript().add(cut(0, 60), heard(*words))]
 
 
 def test_a_subtitle_is_shown_for_at_most_seven_seconds() -> None:

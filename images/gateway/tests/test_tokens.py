@@ -14,34 +14,34 @@ TOKENS = SessionTokens(KEY, lifetime_s=300)
 
 
 def test_a_token_opens_its_session() -> None:
-    token, expires = TOKENS.make("s-1")
-    TOKENS.check(token, "s-1")
+    token, expires = TOKENS.create("s-1")
+    TOKENS.verify(token, "s-1")
     assert timedelta(seconds=295) < expires - datetime.now(UTC) <= timedelta(seconds=300)
 
 
 def test_a_token_expires_at_its_expiry_time() -> None:
     now = datetime.now(UTC)
-    TOKENS.check(TOKENS.make("s-1", now - timedelta(seconds=295))[0], "s-1")
+    TOKENS.verify(TOKENS.create("s-1", now - timedelta(seconds=295))[0], "s-1")
     with pytest.raises(TokenError, match="expired"):
-        TOKENS.check(TOKENS.make("s-1", now - timedelta(seconds=301))[0], "s-1")
+        TOKENS.verify(TOKENS.create("s-1", now - timedelta(seconds=301))[0], "s-1")
 
 
 @pytest.mark.parametrize("ahead_s", [-60, 1, 60])
 def test_a_token_of_a_gateway_with_a_wrong_clock_is_valid(ahead_s: int) -> None:
     """Another gateway may be used next, and a token may appear to be issued in the future if its clock is behind."""
-    token, _ = TOKENS.make("s-1", datetime.now(UTC) + timedelta(seconds=ahead_s))
-    TOKENS.check(token, "s-1")
+    token, _ = TOKENS.create("s-1", datetime.now(UTC) + timedelta(seconds=ahead_s))
+    TOKENS.verify(token, "s-1")
 
 
 def test_a_token_is_invalid_for_other_sessions() -> None:
     with pytest.raises(TokenError, match="another session"):
-        TOKENS.check(TOKENS.make("s-1")[0], "s-2")
+        TOKENS.verify(TOKENS.create("s-1")[0], "s-2")
 
 
 def test_a_token_signed_with_another_key_is_rejected() -> None:
-    forged, _ = SessionTokens(KEY[::-1], lifetime_s=300).make("s-1")
+    forged, _ = SessionTokens(KEY[::-1], lifetime_s=300).create("s-1")
     with pytest.raises(TokenError, match="InvalidSignatureError"):
-        TOKENS.check(forged, "s-1")
+        TOKENS.verify(forged, "s-1")
 
 
 @pytest.mark.parametrize("missing", ["sub", "aud", "exp", "iat"])
@@ -50,20 +50,20 @@ def test_a_token_without_one_of_its_claims_is_refused(missing: str) -> None:
     claims = {"sub": "s-1", "aud": AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
     del claims[missing]
     with pytest.raises(TokenError, match="MissingRequiredClaimError"):
-        TOKENS.check(jwt.encode(claims, KEY, algorithm=ALGORITHM), "s-1")
+        TOKENS.verify(jwt.encode(claims, KEY, algorithm=ALGORITHM), "s-1")
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é" * 10, "." * 4096])
 def test_malformed_tokens_are_rejected(token: str) -> None:
     with pytest.raises(TokenError, match="not valid"):
-        TOKENS.check(token, "s-1")
+        TOKENS.verify(token, "s-1")
 
 
 def test_an_unsigned_token_is_refused() -> None:
     now = datetime.now(UTC)
     claims = {"sub": "s-1", "aud": AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
     with pytest.raises(TokenError, match="not valid"):
-        TOKENS.check(jwt.encode(claims, None, algorithm="none"), "s-1")  # type: ignore[arg-type]
+        TOKENS.verify(jwt.encode(claims, None, algorithm="none"), "s-1")  # type: ignore[arg-type]
 
 
 def test_a_key_has_32_bytes() -> None:
@@ -74,18 +74,18 @@ def test_a_key_has_32_bytes() -> None:
 
 @given(st.integers(0, 2**32 - 1))
 def test_a_name_leads_to_its_session_with_the_key_alone(ssrc: int) -> None:
-    name = TOKENS.name(ssrc)
-    assert TOKENS.ssrc_of(name) == ssrc
-    assert SessionTokens(KEY[::-1], lifetime_s=300).ssrc_of(name) != ssrc
-    assert TOKENS.name(ssrc) != name
+    name = TOKENS.create_session_id(ssrc)
+    assert TOKENS.ssrc_for(name) == ssrc
+    assert SessionTokens(KEY[::-1], lifetime_s=300).ssrc_for(name) != ssrc
+    assert TOKENS.create_session_id(ssrc) != name
     with pytest.raises(TokenError, match="no session of a gateway"):
-        TOKENS.ssrc_of(name[:-1])
+        TOKENS.ssrc_for(name[:-1])
 
 
 def test_a_session_is_named_by_tokens_of_gateways_alone() -> None:
-    assert TOKENS.session_in(TOKENS.make("s-1")[0]) == "s-1"
-    assert TOKENS.session_in(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
-    assert TOKENS.session_in("x") is None
+    assert TOKENS.unverified_session(TOKENS.create("s-1")[0]) == "s-1"
+    assert TOKENS.unverified_session(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
+    assert TOKENS.unverified_session("x") is None
 
 
 def test_short_keys_are_rejected_and_keys_are_not_printed() -> None:

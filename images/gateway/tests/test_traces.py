@@ -90,7 +90,7 @@ async def call(gateway: GatewayProcess, vad: VadHost, store: Redis) -> tuple[Ope
 async def test_call_is_one_trace_with_consistent_stages(
     start: Start, vad: VadHost, store: Redis, collector: Collector
 ) -> None:
-    gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=1).ready()).takes_callers()
+    gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=1).ready()).accepts_callers()
     calls = [await call(gateway, vad, store) for _ in range(CALLS)]
     gateway.terminate()
     assert gateway.wait() == 0
@@ -111,8 +111,8 @@ async def test_call_is_one_trace_with_consistent_stages(
 
 async def test_call_at_another_gateway_continues_its_trace(start: Start, vad: VadHost, collector: Collector) -> None:
     settings = {"TRACE_COLLECTOR": collector.url, "TRACED_SHARE": 1}
-    first = await (await start(**settings, DRAIN_TIMEOUT_S=0).ready()).takes_callers()
-    second = await (await start(**settings).ready()).takes_callers()
+    first = await (await start(**settings, DRAIN_TIMEOUT_S=0).ready()).accepts_callers()
+    second = await (await start(**settings).ready()).accepts_callers()
     opened = await first.open()
     async with opened.socket() as connection:
         await connection.send(bytes(640 * FRAMES))
@@ -128,7 +128,7 @@ async def test_call_at_another_gateway_continues_its_trace(start: Start, vad: Va
 
 
 async def test_unsampled_calls_export_no_spans(start: Start, vad: VadHost, store: Redis, collector: Collector) -> None:
-    gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=0).ready()).takes_callers()
+    gateway = await (await start(TRACE_COLLECTOR=collector.url, TRACED_SHARE=0).ready()).accepts_callers()
     await call(gateway, vad, store)
     gateway.terminate()
     assert gateway.wait() == 0

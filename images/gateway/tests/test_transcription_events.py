@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from images.gateway.tests.running import GatewayProcess
 from images.gateway.tests.test_transcriptions import client_of, noise, wav
 from voice_gateway.audio import RATE
-from voice_runtime.file_pieces import FilePieces, PieceHeard
+from voice_runtime.file_pieces import FilePieces, PieceTranscript
 
 
 @pytest.fixture
@@ -25,15 +25,15 @@ async def client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
 
 
 @contextlib.asynccontextmanager
-async def host(store: Redis, *answers: PieceHeard) -> AsyncIterator[None]:
+async def host(store: Redis, *answers: PieceTranscript) -> AsyncIterator[None]:
     """Answer the pieces in order."""
 
     async def hear() -> None:
         pieces = FilePieces(store)
         for each in answers:
-            while (piece := await pieces.take("host")) is None:
+            while (piece := await pieces.claim("host")) is None:
                 await asyncio.sleep(0.02)
-            await pieces.answer(piece.name, each)
+            await pieces.complete(piece.name, each)
 
     hearing = asyncio.create_task(hear())
     yield
@@ -46,7 +46,7 @@ def two_pieces() -> tuple[str, bytes]:
 
 
 async def test_deltas_concatenate_to_the_text(client: AsyncOpenAI, store: Redis) -> None:
-    async with host(store, PieceHeard(text="One."), PieceHeard(text="Two.")):
+    async with host(store, PieceTranscript(text="One."), PieceTranscript(text="Two.")):
         stream = await client.audio.transcriptions.create(file=two_pieces(), model="any", stream=True)
         events = [event.to_dict() async for event in stream]
     assert [event["delta"] for event in events[:-1]] == ["One.", " Two."]
@@ -55,7 +55,7 @@ async def test_deltas_concatenate_to_the_text(client: AsyncOpenAI, store: Redis)
 
 
 async def test_an_untranscribable_segment_ends_the_event_stream(gateway: GatewayProcess, store: Redis) -> None:
-    async with host(store, PieceHeard(text="One."), PieceHeard(failed=True)), gateway.client() as client:
+    async with host(store, PieceTranscript(text="One."), PieceTranscript(failed=True)), gateway.client() as client:
         answer = await client.post(
             f"http://127.0.0.1:{gateway.media_port}/v1/audio/transcriptions",
             files={"file": two_pieces()},

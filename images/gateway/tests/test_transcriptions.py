@@ -25,9 +25,9 @@ from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_gateway.audio import RATE
-from voice_gateway.file_audio import MAX_LENGTH_S, SHORTEST_S, Cutter, cuts
-from voice_gateway.file_hearing import Upload
-from voice_gateway.gateway import FILES_AT_ONCE
+from voice_gateway.file_audio import MAX_LENGTH_S, MIN_LENGTH_S, AudioSplitter, split_file
+from voice_gateway.file_transcription import Upload
+from voice_gateway.gateway import MAX_CONCURRENT_FILES
 from voice_gateway.refusals import Refusal
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePieces
@@ -89,7 +89,7 @@ def flac_that_hides_its_length() -> tuple[str, bytes]:
 
 
 async def test_key_is_required_and_a_session_token_is_accepted(start: Start) -> None:
-    gateway = await (await start(AUTHORIZER="iam").ready()).takes_callers()
+    gateway = await (await start(AUTHORIZER="iam").ready()).accepts_callers()
     with pytest.raises(openai.AuthenticationError) as caught:
         await client_of(gateway).models.list()
     assert caught.value.code == "unauthorized"
@@ -118,10 +118,10 @@ async def test_file_is_retried_while_live_calls_need_all_hosts(gateway: GatewayP
 async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: AsyncOpenAI, store: Redis) -> None:
     waiting = [
         asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
-        for _ in range(FILES_AT_ONCE)
+        for _ in range(MAX_CONCURRENT_FILES)
     ]
     async with asyncio.timeout(PATIENCE_S):
-        while await store.llen(state.FILE_PIECES) < FILES_AT_ONCE:
+        while await store.llen(state.FILE_PIECES) < MAX_CONCURRENT_FILES:
             await asyncio.sleep(0.02)
     with pytest.raises(openai.RateLimitError):
         await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
@@ -134,13 +134,13 @@ async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: Asy
 
 
 async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: Start, store: Redis) -> None:
-    gateway = await (await start().ready()).takes_callers()
+    gateway = await (await start().ready()).accepts_callers()
     pieces = FilePieces(store)
 
     async def asked() -> "asyncio.Task[object]":
         asking = asyncio.create_task(client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any"))
         async with asyncio.timeout(PATIENCE_S):
-            while not await pieces.waiting():
+            while not await pieces.count_waiting():
                 assert not asking.done(), asking.result()
                 await asyncio.sleep(0.02)
         return asking
@@ -152,15 +152,15 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
     left = [key for key in await store.keys("file:*") if await store.type(key) == b"hash"]
     assert left
     for key in left:
-        assert 0 < await store.ttl(key) <= state.FILE_PIECE_KEPT_S
+        assert 0 < await store.ttl(key) <= state.FILE_PIECE_RETENTION_S
         await store.pexpire(key, 1)  # simulates expiry
     async with asyncio.timeout(PATIENCE_S):
         while await store.exists(*left):
             await asyncio.sleep(0.01)
-    while await pieces.waiting():
-        assert await pieces.take("asr-1") is None, "nobody waits for it"
+    while await pieces.count_waiting():
+        assert await pieces.claim("asr-1") is None, "nobody waits for it"
     await gateway.start().ready()
-    await gateway.takes_callers()
+    await gateway.accepts_callers()
     (await asked()).cancel()
 
 
@@ -183,7 +183,7 @@ async def test_work_ends_with_its_request_even_if_a_cancellation_is_lost() -> No
 
 
 async def test_file_queue_is_limited(client: AsyncOpenAI, store: Redis) -> None:
-    await store.rpush(state.FILE_PIECES, *map(str, range(state.FILE_PIECES_WAITING)))
+    await store.rpush(state.FILE_PIECES, *map(str, range(state.MAX_FILE_PIECES)))
     with pytest.raises(openai.RateLimitError, match="other files"):
         await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
 
@@ -229,7 +229,7 @@ async def test_decoder_inherits_no_secret(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("VOICE_TOKEN_KEY", "only the gateway's")
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb"):
-        decoding = cuts(file, Cutter())
+        decoding = split_file(file, AudioSplitter())
         first = asyncio.ensure_future(anext(decoding))
         async with asyncio.timeout(PATIENCE_S):
             while not (decoders := _children(b"voice_gateway.decode")):
@@ -301,16 +301,16 @@ def test_segments_end_in_pauses_and_omit_silence() -> None:
     spoken = np.concatenate(
         [noise(9), np.zeros(RATE // 2, np.int16), noise(11), np.zeros(30 * RATE, np.int16), noise(1)]
     )
-    cutter = Cutter()
-    found = [cut for start in range(0, len(spoken), 1111) for cut in cutter.take(spoken[start : start + 1111])]
-    found += cutter.end()
+    splitter = AudioSplitter()
+    found = [cut for start in range(0, len(spoken), 1111) for cut in splitter.push(spoken[start : start + 1111])]
+    found += splitter.flush()
     assert [round(cut.start_s, 1) for cut in found] == [0.0, 9.4, 50.3]
     assert [round(cut.end_s, 1) for cut in found] == [9.2, 20.7, 51.5]
-    assert cutter.length_s == len(spoken) / RATE
+    assert splitter.length_s == len(spoken) / RATE
 
 
 def test_speech_without_a_pause_is_also_split() -> None:
-    cutter = Cutter()
-    found = [*cutter.take(noise(60)), *cutter.end()]
+    splitter = AudioSplitter()
+    found = [*splitter.push(noise(60)), *splitter.flush()]
     assert sum(len(cut.samples) for cut in found) == 60 * RATE
-    assert all(SHORTEST_S <= cut.end_s - cut.start_s <= MAX_LENGTH_S for cut in found[:-1])
+    assert all(MIN_LENGTH_S <= cut.end_s - cut.start_s <= MAX_LENGTH_S for cut in found[:-1])

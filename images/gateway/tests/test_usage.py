@@ -21,7 +21,7 @@ from images.gateway.tests.running import GatewayProcess, VadHost, holds
 from images.gateway.tests.test_archive import BUCKET, Bucket, bucket, s3, start_archiving
 from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, event, only_ssrc, say
 from voice_gateway.archive import Archive
-from voice_gateway.usage_report import SETTLED_AFTER, UsageReport, written
+from voice_gateway.usage_report import SETTLED_AFTER, UsageReport, to_csv
 from voice_runtime import state
 from voice_runtime.replies import texts
 from voice_runtime.sessions import Sessions
@@ -56,7 +56,7 @@ async def test_a_session_is_reported_once_with_its_caller(
         ssrc = await only_ssrc(vad, store)
         await vad.heard(ssrc, 50)
         await say(store, ssrc, event(EventKind.FINAL, 1, "nine words"))
-        await Transcripts(store).covered(ssrc, 9, 3, characters=10)
+        await Transcripts(store).mark_transcribed(ssrc, 9, 3, characters=10)
         await Client(connection).send("CloseStream")
         await say(store, ssrc, event(EventKind.END, 2))
         await connection.wait_closed()
@@ -64,11 +64,11 @@ async def test_a_session_is_reported_once_with_its_caller(
     (line,) = told(gateway)
     assert (line["caller"], line["audio_s"], line["characters"]) == ("tenant-7", 1.0, 10)
     assert await used(store, "tenant-7") == {"audio_s": 1.0, "speech_s": 0.0, "characters": 10.0}
-    assert not await Sessions(store).settle((await Sessions(store).read(ssrc)) or pytest.fail("no record"))
+    assert not await Sessions(store).mark_settled((await Sessions(store).read(ssrc)) or pytest.fail("no record"))
 
 
 async def test_an_active_session_is_not_reported_before_its_end(start: Start, vad: VadHost) -> None:
-    gateway = await (await start(RECONNECT_GRACE_S=2).ready()).takes_callers()
+    gateway = await (await start(RECONNECT_GRACE_S=2).ready()).accepts_callers()
     opened = await gateway.open()
     for _ in range(2):
         async with opened.socket() as connection:
@@ -85,7 +85,7 @@ async def test_an_active_session_is_not_reported_before_its_end(start: Start, va
 
 
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
-    gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).takes_callers()
+    gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).accepts_callers()
     caller = "127.0.0.1"
     key = state.caller_usage(caller, datetime.now(UTC).date().isoformat())
     await store.hset(key, mapping={"audio_s": "59.5"})
@@ -137,7 +137,7 @@ async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucke
     await fill(store, DAY, names[0], {}, {"prompt_tokens": "700", "answer_tokens": "30", "spoken_characters": "90"})
     await fill(store, DAY, 'a "quoted", name', {}, {"prompt_tokens": "1"})
     await fill(store, DAY + timedelta(days=1), "of-today", {"audio_s": "1"}, {})
-    await report.look(MIDNIGHT + SETTLED_AFTER)
+    await report.write_reports(MIDNIGHT + SETTLED_AFTER)
     quoted, *tenants = rows(bucket, DAY)
     assert [row["caller"] for row in tenants] == names
     assert tenants[0] == {
@@ -150,13 +150,13 @@ async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucke
 
 async def test_a_finished_day_is_written_by_one_gateway(store: Redis, bucket: Bucket, report: UsageReport) -> None:
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
-    await report.look(MIDNIGHT + SETTLED_AFTER - timedelta(seconds=1))
+    await report.write_reports(MIDNIGHT + SETTLED_AFTER - timedelta(seconds=1))
     assert bucket.names() == []
     now = MIDNIGHT + SETTLED_AFTER
-    await report.look(now)
+    await report.write_reports(now)
     assert len(bucket.names()) == 1
     await fill(store, DAY, "tenant", {"audio_s": "2"}, {})
-    await asyncio.gather(*(report.look(now + timedelta(hours=hours)) for hours in range(30)))
+    await asyncio.gather(*(report.write_reports(now + timedelta(hours=hours)) for hours in range(30)))
     assert [row["audio_s"] for row in rows(bucket, DAY)] == ["1.00"]
 
 
@@ -166,11 +166,11 @@ async def test_a_failed_daily_report_is_written_by_the_next_gateway(
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
     closed = UsageReport(store, Archive("s3://no-such-bucket", bucket.url))
     with pytest.raises(Exception, match="NoSuchBucket"):
-        await closed.look(MIDNIGHT + SETTLED_AFTER)
+        await closed.write_reports(MIDNIGHT + SETTLED_AFTER)
     claim = state.day_report(DAY.isoformat())
     assert 0 < await store.ttl(claim) <= 120
     await store.delete(claim)  # simulates expiry
-    await report.look(MIDNIGHT + SETTLED_AFTER + timedelta(days=1))
+    await report.write_reports(MIDNIGHT + SETTLED_AFTER + timedelta(days=1))
     assert rows(bucket, DAY)[0]["caller"] == "tenant"
 
 
@@ -178,7 +178,7 @@ async def test_a_gateway_writes_its_own_counts(
     start_archiving: Callable[[], GatewayProcess], store: Redis, bucket: Bucket
 ) -> None:
     """Run the real programs, except for midnight: the day's keys are renamed to those of the day before."""
-    gateway = await (await start_archiving().ready()).takes_callers()
+    gateway = await (await start_archiving().ready()).accepts_callers()
     opened = await gateway.open()
     async with opened.socket() as connection:
         await connection.send(SECOND)
@@ -197,4 +197,4 @@ async def test_a_gateway_writes_its_own_counts(
 
 
 def test_a_day_without_usage_has_a_header_row() -> None:
-    assert written([]).startswith("date,caller,audio_s,")
+    assert to_csv([]).startswith("date,caller,audio_s,")

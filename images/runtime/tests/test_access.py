@@ -12,7 +12,7 @@ from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import STATE_USERS, SessionField, ShippedField
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
@@ -41,24 +41,24 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     gateway, vad, asr = users[Tier.GATEWAY], users[Tier.VAD], users[Tier.ASR]
     expires_at = int(time.time()) + 60
     session = Session(SSRC, "id", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5")
-    assert await Sessions(gateway).create(session, limit_of_caller=1)
+    assert await Sessions(gateway).create(session, max_sessions=1)
     assert await Sessions(vad).srtp_key(SSRC) == "a2V5"
     await vad.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "4")
-    await Sessions(asr).refuse(SSRC)
-    await HostRegistry(vad, Tier.VAD).beat(Host("v", HostKind.VAD, "10.0.0.2", 1, draining=False))
-    assert [host.id for host in await HostRegistry(gateway, Tier.VAD).alive()] == ["v"]
-    await HostRegistry(asr, Tier.ASR).beat(Host("a", HostKind.GPU, "10.0.0.3", 1, draining=False))
-    assert [host.id for host in await HostRegistry(vad, Tier.ASR).alive()] == ["a"]
+    await Sessions(asr).mark_refused(SSRC)
+    await HostRegistry(vad, Tier.VAD).send_heartbeat(Host("v", HostKind.VAD, "10.0.0.2", 1, draining=False))
+    assert [host.id for host in await HostRegistry(gateway, Tier.VAD).live_hosts()] == ["v"]
+    await HostRegistry(asr, Tier.ASR).send_heartbeat(Host("a", HostKind.GPU, "10.0.0.3", 1, draining=False))
+    assert [host.id for host in await HostRegistry(vad, Tier.ASR).live_hosts()] == ["a"]
 
     journal, transcripts = Journal(asr, "a"), Transcripts(asr)
-    await journal.take(SSRC)
+    await journal.acquire(SSRC)
     entries = await journal.append([(SSRC, b"chunk")])
     assert await journal.renew([SSRC]) == []
     assert await journal.orphans() == []
     assert await transcripts.publish(SSRC, FINAL, 1)
-    await transcripts.covered(SSRC, 1, 1)
+    await transcripts.mark_transcribed(SSRC, 1, 1)
     assert await journal.entries(SSRC) == [(entries[0], b"chunk")]
-    await journal.forget(SSRC, entries)
+    await journal.delete(SSRC, entries)
     await journal.release(SSRC)
     found = await Sessions(asr).read(SSRC)
     assert found
@@ -67,21 +67,21 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     found = await Sessions(gateway).read(SSRC)
     assert found
     assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, False)
-    await Sessions(asr).accept(SSRC)
+    await Sessions(asr).clear_refusal(SSRC)
 
-    piece, heard = Piece("p", bytes(2), "en"), PieceHeard(text="yes")
+    piece, heard = Piece("p", bytes(2), "en"), PieceTranscript(text="yes")
     await FilePieces(gateway).put(piece)
-    assert await FilePieces(asr).take("a") == piece
+    assert await FilePieces(asr).claim("a") == piece
     assert await FilePieces(asr).renew(piece.name)
-    await FilePieces(asr).answer(piece.name, heard)
-    assert await FilePieces(gateway).heard(piece.name) == heard
-    assert await FilePieces(gateway).keep(piece.name)
-    await FilePieces(gateway).forget(piece.name)
-    assert await FilePieces(gateway).waiting() == 0
+    await FilePieces(asr).complete(piece.name, heard)
+    assert await FilePieces(gateway).result(piece.name) == heard
+    assert await FilePieces(gateway).refresh(piece.name)
+    await FilePieces(gateway).delete(piece.name)
+    assert await FilePieces(gateway).count_waiting() == 0
 
     assert [event for _, event in await Transcripts(gateway).read(SSRC)] == [FINAL]
     await Sessions(gateway).close(session)
-    await HostRegistry(asr, Tier.ASR).leave("a")
+    await HostRegistry(asr, Tier.ASR).remove("a")
 
 
 async def test_tiers_cannot_access_state_of_other_tiers(users: dict[Tier, Redis]) -> None:
@@ -92,11 +92,11 @@ async def test_tiers_cannot_access_state_of_other_tiers(users: dict[Tier, Redis]
         with pytest.raises(NoPermissionError):
             await Sessions(users[tier]).srtp_key(SSRC)
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].smembers(state.held("a"))
+        await users[Tier.VAD].smembers(state.host_sessions("a"))
     with pytest.raises(NoPermissionError):
         await Transcripts(users[Tier.GATEWAY]).publish(SSRC, FINAL, 1)
     with pytest.raises(NoPermissionError):
-        await HostRegistry(users[Tier.GATEWAY], Tier.VAD).leave("v")
+        await HostRegistry(users[Tier.GATEWAY], Tier.VAD).remove("v")
     with pytest.raises(NoPermissionError):
         await users[Tier.VAD].xrange(state.transcript(SSRC))
     with pytest.raises(NoPermissionError):

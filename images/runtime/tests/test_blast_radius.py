@@ -42,7 +42,7 @@ async def _lists(client: Redis, _: int) -> None:
 async def _learns_numbers(client: Redis, ssrc: int) -> None:
     """Learn a session's number, which the other attacks need, from the lists of sessions."""
     try:
-        assert await client.sismember(state.held(HELD[ssrc]), str(ssrc))
+        assert await client.sismember(state.host_sessions(HELD[ssrc]), str(ssrc))
     except NoPermissionError:
         assert await client.zscore(state.PLACES, str(ssrc))
 
@@ -72,7 +72,7 @@ async def _forges_final(client: Redis, ssrc: int) -> None:
 
 
 async def _takes_lease(client: Redis, ssrc: int) -> None:
-    await Journal(client, "stolen").take(ssrc)
+    await Journal(client, "stolen").acquire(ssrc)
 
 
 async def _forges_counts(client: Redis, ssrc: int) -> None:
@@ -135,9 +135,9 @@ async def _fill(store: Redis) -> None:
         session = Session(
             ssrc, f"id-{ssrc}", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5"
         )
-        assert await Sessions(store).create(session, limit_of_caller=len(HELD))
+        assert await Sessions(store).create(session, max_sessions=len(HELD))
         await store.zadd(state.PLACES, {str(ssrc): expires_at})
-        await Journal(store, host).take(ssrc)
+        await Journal(store, host).acquire(ssrc)
         await Journal(store, host).append([(ssrc, b"chunk")])
         await store.xadd(state.transcript(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
     for conversation in CONVERSATIONS:

@@ -61,7 +61,7 @@ def test_samples_round_trip(count: int, seed: int) -> None:
 def test_invalid_chunks_are_refused_with_a_reason(wire: bytes, why: Malformed) -> None:
     with pytest.raises(MalformedChunkError) as refused:
         AudioChunk.parse(wire)
-    assert refused.value.why is why
+    assert refused.value.reason is why
 
 
 @settings(deadline=None)

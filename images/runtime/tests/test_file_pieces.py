@@ -4,7 +4,7 @@ import pytest
 from redis.asyncio import Redis
 
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 
 FIRST, SECOND = Piece("first", b"\1\2", None), Piece("second", b"\3\4", "de")
 
@@ -18,36 +18,36 @@ async def pieces(store: Redis) -> FilePieces:
 
 
 async def test_segments_are_assigned_to_one_host_in_order(pieces: FilePieces) -> None:
-    assert await pieces.waiting() == 2
-    assert [await pieces.take("a"), await pieces.take("b"), await pieces.take("a")] == [FIRST, SECOND, None]
-    assert await pieces.heard("first") is None
-    await pieces.answer("first", PieceHeard(text="yes"))
-    assert await pieces.heard("first") == PieceHeard(text="yes")
+    assert await pieces.count_waiting() == 2
+    assert [await pieces.claim("a"), await pieces.claim("b"), await pieces.claim("a")] == [FIRST, SECOND, None]
+    assert await pieces.result("first") is None
+    await pieces.complete("first", PieceTranscript(text="yes"))
+    assert await pieces.result("first") == PieceTranscript(text="yes")
 
 
 async def test_segments_of_dead_hosts_are_requeued(pieces: FilePieces, store: Redis) -> None:
-    assert await pieces.take("dies") == FIRST
-    assert await pieces.keep("first")
-    assert await pieces.waiting() == 1
+    assert await pieces.claim("dies") == FIRST
+    assert await pieces.refresh("first")
+    assert await pieces.count_waiting() == 1
     await store.delete(state.file_piece_lease("first"))  # simulates expiry
-    assert await pieces.keep("first")
-    assert [await pieces.take("a"), await pieces.take("a")] == [SECOND, FIRST]
+    assert await pieces.refresh("first")
+    assert [await pieces.claim("a"), await pieces.claim("a")] == [SECOND, FIRST]
 
 
 async def test_segments_of_a_dead_gateway_expire(pieces: FilePieces, store: Redis) -> None:
     for key in await store.keys("file:*"):
-        assert 0 < await store.ttl(key) <= state.SESSION_KEPT_S
-    assert await store.ttl(state.file_piece("first")) <= state.FILE_PIECE_KEPT_S
+        assert 0 < await store.ttl(key) <= state.SESSION_RETENTION_S
+    assert await store.ttl(state.file_piece("first")) <= state.FILE_PIECE_RETENTION_S
     await store.delete(state.file_piece("first"))  # simulates expiry
-    assert [await pieces.take("a"), await pieces.take("a")] == [None, SECOND]
+    assert [await pieces.claim("a"), await pieces.claim("a")] == [None, SECOND]
     await store.delete(state.file_piece("second"))
     assert not await pieces.renew("second")
-    await pieces.answer("second", PieceHeard(text="late"))
-    assert await pieces.heard("second") is None
-    assert not await pieces.keep("second")
+    await pieces.complete("second", PieceTranscript(text="late"))
+    assert await pieces.result("second") is None
+    assert not await pieces.refresh("second")
 
 
 async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieces, store: Redis) -> None:
-    await pieces.forget("first")
-    await pieces.forget("second")
+    await pieces.delete("first")
+    await pieces.delete("second")
     assert await store.keys("file:*") == []

@@ -44,13 +44,13 @@ def test_media_settings_are_accepted_or_rejected_with_a_reason(media: Media, pro
 )
 def test_a_record_contains_the_format(media: Media, text: str) -> None:
     assert str(media) == text
-    assert Media.of(text) == media
+    assert Media.parse(text) == media
 
 
 @pytest.mark.parametrize("text", ["", "96 L16/16000/1", "96 L16/16000/1 20 100 101", "x L16/16000/1 20"])
 def test_another_record_is_invalid(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Media.of(text)
+        Media.parse(text)
 
 
 def test_sdp_names_the_stream_and_what_is_ignored_in_it() -> None:

@@ -3,20 +3,20 @@
 import json
 import time
 
-from voice_runtime.metrics import VALUES_A_LINE, Metrics
+from voice_runtime.metrics import MAX_VALUES_PER_LINE, Metrics
 
 
 def test_metric_lines_have_a_timestamp_and_limited_values() -> None:
     lines: list[str] = []
     metrics = Metrics("mine", "gateway", lines.append)
-    for value in range(VALUES_A_LINE + 1):
+    for value in range(MAX_VALUES_PER_LINE + 1):
         metrics.observe("TimeToFinal", value)
     metrics.count("SessionsCreated")
     since = time.time_ns() // 1_000_000
     metrics.flush()
     first, second, created = map(json.loads, lines)
-    assert first["TimeToFinal"] == list(range(VALUES_A_LINE))
-    assert (second["TimeToFinal"], created["SessionsCreated"]) == (VALUES_A_LINE, 1)
+    assert first["TimeToFinal"] == list(range(MAX_VALUES_PER_LINE))
+    assert (second["TimeToFinal"], created["SessionsCreated"]) == (MAX_VALUES_PER_LINE, 1)
     assert since <= first["_aws"]["Timestamp"] <= time.time_ns() // 1_000_000
     metrics.flush()
     assert len(lines) == 3

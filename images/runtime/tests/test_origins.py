@@ -4,7 +4,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from voice_runtime.origins import Pages, is_local
+from voice_runtime.origins import OriginCheck, is_local
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ async def status(arrived: str, host: str, origin: str | None, *, same_origin: bo
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Pages(PlainTextResponse("ok"), ["https://page.test"], same_origin=same_origin)(scope, receive, send)
+    await OriginCheck(PlainTextResponse("ok"), ["https://page.test"], same_origin=same_origin)(scope, receive, send)
     return int(sent[0]["status"])
 
 

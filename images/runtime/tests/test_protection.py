@@ -17,7 +17,13 @@ from redis.exceptions import ConnectionError as NotYet
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import REVISION_KEYS, STATE_USERS
-from voice_runtime.protection import AGENT_URI, METADATA_URI, RENEW_S, REPLACED_FOR_S, TaskProtection
+from voice_runtime.protection import (
+    AGENT_URI,
+    MAX_PROTECTION_AFTER_REPLACEMENT_S,
+    METADATA_URI,
+    RENEW_INTERVAL_S,
+    TaskProtection,
+)
 
 PATIENCE_S = 60
 
@@ -99,22 +105,22 @@ class Task:
         environment = {AGENT_URI: agent.url, METADATA_URI: agent.url}
         self.protection = TaskProtection(self.store, tier, lambda: self.calls > 0, environment)
 
-    async def look(self, now: float) -> None:
-        await self.protection.look("7", now)
+    async def update(self, now: float) -> None:
+        await self.protection.update("7", now)
 
 
 async def test_task_protection_follows_the_calls(agent: EcsAgent, port: int, tier: Tier) -> None:
     task = Task(agent, port, tier)
-    await task.look(0.0)
+    await task.update(0.0)
     assert agent.asked == [], "an idle task may be stopped"
     task.calls = 1
-    await task.look(10.0)
-    await task.look(20.0)
+    await task.update(10.0)
+    await task.update(20.0)
     assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}]
-    await task.look(10.0 + RENEW_S)
+    await task.update(10.0 + RENEW_INTERVAL_S)
     assert len(agent.asked) == 2, "renewed before it expires"
     task.calls = 0
-    await task.look(11.0 + RENEW_S)
+    await task.update(11.0 + RENEW_INTERVAL_S)
     assert agent.asked[2:] == [{"ProtectionEnabled": False}]
     await task.store.aclose()
 
@@ -123,15 +129,15 @@ async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: i
     """Its load balancer continues to send it calls, so unlimited protection would block a deployment forever."""
     task = Task(agent, port, tier)
     task.calls = 1
-    await task.look(0.0)
+    await task.update(0.0)
     Redis(port=port).set(REVISION_KEYS[tier], "8")
-    await task.look(200.0)
-    await task.look(199.0 + REPLACED_FOR_S)
+    await task.update(200.0)
+    await task.update(199.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert all(each["ProtectionEnabled"] for each in agent.asked)
-    await task.look(200.0 + REPLACED_FOR_S)
+    await task.update(200.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert agent.asked[-1] == {"ProtectionEnabled": False}
     Redis(port=port).set(REVISION_KEYS[tier], "7")  # the deployment was rolled back to this revision
-    await task.look(300.0 + REPLACED_FOR_S)
+    await task.update(300.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert agent.asked[-1] == {"ProtectionEnabled": True, "ExpiresInMinutes": 6}
     await task.store.aclose()
 
@@ -139,15 +145,15 @@ async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: i
 async def test_requests_refused_by_ecs_are_retried(agent: EcsAgent, port: int, tier: Tier) -> None:
     task = Task(agent, port, tier)
     task.calls, agent.refuses = 1, True
-    await task.look(0.0)
-    await task.look(10.0)
+    await task.update(0.0)
+    await task.update(10.0)
     assert len(agent.asked) == 2
     await task.store.aclose()
 
 
 async def test_a_starting_task_stores_its_revision(agent: EcsAgent, port: int, tier: Tier) -> None:
     task = Task(agent, port, tier)
-    assert await task.protection.announce() == "7"
+    assert await task.protection.publish_revision() == "7"
     kept = Redis(port=port)
     assert kept.get(REVISION_KEYS[tier]) == b"7"
     assert 0 < int(str(kept.ttl(REVISION_KEYS[tier]))) <= 86_400

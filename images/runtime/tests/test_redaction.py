@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_runtime.redaction import Redaction, digits_at_end, redacted, stretches, without
+from voice_runtime.redaction import Redaction, digits_at_end, find_spans, redact_text, redact_transcript
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 ALL = frozenset(Redaction)
@@ -44,27 +44,27 @@ ALL = frozenset(Redaction)
     ],
 )
 def test_redacted_text(said: str, told: str) -> None:
-    assert redacted(said, ALL) == told
+    assert redact_text(said, ALL) == told
 
 
 def test_each_redaction_is_optional() -> None:
     said = "4111 1111 1111 1111 and a@b.com"
-    assert redacted(said, frozenset({Redaction.CARD})) == "[card] and a@b.com"
-    assert redacted(said, frozenset({Redaction.EMAIL})) == "4111 1111 1111 1111 and [email]"
-    assert redacted(said, frozenset()) == said
+    assert redact_text(said, frozenset({Redaction.CARD})) == "[card] and a@b.com"
+    assert redact_text(said, frozenset({Redaction.EMAIL})) == "4111 1111 1111 1111 and [email]"
+    assert redact_text(said, frozenset()) == said
 
 
 def test_digits_are_held_back_until_they_are_classified() -> None:
-    assert redacted("the number is 4111 11", ALL, is_final=False) == "the number is"
-    assert redacted("the number is 42 and", ALL, is_final=False) == "the number is 42 and"
+    assert redact_text("the number is 4111 11", ALL, is_final=False) == "the number is"
+    assert redact_text("the number is 42 and", ALL, is_final=False) == "the number is 42 and"
 
 
 def test_a_number_across_two_finals_is_redacted_in_both() -> None:
     first, second = ["my", "card", "is", "4111", "1111"], ["1111", "1111", "is", "it"]
-    assert stretches(first, ALL, is_final=True)[0].label == "[card]"
+    assert find_spans(first, ALL, is_final=True)[0].label == "[card]"
     before = digits_at_end(first)
     assert before == 8
-    assert stretches(second, ALL, is_final=True, digits_before=before)[0].end == 2
+    assert find_spans(second, ALL, is_final=True, digits_before=before)[0].end == 2
     assert digits_at_end(["1111"], before) == 12
     assert digits_at_end(second, before) == 0
 
@@ -76,7 +76,7 @@ def test_card_numbers_are_redacted_in_any_grouping(number: str, data: st.DataObj
         size = data.draw(st.integers(1, len(rest)))
         words.append(rest[:size] + data.draw(st.sampled_from(["", ",", "."])))
         rest = rest[size:]
-    told = redacted(" ".join([*words, "now"]), ALL)
+    told = redact_text(" ".join([*words, "now"]), ALL)
     assert told == "please take [card] now"
 
 
@@ -98,7 +98,7 @@ def test_text_and_words_of_a_transcript_are_redacted(
         for place, each in enumerate(text.split())
     ]
     said = Transcript(kind=kind, utterance=1, text=text, committed=committed, words=words, start_ms=0, end_ms=1000)
-    found = without(said, ALL)
+    found = redact_transcript(said, ALL)
     assert (found.text, found.committed) == (told, told_committed)
     assert [word.text for word in found.words] == told.split()
     assert all(word in found.words for word in words if word.text in told.split())

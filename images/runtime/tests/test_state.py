@@ -31,7 +31,7 @@ def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -
 async def test_session_round_trips(store: Redis) -> None:
     sessions = Sessions(store)
     made = replace(session(), language="de")
-    assert await sessions.create(made, limit_of_caller=1)
+    assert await sessions.create(made, max_sessions=1)
     assert await sessions.read(SSRC) == made
     assert await sessions.read(SSRC + 1) is None
 
@@ -39,30 +39,30 @@ async def test_session_round_trips(store: Redis) -> None:
 async def test_existing_ssrc_is_not_overwritten(store: Redis) -> None:
     sessions = Sessions(store)
     made = session()
-    await sessions.create(made, limit_of_caller=9)
+    await sessions.create(made, max_sessions=9)
     other = replace(made, id="other", caller="b")
-    assert not await sessions.create(other, limit_of_caller=9)
+    assert not await sessions.create(other, max_sessions=9)
     assert await sessions.read(SSRC) == made
 
 
 async def test_live_sessions_per_caller_are_limited(store: Redis) -> None:
     sessions = Sessions(store)
     outcomes = await asyncio.gather(
-        *(sessions.create(session(ssrc), limit_of_caller=5) for ssrc in range(20)), return_exceptions=True
+        *(sessions.create(session(ssrc), max_sessions=5) for ssrc in range(20)), return_exceptions=True
     )
     assert sum(outcome is True for outcome in outcomes) <= 5
     assert sum(isinstance(outcome, TooManySessionsError) for outcome in outcomes) >= 15
     assert await store.zcard(state.caller_sessions("a")) <= 5
-    assert await sessions.create(session(99, "b"), limit_of_caller=5)
+    assert await sessions.create(session(99, "b"), max_sessions=5)
 
 
 async def test_a_callers_session_list_expires_with_its_last_session(store: Redis) -> None:
     sessions, now = Sessions(store), int(time.time())
     for ssrc, seconds in ((1, 500), (2, 60), (3, 900)):
-        assert await sessions.create(replace(session(ssrc), expires_at=now + seconds), limit_of_caller=5)
+        assert await sessions.create(replace(session(ssrc), expires_at=now + seconds), max_sessions=5)
         longest = max(500, seconds)
         left = await store.expiretime(state.caller_sessions("a"))
-        assert left == now + longest + state.SESSION_KEPT_S
+        assert left == now + longest + state.SESSION_RETENTION_S
 
 
 async def test_events_of_an_utterance_are_numbered_in_order(store: Redis) -> None:
@@ -77,52 +77,52 @@ async def test_events_of_an_utterance_are_numbered_in_order(store: Redis) -> Non
 
 async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> None:
     sessions = Sessions(store)
-    await sessions.create(session(), limit_of_caller=1)
+    await sessions.create(session(), max_sessions=1)
     await sessions.close(session())
     closed = await sessions.read(SSRC)
     assert closed is not None
     assert closed.state is SessionState.CLOSED
-    assert await sessions.create(session(1), limit_of_caller=1)
+    assert await sessions.create(session(1), max_sessions=1)
 
 
 async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:
     sessions, transcripts = Sessions(store), Transcripts(store)
-    await sessions.create(session(), limit_of_caller=1)
+    await sessions.create(session(), max_sessions=1)
     await store.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "40")
-    await transcripts.covered(SSRC, 35, 1)
+    await transcripts.mark_transcribed(SSRC, 35, 1)
     unfinished = await sessions.read(SSRC)
-    await transcripts.covered(SSRC, 40, 1)
+    await transcripts.mark_transcribed(SSRC, 40, 1)
     finished = await sessions.read(SSRC)
     assert unfinished is not None
     assert finished is not None
-    assert (unfinished.all_transcribed, finished.all_transcribed) == (False, True)
+    assert (unfinished.is_transcribed, finished.is_transcribed) == (False, True)
 
 
 async def test_cover_creates_no_record_without_expiry(store: Redis) -> None:
-    await Transcripts(store).covered(SSRC, 35, 1)
-    await Transcripts(store).lose(SSRC, 500)
+    await Transcripts(store).mark_transcribed(SSRC, 35, 1)
+    await Transcripts(store).add_lost(SSRC, 500)
     assert not await store.exists(state.session(SSRC))
-    assert 0 < await store.ttl(state.transcribed(SSRC)) <= state.SESSION_KEPT_S
+    assert 0 < await store.ttl(state.transcribed(SSRC)) <= state.SESSION_RETENTION_S
 
 
 async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store: Redis) -> None:
     sessions = Sessions(store)
     made = replace(session(), kind=SessionKind.EXTERNAL, srtp_key="a2V5")
-    await sessions.create(made, limit_of_caller=1)
+    await sessions.create(made, max_sessions=1)
     assert await sessions.read(SSRC) == replace(made, srtp_key=None)
     assert await sessions.srtp_key(SSRC) == "a2V5"
-    assert 0 < await store.ttl(state.srtp_key(SSRC)) <= 60 + state.SESSION_KEPT_S
+    assert 0 < await store.ttl(state.srtp_key(SSRC)) <= 60 + state.SESSION_RETENTION_S
     await sessions.close(made)
     assert await sessions.srtp_key(SSRC) is None
 
 
 async def test_everything_expires(store: Redis) -> None:
     journal = Journal(store, "h1")
-    await Sessions(store).create(session(), limit_of_caller=1)
+    await Sessions(store).create(session(), max_sessions=1)
     await Transcripts(store).publish(SSRC, said(0), 1)
-    await journal.take(SSRC)
+    await journal.acquire(SSRC)
     await journal.append([(SSRC, b"chunk")])
-    await HostRegistry(store, Tier.ASR).beat(Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False))
+    await HostRegistry(store, Tier.ASR).send_heartbeat(Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False))
     forever = [key for key in await store.keys() if await store.ttl(key) < 0]
     assert forever == [state.hosts(Tier.ASR).encode()], "the set of hosts, whose readers tidy it"
 
@@ -149,19 +149,19 @@ async def test_utterance_has_one_final_from_any_host(store: Redis) -> None:
 
 async def test_transcript_length_is_limited(store: Redis) -> None:
     transcripts = Transcripts(store)
-    for utterance in range(state.TRANSCRIPT_EVENTS + 600):
+    for utterance in range(state.MAX_TRANSCRIPT_EVENTS + 600):
         await transcripts.publish(SSRC, said(utterance), 1)
-    assert await store.xlen(state.transcript(SSRC)) <= state.TRANSCRIPT_EVENTS + 200, "trimmed by whole nodes"
+    assert await store.xlen(state.transcript(SSRC)) <= state.MAX_TRANSCRIPT_EVENTS + 200, "trimmed by whole nodes"
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-", "-5", "a-b", "1-2-3", "+1-2", f"{2**64}-1", "\u0661-\u0661"])
 def test_invalid_event_ids_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no event id"):
-        EventId.of(text)
+        EventId.parse(text)
 
 
 async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) -> None:
-    await Journal(store, "dead").take(SSRC)
+    await Journal(store, "dead").acquire(SSRC)
     survivors = [Journal(store, f"h{i}") for i in range(5)]
     assert not any([await survivor.take_over(SSRC) for survivor in survivors])
     await store.delete(state.lease(SSRC))
@@ -171,7 +171,7 @@ async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) 
 async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis) -> None:
     journal = Journal(store, "h1")
     for ssrc in (1, 2):
-        await journal.take(ssrc)
+        await journal.acquire(ssrc)
     await store.delete(state.lease(1))
     await store.expire(state.lease(2), 1)
     assert await journal.renew([1, 2]) == []
@@ -183,8 +183,8 @@ async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis)
 async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
     first, second = Journal(store, "h1"), Journal(store, "h2")
     for ssrc in (1, 2, 3):
-        await first.take(ssrc)
-    await second.take(2)
+        await first.acquire(ssrc)
+    await second.acquire(2)
     assert await first.renew([1, 2, 3]) == [2]
     assert await second.renew([2]) == []
 
@@ -193,9 +193,9 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     dead, alive = Journal(store, "dead"), Journal(store, "alive")
     for host in ("dead", "alive"):
-        await registry.beat(Host(host, HostKind.GPU, "10.0.0.1", 3, draining=False))
-    await dead.take(1)
-    await alive.take(2)
+        await registry.send_heartbeat(Host(host, HostKind.GPU, "10.0.0.1", 3, draining=False))
+    await dead.acquire(1)
+    await alive.acquire(2)
     assert await Journal(store, "me").orphans() == []
     await store.delete(state.host(Tier.ASR, "dead"))
     assert await Journal(store, "me").orphans() == [1]
@@ -204,7 +204,7 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, bytes([i])) for i in range(5)])
-    await journal.forget(SSRC, ids[:3])
+    await journal.delete(SSRC, ids[:3])
     assert await journal.entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
     await journal.append([(SSRC, bytes(8)) for _ in range(3 * state.AUDIO_CHUNKS)])
     assert await store.xlen(state.audio(SSRC)) <= state.AUDIO_CHUNKS + 200
@@ -213,42 +213,44 @@ async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Re
 def test_a_record_of_a_host_that_is_incomplete_has_careful_defaults() -> None:
     record = {"kind": "gpu", "address": "10.0.0.1", "free_slots": "-1", "draining": "0", "heartbeat": "5"}
     host = Host("h", HostKind.GPU, "10.0.0.1", 0, draining=False, heartbeat="5")
-    assert Host.of("h", record) == host
-    assert not host.takes_sessions
-    assert Host.of("h", record | {"free_slots": "1", "draining": "1"}) == replace(host, free_slots=1, draining=True)
+    assert Host.from_fields("h", record) == host
+    assert not host.accepts_sessions
+    assert Host.from_fields("h", record | {"free_slots": "1", "draining": "1"}) == replace(
+        host, free_slots=1, draining=True
+    )
     full = {"free_slots": "1", "slots": "-4", "languages": "de,,en", "zone": "a"}
-    assert Host.of("h", record | full) == replace(host, free_slots=1, languages=("de", "en"), zone="a")
-    assert replace(host, free_slots=1).takes_sessions
-    assert not replace(host, free_slots=1, draining=True).takes_sessions
+    assert Host.from_fields("h", record | full) == replace(host, free_slots=1, languages=("de", "en"), zone="a")
+    assert replace(host, free_slots=1).accepts_sessions
+    assert not replace(host, free_slots=1, draining=True).accepts_sessions
     for wrong in ({"kind": "abacus"}, {"address": "::1"}, {"free_slots": "many"}):
-        assert Host.of("h", record | wrong) is None
+        assert Host.from_fields("h", record | wrong) is None
 
 
 async def test_registry_lists_live_hosts(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
-    await registry.beat(host)
+    await registry.send_heartbeat(host)
     await store.sadd(state.hosts(Tier.ASR), "expired", "malformed")
     await store.hset(state.host(Tier.ASR, "malformed"), "kind", "abacus")
-    (found,) = await registry.alive()
+    (found,) = await registry.live_hosts()
     assert replace(found, heartbeat="") == host
-    await registry.leave("h1")
-    assert await registry.alive() == []
+    await registry.remove("h1")
+    assert await registry.live_hosts() == []
 
 
 async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis) -> None:
     registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
-    await registry.beat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
-    await Journal(store, "dead").take(1)
+    await registry.send_heartbeat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
+    await Journal(store, "dead").acquire(1)
     assert await survivor.orphans() == []
-    await registry.leave("dead")
+    await registry.remove("dead")
     assert await survivor.orphans() == [1]
 
 
 async def test_adopted_orphan_is_no_longer_listed(store: Redis) -> None:
     survivor = Journal(store, "me")
     await store.sadd(state.hosts(Tier.ASR), "dead")
-    await Journal(store, "dead").take(1)
+    await Journal(store, "dead").acquire(1)
     await store.delete(state.lease(1))
     assert await survivor.orphans() == [1]
     assert await survivor.take_over(1)
@@ -260,12 +262,12 @@ async def test_renewal_does_not_affect_a_new_owner_of_the_session(
     store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = Journal(store, "h1"), Journal(store, "h2")
-    await first.take(1)
+    await first.acquire(1)
     read_holders = store.mget
 
     async def overtaken(keys: list[str]) -> object:
         holders = await read_holders(keys)
-        await second.take(1)
+        await second.acquire(1)
         return holders
 
     monkeypatch.setattr(store, "mget", overtaken)
@@ -278,6 +280,6 @@ async def test_entries_are_deleted_individually(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, b"a"), (SSRC, b"b"), (SSRC, b"c")])
     assert await journal.entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))
-    await journal.forget(SSRC, [ids[0], ids[2]])
-    await journal.forget(SSRC, [])
+    await journal.delete(SSRC, [ids[0], ids[2]])
+    await journal.delete(SSRC, [])
     assert await journal.entries(SSRC) == [(ids[1], b"b")]

@@ -128,7 +128,9 @@ async def engine_of(
     made: list[Engine] = []
 
     async def make(url: str) -> Engine:
-        await HostRegistry(store, Tier.ASR).beat(Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False, slots=68))
+        await HostRegistry(store, Tier.ASR).send_heartbeat(
+            Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False, slots=68)
+        )
         made.append(Engine(url, connect(store_server.settings), "i-1", tmp_path / "phases"))
         return made[-1]
 

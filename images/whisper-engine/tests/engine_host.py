@@ -177,7 +177,7 @@ def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[b
 async def open_session(store: Redis, ssrc: int, **more: Any) -> None:
     expires_at = int(time.time()) + 600
     session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, **more)
-    assert await Sessions(store).create(session, limit_of_caller=1000)
+    assert await Sessions(store).create(session, max_sessions=1000)
 
 
 async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> None:

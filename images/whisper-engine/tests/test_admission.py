@@ -261,7 +261,7 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
         assert words_wrong((await one_final(store, each)).text) <= 0.15
         assert not await store.exists(state.lease(each))
         assert not await store.xlen(state.audio(each))
-    assert await HostRegistry(store, Tier.ASR).alive() == []
+    assert await HostRegistry(store, Tier.ASR).live_hosts() == []
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,6 @@ async def release(store: Redis, ssrc: int) -> None:
 async def registered(store: Redis, **wanted: object) -> None:
     """Wait for a heartbeat with this state."""
     limit = time.monotonic() + PATIENCE_S
-    while not any(wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).alive()):
+    while not any(wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).live_hosts()):
         assert time.monotonic() < limit, f"no host is {wanted}"
         await asyncio.sleep(0.05)

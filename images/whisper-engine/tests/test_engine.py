@@ -309,7 +309,9 @@ async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None
     registry = HostRegistry(store, Tier.ASR)
     limit = time.monotonic() + PATIENCE_S
     # Streams of earlier tests end meanwhile, and the registry reports it with the next heartbeat.
-    while not (hosts := [host for host in await registry.alive() if host.free_slots == engine.metrics()["FreeSlots"]]):
+    while not (
+        hosts := [host for host in await registry.live_hosts() if host.free_slots == engine.metrics()["FreeSlots"]]
+    ):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
     (host,) = hosts

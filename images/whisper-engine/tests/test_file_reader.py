@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from images.conftest import PATIENCE_S
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.transcripts import TimedWord
 from voice_whisper import file_reader
 from voice_whisper.backends.base import Word
@@ -60,13 +60,13 @@ async def reader(
         await running
 
 
-async def answer(store: Redis, piece: Piece) -> PieceHeard:
+async def answer(store: Redis, piece: Piece) -> PieceTranscript:
     pieces = FilePieces(store)
     await pieces.put(piece)
     async with asyncio.timeout(PATIENCE_S):
-        while (found := await pieces.heard(piece.name)) is None:
+        while (found := await pieces.result(piece.name)) is None:
             await asyncio.sleep(0.02)
-    await pieces.forget(piece.name)
+    await pieces.delete(piece.name)
     return found
 
 
@@ -74,7 +74,7 @@ async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> No
     engine = Scripted(heard("Hello there.", Word(" Hello", 0.1, 0.4567, 0.9), Word(" there.", 0.5, 0.9, 0.5)))
     async with reader(store, engine) as counters:
         found = await answer(store, Piece("p", SPEECH, "de", "Valkey"))
-    assert found == PieceHeard(
+    assert found == PieceTranscript(
         text="Hello there.",
         language="en",
         words=[
@@ -90,15 +90,15 @@ async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> No
 async def test_noise_is_not_transcribed_and_has_no_words(store: Redis) -> None:
     engine = Scripted(heard("."))
     async with reader(store, engine):
-        assert await answer(store, Piece("noise", NOISE, None)) == PieceHeard()
+        assert await answer(store, Piece("noise", NOISE, None)) == PieceTranscript()
         assert engine.asked == []
-        assert await answer(store, Piece("a full stop", SPEECH, None)) == PieceHeard(language="en")
+        assert await answer(store, Piece("a full stop", SPEECH, None)) == PieceTranscript(language="en")
 
 
 async def test_a_piece_that_the_engine_gives_up_has_failed(store: Redis) -> None:
     async with reader(store, Scripted(heard("given up"))) as counters:
         for number in range(2):
-            assert await answer(store, Piece(str(number), SPEECH, None)) == PieceHeard(failed=True)
+            assert await answer(store, Piece(str(number), SPEECH, None)) == PieceTranscript(failed=True)
     assert counters.events == {"file_pieces": 2, "given_up": 2}
 
 
@@ -107,7 +107,7 @@ async def test_files_wait_for_live_calls(store: Redis) -> None:
     async with reader(store, Scripted(heard("Hello.")), lambda: not live):
         answering = asyncio.create_task(answer(store, Piece("p", SPEECH, None)))
         await asyncio.sleep(0.3)
-        assert await FilePieces(store).waiting() == 1
+        assert await FilePieces(store).count_waiting() == 1
         live.clear()
         assert (await answering).text == "Hello."
 
@@ -122,7 +122,7 @@ async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkey
         await store.persist(lease)
         while await store.ttl(lease) < 0:
             await asyncio.sleep(0.02)
-        await pieces.forget("long")
+        await pieces.delete("long")
         engine.heard = heard("Next.")
         assert (await answer(store, Piece("next", SPEECH, None))).text == "Next."
     assert counters.events["file_pieces"] == 2

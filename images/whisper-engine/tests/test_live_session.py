@@ -141,7 +141,7 @@ async def test_language_and_words_of_a_call_can_be_changed(store: Redis, ssrc: i
         await finals(store, ssrc, 1)
         record = await Sessions(store).read(ssrc)
         assert record
-        await Sessions(store).note(record, language="de-CH", prompt="Zürich")
+        await Sessions(store).update(record, language="de-CH", prompt="Zürich")
         chunks = chunks_of(ssrc, sound()[: 80 * 320], first=200)
         await say(session, chunks, pause=lambda number: 0.3 * (number == 3))
         await finals(store, ssrc, 2)
@@ -210,7 +210,7 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
 
 async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:
     admission = Admission(2, Sessions(store), services_of(store, Scripted([])))
-    await Journal(store, "h1").take(ssrc)
+    await Journal(store, "h1").acquire(ssrc)
     await admission.adopt(ssrc, is_ours=True)
     assert admission.is_empty
     assert not await store.exists(state.lease(ssrc))
@@ -237,17 +237,17 @@ async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, s
     settings = EngineSettings.model_validate({**address, "chunk_port": 1, "health_port": 1, "drain_timeout_s": 1})
     keeper = Keeper(settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck))
     await open_session(store, ssrc)
-    await services.journal.take(ssrc)
+    await services.journal.acquire(ssrc)
     await admission.adopt(ssrc, is_ours=True)
     stuck.append(True)
     await keeper.beat()
-    assert (list(admission.live), admission.is_closed, await registry.alive()) == ([], True, [])
+    assert (list(admission.live), admission.is_closed, await registry.live_hosts()) == ([], True, [])
     stuck.clear()
     await keeper.beat()
     assert (list(admission.live), admission.is_closed) == ([ssrc], False)
-    (host,) = await registry.alive()
+    (host,) = await registry.live_hosts()
     assert (host.id, host.free_slots, host.slots, host.draining) == ("h1", 1, 64, False)
     keeper.is_draining = True
     await keeper.beat()
-    (host,) = await registry.alive()
+    (host,) = await registry.live_hosts()
     assert (host.free_slots, host.draining) == (0, True)

@@ -261,12 +261,12 @@ async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     assert ill.metrics()["EngineStuck"] == 1
     (final,) = await finals(store, ssrc, 1)
     assert final.text == "That is all.", "the other host found the session in the journal"
-    assert [host.id for host in await registry.alive()] == ["healthy"]
+    assert [host.id for host in await registry.live_hosts()] == ["healthy"]
     assert healthy.counted("adopted") == 1
     vllm.works.set()
     await until("ready", lambda: ill.get("/healthz") == b"ok")
     limit = time.monotonic() + PATIENCE_S
-    while {host.id for host in await registry.alive()} != {"ill", "healthy"}:
+    while {host.id for host in await registry.live_hosts()} != {"ill", "healthy"}:
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
     other.stop()

@@ -256,6 +256,8 @@ CASES: tuple[Case, ...] = (
          {f"{QWEN}.model": "voxtral-small-24b"}),
     case("kv-transfer-supported", f"{PAIR}.model", whisper(PAIR), whisper(PAIR, lmcache=None)),
     case("kv-transfer-supported", f"{CELL}.model", whisper(CELL), {}),
+    case("kv-transfer-supported", f"{PAIR}.load", {f"{PAIR}.load.session_tokens": 255},
+         {f"{PAIR}.load.session_tokens": 256}),
     case("kv-type-supported", f"{PAIR}.kv_cache_type", {f"{PAIR}.kv_cache_type": "fp8"},
          {f"{PAIR}.kv_cache_type": "fp8", **pair_pool("Standard_NC80adis_H100_v5")}),
     case("kv-type-supported", f"{QWEN}.kv_cache_type", {f"{QWEN}.kv_cache_type": "fp8"}, {}),

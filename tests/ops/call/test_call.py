@@ -79,7 +79,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(audio.tobytes())
     with hosts.beating(server.settings):
-        await gateway.takes_callers()
+        await gateway.accepts_callers()
         yield Scene(store, gateway, recording, audio)
     gateway.kill()
     await store.aclose()

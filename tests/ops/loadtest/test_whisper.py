@@ -54,7 +54,6 @@ def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path
     # No partial arrives before speech or after the session.
     assert 300 < metrics["first"]["p50"] < metrics["total"]["p50"]
     assert metrics["total"]["p50"] == pytest.approx(1000 * SPOKEN_S + metrics["final"]["p50"], rel=0.1)
-    assert metrics["gap"]["count"] > 0
     assert 0 < found["audio_s_per_s"] < 2
     port = engine.environment["VOICE_HEALTH_PORT"]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics.json") as answer:

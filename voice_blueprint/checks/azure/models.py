@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
 from voice_blueprint.checks.base import Violation, cluster_check, refusal
-from voice_blueprint.engines.sizing.fit import check_reuse
+from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse
 
 HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
@@ -32,7 +32,7 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
 
 @cluster_check(
     "kv-transfer-supported",
-    "LMCache and prefill/decode cells only serve decoder-only models.",
+    "LMCache and prefill/decode cells serve decoder-only models, and sessions of at least one LMCache chunk.",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
     acceptable=False,
 )
@@ -40,6 +40,8 @@ def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     for pod, engine in _engines(cluster):
         if engine.hands_over_kv:
             yield from refusal(pod.place.at("model"), pod.title, check_reuse, engine.model)
+            if engine.load:
+                yield from refusal(pod.place.at("load"), pod.title, check_cached_prompts, engine.load)
 
 
 @cluster_check(

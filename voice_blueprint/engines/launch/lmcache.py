@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, compact_json, flags
 from voice_blueprint.engines.launch.fabric import HASH_SEED
 from voice_blueprint.engines.launch.placement import Placement
+from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 
 PROGRAM = "/opt/venv/bin/lmcache"
 """Path in the publisher's image (``voice_blueprint/catalog/publishers.yaml``), since a command replaces the image's
 entry point."""
-
-CHUNK_TOKENS = 256
-"""LMCache's default; prompts shorter than this are not stored."""
 
 EVICTION_POLICY = "LRU"
 

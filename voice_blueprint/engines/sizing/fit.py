@@ -6,6 +6,9 @@ from voice_blueprint.engines.sizing.memory import KvMemory, kv_bytes_per_token, 
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
+CHUNK_TOKENS = 256
+"""LMCache's default chunk; it does not store shorter prompts."""
+
 
 def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
     """Refuse a configuration that the engine itself would reject.
@@ -53,6 +56,20 @@ def check_load(model: ModelCard, load: Load) -> None:
             "the longest context holds a typical session",
         )
     check_call(model, load)
+
+
+def check_cached_prompts(load: Load) -> None:
+    """Refuse a load whose prompts LMCache does not store.
+
+    Raises:
+        DoesNotFitError: A session is shorter than a chunk.
+    """
+    if load.session_tokens < CHUNK_TOKENS:
+        raise DoesNotFitError(
+            f"session_tokens {load.session_tokens} is less than the {CHUNK_TOKENS} tokens of an LMCache chunk, so no "
+            "session would be cached",
+            f"set session_tokens to at least {CHUNK_TOKENS}, or use an aggregated service without lmcache",
+        )
 
 
 def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.fit import check_reuse
+from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
@@ -134,10 +134,11 @@ def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, asked: Asked, *, region:
     The decode engine's KV cache limits the sessions, since the prefill engine frees a session after its transfer.
 
     Raises:
-        DoesNotFitError: The node does not support cells, the model does not support KV transfer, or an engine does not
-            fit.
+        DoesNotFitError: The node does not support cells, the model does not support KV transfer, its sessions are too
+            short for LMCache, or an engine does not fit.
     """
     check_reuse(model)
+    check_cached_prompts(asked.load)
     prefill, decode = (asked.engine(model, gpu, len(group)) for group in cell_groups(vm))
     return _layout(CELL, vm, decode, per_node=1, load=asked.load, region=region, prefill=prefill)
 

@@ -10,7 +10,7 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
 from voice_blueprint.engines.cell import helpers_gib
-from voice_blueprint.engines.sizing.fit import check_reuse, splits
+from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse, splits
 from voice_blueprint.engines.sizing.host import HostBudget, size_host
 from voice_blueprint.engines.sizing.layouts import Asked, Layout, RefusedLayout, aggregated_layout, cell_layout, layouts
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
@@ -300,6 +300,7 @@ def _aggregated(azure: Azure, service: AggregatedService | ChatService, model: M
     kv_pool = service.lmcache if isinstance(service, AggregatedService) else None
     if kv_pool:
         check_reuse(model)
+        check_cached_prompts(service.load)
     layout = aggregated_layout(model, node.gpu, node.vm, _asked(service), tensor_parallel=width, region=azure.location)
     per_node = layout.replicas_per_node
     return _place(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)

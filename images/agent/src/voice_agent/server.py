@@ -45,7 +45,7 @@ from voice_blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime import metrics, tasks
 from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, PromptProtocol
-from voice_runtime.origins import Pages
+from voice_runtime.origins import OriginCheck
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
 
@@ -260,7 +260,7 @@ def application(agent: Agent) -> Starlette:
             Route(HEALTH_PATH, health),
             Route(LIVENESS_PATH, live),
         ],
-        middleware=[Middleware(Pages)],
+        middleware=[Middleware(OriginCheck)],
     )
 
 
@@ -286,7 +286,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             application(agent),
             host=settings.bind_address,
             port=settings.http_port,
-            http=PromptProtocol.with_room(),
+            http=PromptProtocol.with_limit(),
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
             ws=Connection,
@@ -312,7 +312,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     agent.leaving.set()
     agent.changed.set()
     await announcing
-    await tasks.end((draining, telling, protecting, *tasks.others()))
+    await tasks.cancel((draining, telling, protecting, *tasks.other_tasks()))
     agent.metrics.flush(agent.held)
     await agent.client.aclose()
     await agent.store.aclose()

@@ -21,7 +21,7 @@ from voice_blueprint.contract.network import Tier
 from voice_runtime import tasks
 from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.websocket import READ_WITHIN_S, PacedWebSocket
+from voice_runtime.websocket import READ_TIMEOUT_S, PacedWebSocket
 
 HEADER = "X-Voice-Handed-Over"
 """Header with the address of the forwarding agent, and a token for it; it is ignored from anyone else."""
@@ -130,11 +130,11 @@ class Siblings:
             RedisError: The store does not respond.
         """
         slots, address = self._settings.conversations, await self._own_address()
-        await self._registry.beat(Host(address, HostKind.AGENT, address, slots - held, draining, slots))
+        await self._registry.send_heartbeat(Host(address, HostKind.AGENT, address, slots - held, draining, slots))
 
     async def leave(self) -> None:
         """Announce that this process stops, including the connections that it forwards."""
-        await self._registry.leave(self._address)
+        await self._registry.remove(self._address)
 
     def giver(self, header: str | None) -> str:
         """Return the address of the forwarding agent in a request's header; empty for a caller."""
@@ -144,7 +144,7 @@ class Siblings:
     async def has_left(self, giver: str) -> bool:
         """Return True if an agent has announced its shutdown; False while the store is unavailable."""
         try:
-            return not await self._registry.knows(giver)
+            return not await self._registry.is_registered(giver)
         except RedisError:
             return False
 
@@ -165,7 +165,7 @@ class Siblings:
                 try:
                     await asyncio.wait({joined}, timeout=AUTHENTICATED_AFTER_S)
                 except BaseException:
-                    await tasks.end([joined])
+                    await tasks.cancel([joined])
                     raise
         except (LookupError, TimeoutError, RedisError):
             connection.transport.resume_reading()
@@ -212,7 +212,9 @@ class Siblings:
 
     async def _with_room(self) -> list[Host]:
         """Return the siblings with free slots in random order, weighted by the number of slots."""
-        hosts = [host for host in await self._registry.alive() if host.takes_sessions and host.id != self._address]
+        hosts = [
+            host for host in await self._registry.live_hosts() if host.accepts_sessions and host.id != self._address
+        ]
         return sorted(hosts, key=lambda host: _chance.random() ** (1 / host.free_slots), reverse=True)
 
     async def _own_address(self) -> str:
@@ -251,4 +253,4 @@ async def _join(connection: Connection, sibling: _Side, answer: bytes) -> None:
     finally:
         for each in (connection.transport, sibling.transport):
             each.close()
-            asyncio.get_running_loop().call_later(READ_WITHIN_S, each.abort)  # with what is not read until then
+            asyncio.get_running_loop().call_later(READ_TIMEOUT_S, each.abort)  # with what is not read until then

@@ -46,5 +46,5 @@ class Usage:
                 pipe.hincrby(key, name, number)
             pipe.sadd(callers, caller)
             for each in (key, callers):
-                pipe.expire(each, state.USAGE_KEPT_S)
+                pipe.expire(each, state.USAGE_RETENTION_S)
             await pipe.execute()

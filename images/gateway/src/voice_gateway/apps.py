@@ -40,17 +40,17 @@ from voice_gateway.listen_file import listen
 from voice_gateway.presence import presence
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import (
-    answer_archive_error,
-    answer_disconnected_client,
-    answer_http_exception,
-    answer_store_error,
+    handle_archive_error,
+    handle_client_disconnect,
+    handle_http_exception,
+    handle_store_error,
 )
 from voice_gateway.session_routes import close, create
 from voice_gateway.transcriptions import model, models, transcribe
 from voice_runtime.lingering_close import LingeringClose
-from voice_runtime.origins import Pages
+from voice_runtime.origins import OriginCheck
 
-FOR_CLIENTS = (
+CLIENT_ROUTES = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
     WebSocketRoute(LISTEN_PATH, ListenSocket.run),
     WebSocketRoute(PRESENCE_PATH, presence),
@@ -67,7 +67,7 @@ address."""
 async def health(request: Request) -> Response:
     """Respond with 200 while this process can accept callers."""
     gateway: Gateway = request.app.state.gateway
-    if gateway.takes_callers:
+    if gateway.accepts_callers:
         return PlainTextResponse("ok\n")
     reason = "draining" if gateway.draining.is_set() else "the state store does not answer"
     return PlainTextResponse(f"{reason}\n", 503)
@@ -99,20 +99,20 @@ def session_api(gateway: Gateway) -> Starlette:
         Route(TRANSCRIPT_PATH, transcript_routes.read, methods=["GET"]),
         Route(TRANSCRIPT_PATH, transcript_routes.delete, methods=["DELETE"]),
     ]
-    return _app(gateway, [*routes, *FOR_CLIENTS], [cross_origin] if origins else [])
+    return _app(gateway, [*routes, *CLIENT_ROUTES], [cross_origin] if origins else [])
 
 
 def media_api(gateway: Gateway) -> Starlette:
     """Return the application of the public listener; every request needs a token or a key."""
-    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *FOR_CLIENTS], [])
+    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *CLIENT_ROUTES], [])
 
 
-def _against_pages(gateway: Gateway) -> list[Middleware]:
+def _origin_middleware(gateway: Gateway) -> list[Middleware]:
     """Without authentication, a web page opened by a person inside the network could act as a caller."""
     settings = gateway.settings
     if settings.authorizer != "none":
         return []
-    return [Middleware(Pages, settings.allowed_origins, same_origin=True)]
+    return [Middleware(OriginCheck, settings.allowed_origins, same_origin=True)]
 
 
 def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
@@ -123,12 +123,12 @@ def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Mid
             Route(LIVENESS_PATH, live, methods=["GET"]),
             Route(OPENAPI_PATH, describe, methods=["GET"]),
         ],
-        middleware=[Middleware(LingeringClose), *_against_pages(gateway), *middleware],
+        middleware=[Middleware(LingeringClose), *_origin_middleware(gateway), *middleware],
         exception_handlers={
-            HTTPException: answer_http_exception,
-            ClientDisconnect: answer_disconnected_client,
-            RedisError: answer_store_error,
-            BaseError: answer_archive_error,
+            HTTPException: handle_http_exception,
+            ClientDisconnect: handle_client_disconnect,
+            RedisError: handle_store_error,
+            BaseError: handle_archive_error,
         },
     )
     app.state.gateway = gateway

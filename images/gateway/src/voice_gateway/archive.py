@@ -17,7 +17,7 @@ from obstore.exceptions import PermissionDeniedError
 from obstore.store import ObjectStore, from_url
 
 from voice_blueprint.contract.session_api import ARCHIVE_INDEX_PREFIX, ARCHIVE_PREFIX, USAGE_PREFIX
-from voice_gateway.subtitles import Format, Segment, opening, vtt
+from voice_gateway.subtitles import Format, Segment, header, vtt
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
@@ -26,7 +26,7 @@ REQUEST_TIMEOUT = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class Archived:
+class ArchiveEntry:
     """The first line of an object, which is also the entry of the index.
 
     Attributes:
@@ -56,18 +56,18 @@ class Archived:
     key: str
 
     @classmethod
-    def of(cls, session: Session, finals: Sequence[Transcript], ended_at: float) -> Self:
+    def from_session(cls, session: Session, finals: Sequence[Transcript], ended_at: float) -> Self:
         languages = (final.language for final in finals if final.language)
         return cls(
             id=session.id,
             caller=session.caller,
-            began_at=_time(session.archived_from),
-            ended_at=_time(ended_at),
+            began_at=_iso_time(session.archived_from),
+            ended_at=_iso_time(ended_at),
             language=next(languages, session.language),
             duration_ms=max((final.end_ms for final in finals), default=0),
             finals=len(finals),
             characters=sum(len(final.text) for final in finals),
-            complete=session.all_transcribed and not session.lost_ms,
+            complete=session.is_transcribed and not session.lost_ms,
             lost_ms=session.lost_ms,
             key=key(session.id),
         )
@@ -81,29 +81,29 @@ class ArchivedTranscript:
         lines: The finals, as the API returns them.
     """
 
-    session: Archived
+    session: ArchiveEntry
     lines: tuple[dict[str, Any], ...]
 
     def pack(self) -> bytes:
         """Return the object's bytes, which are deterministic."""
         rows = ({"kind": "session", **asdict(self.session)}, *self.lines)
-        return packed(json.dumps(row, ensure_ascii=False) for row in rows)
+        return gzip_json_lines(json.dumps(row, ensure_ascii=False) for row in rows)
 
     @classmethod
-    def of(cls, session: Archived, finals: Iterable[Transcript]) -> Self:
-        return cls(session, tuple(_line(session.id, final) for final in finals))
+    def from_session(cls, session: ArchiveEntry, finals: Iterable[Transcript]) -> Self:
+        return cls(session, tuple(_final_line(session.id, final) for final in finals))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Parse an object."""
         head, *lines = (json.loads(line) for line in gzip.decompress(data).decode().splitlines())
         head.pop("kind")
-        return cls(Archived(**head), tuple(lines))
+        return cls(ArchiveEntry(**head), tuple(lines))
 
     def vtt(self) -> str:
         """Return the transcript as WebVTT."""
         segments = (Segment(line["text"], line["start_ms"] / 1000, line["end_ms"] / 1000) for line in self.lines)
-        return opening(Format.VTT) + vtt(segments)
+        return header(Format.VTT) + vtt(segments)
 
 
 class Archive:
@@ -131,7 +131,7 @@ class Archive:
     async def write_index(self, entries: Sequence[str], now: datetime) -> None:
         """Write one or more index entries. The first one determines the object's key, so a retry replaces it."""
         first = json.loads(entries[0])["id"]
-        await self._put(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", packed(entries))
+        await self._put(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", gzip_json_lines(entries))
 
     async def write_usage(self, day: date, table: str) -> None:
         """Write the usage of a day as CSV; writing it again replaces it."""
@@ -140,8 +140,8 @@ class Archive:
     async def read(self, session: str) -> ArchivedTranscript | None:
         """Return the transcript of a session, or ``None``."""
         try:
-            answer = await obstore.get_async(self._store, key(session))
-            return ArchivedTranscript.unpack(bytes(await answer.bytes_async()))
+            response = await obstore.get_async(self._store, key(session))
+            return ArchivedTranscript.unpack(bytes(await response.bytes_async()))
         # S3 responds with 403 to a role without permission to list the bucket
         except (FileNotFoundError, PermissionDeniedError):
             return None
@@ -162,12 +162,12 @@ def key(session: str) -> str:
     return f"{ARCHIVE_PREFIX}{session}.jsonl.gz"
 
 
-def packed(lines: Iterable[str]) -> bytes:
+def gzip_json_lines(lines: Iterable[str]) -> bytes:
     """Return gzipped JSON lines."""
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def _line(session: str, final: Transcript) -> dict[str, Any]:
+def _final_line(session: str, final: Transcript) -> dict[str, Any]:
     words = [[word.text, word.start_ms, word.end_ms] for word in final.words]
     return {
         "kind": "final",
@@ -180,10 +180,10 @@ def _line(session: str, final: Transcript) -> dict[str, Any]:
     }
 
 
-def _time(at_s: float) -> str:
+def _iso_time(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
-def worded(finals: Iterable[Transcript]) -> Iterator[Transcript]:
+def finals_with_words(finals: Iterable[Transcript]) -> Iterator[Transcript]:
     """Yield finals with words; an utterance without words has an empty final."""
     return (final for final in finals if final.text)

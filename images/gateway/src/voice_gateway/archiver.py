@@ -13,23 +13,23 @@ from obstore.exceptions import BaseError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from voice_gateway.archive import Archive, Archived, ArchivedTranscript, worded
-from voice_gateway.event_stream import FINISH_S, SETTLE_S
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, finals_with_words
+from voice_gateway.event_stream import FINALS_TIMEOUT_S, SETTLE_S
 from voice_runtime import state
 from voice_runtime.sessions import Sessions
 from voice_runtime.transcripts import Transcripts
 
-LOOK_EVERY_S = 1.0
-SEEN_AT_ONCE = 64
-TAKEN_AT_ONCE = 16
+SCAN_INTERVAL_S = 1.0
+SCAN_LIMIT = 64
+BATCH_SIZE = 16
 """Maximum number of sessions per iteration of a gateway; other gateways take the others."""
-CLAIM_S = 60
+CLAIM_TTL_S = 60
 """Lifetime of a claim, longer than all requests for one object including retries."""
-INDEX_EVERY_S = 60
+INDEX_INTERVAL_S = 60
 """Interval at which one of all gateways writes pending entries, so that there are at most 1,440 objects per day, and
 one more per thousand sessions."""
 INDEX_ENTRIES = 1000
-WRITE_S = 30.0
+WRITE_TIMEOUT_S = 30.0
 """Timeout for writing an object, shorter than the lifetime of a claim."""
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class Archiver:
 
     A session is claimed before it is archived and removed afterwards: the claim of a gateway that fails expires, and
     another one writes the same object again. While the archive is unavailable, sessions wait for as long as the state
-    store keeps their transcripts (``state.SESSION_KEPT_S``); after that, the transcript is lost, which is logged as an
-    error.
+    store keeps their transcripts (``state.SESSION_RETENTION_S``); after that, the transcript is lost, which is logged
+    as an error.
     """
 
     def __init__(self, store: Redis, archive: Archive) -> None:
@@ -53,9 +53,9 @@ class Archiver:
     async def run(self) -> None:
         """Archive until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(SCAN_INTERVAL_S)
             try:
-                await self.look()
+                await self.archive_batch()
                 await self.index()
             except (BaseError, TimeoutError) as failure:
                 reason = type(failure).__name__
@@ -63,62 +63,62 @@ class Archiver:
             except (RedisError, OSError):
                 continue
 
-    async def look(self) -> None:
+    async def archive_batch(self) -> None:
         """Archive some of the ended sessions.
 
         Raises:
             BaseError: The archive does not respond, or rejects a request; remaining sessions are kept.
             TimeoutError: It does not respond in time.
         """
-        answer: Any = await self._store.zrangebyscore(
-            state.ARCHIVE, "-inf", time.time() - SETTLE_S, start=0, num=SEEN_AT_ONCE, withscores=True
+        candidates: Any = await self._store.zrangebyscore(
+            state.ARCHIVE, "-inf", time.time() - SETTLE_S, start=0, num=SCAN_LIMIT, withscores=True
         )
-        taken = random.sample(answer, min(TAKEN_AT_ONCE, len(answer)))
-        done = await asyncio.gather(
-            *(self._take(int(ssrc), over_at) for ssrc, over_at in taken), return_exceptions=True
+        batch = random.sample(candidates, min(BATCH_SIZE, len(candidates)))
+        results = await asyncio.gather(
+            *(self._archive_with_claim(int(ssrc), ended_at) for ssrc, ended_at in batch), return_exceptions=True
         )
-        for failure in done:
+        for failure in results:
             if isinstance(failure, BaseException):
                 raise failure
 
-    async def _take(self, ssrc: int, over_at: float) -> None:
+    async def _archive_with_claim(self, ssrc: int, ended_at: float) -> None:
         claim = state.archive_claim(ssrc)
-        if not await self._store.set(claim, "1", nx=True, ex=CLAIM_S):
+        if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
             return
         if await self._store.zscore(state.ARCHIVE, str(ssrc)) is None:
             return  # another gateway has archived it in the meantime
-        if await self._archive_one(ssrc, over_at):
+        if await self._archive_session(ssrc, ended_at):
             await self._store.zrem(
                 state.ARCHIVE, str(ssrc)
             )  # the claim outlives it, so no other gateway starts in between
         else:
             await self._store.delete(claim)
 
-    async def _archive_one(self, ssrc: int, over_at: float) -> bool:
+    async def _archive_session(self, ssrc: int, ended_at: float) -> bool:
         """Return True if a session is complete."""
         session = await self._sessions.read(ssrc)
         if session is None:
             log.error("a transcript is lost: its session has expired unarchived", extra={"fields": {"ssrc": ssrc}})
             return True
-        if not session.all_transcribed and time.time() - over_at < FINISH_S:
+        if not session.is_transcribed and time.time() - ended_at < FINALS_TIMEOUT_S:
             return False
-        finals = list(worded(await self._transcripts.finals(ssrc)))
+        finals = list(finals_with_words(await self._transcripts.finals(ssrc)))
         if not finals:
             return True
-        archived = Archived.of(session, finals, over_at)
-        async with asyncio.timeout(WRITE_S):
-            await self._archive.write(ArchivedTranscript.of(archived, finals))
+        entry = ArchiveEntry.from_session(session, finals, ended_at)
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            await self._archive.write(ArchivedTranscript.from_session(entry, finals))
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.rpush(state.ARCHIVE_INDEX, json.dumps(asdict(archived)))
-            pipe.expire(state.ARCHIVE_INDEX, state.ARCHIVE_INDEX_KEPT_S)
+            pipe.rpush(state.ARCHIVE_INDEX, json.dumps(asdict(entry)))
+            pipe.expire(state.ARCHIVE_INDEX, state.ARCHIVE_INDEX_RETENTION_S)
             await pipe.execute()
         return True
 
     async def index(self) -> None:
         """Write pending index entries, unless another gateway has done so within the minute."""
-        if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_EVERY_S):
+        if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_INTERVAL_S):
             return
-        async with asyncio.timeout(WRITE_S):  # the claim lasts longer, so no other gateway removes these
+        async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes these
             while entries := await self._store.lrange(state.ARCHIVE_INDEX, 0, INDEX_ENTRIES - 1):
                 lines = [entry.decode() if isinstance(entry, bytes) else entry for entry in entries]
                 await self._archive.write_index(lines, datetime.now(UTC))

@@ -61,10 +61,10 @@ class AudioFormat(BaseModel):
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
 
     @model_validator(mode="after")
-    def _describes_itself(self) -> Self:
-        itself = {Encoding.OPUS: "an Opus packet", Encoding.CONTAINER: "a container"}
-        if self.encoding in itself and self.model_fields_set & {"rate", "channels"}:
-            raise ValueError(f"{itself[self.encoding]} names both: leave rate and channels away")
+    def _check_raw_parameters(self) -> Self:
+        self_describing = {Encoding.OPUS: "an Opus packet", Encoding.CONTAINER: "a container"}
+        if self.encoding in self_describing and self.model_fields_set & {"rate", "channels"}:
+            raise ValueError(f"{self_describing[self.encoding]} names both: leave rate and channels away")
         return self
 
 
@@ -75,14 +75,14 @@ class AudioError(ValueError):
 class Decoder(Protocol):
     """Converts messages to samples of 16 kHz."""
 
-    def take(self, message: bytes) -> Samples:
+    def decode(self, message: bytes) -> Samples:
         """Return the samples of a message.
 
         Raises:
             AudioError: It is not valid audio.
         """
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return buffered samples."""
 
 
@@ -92,24 +92,24 @@ class Pcm16:
     def __init__(self, rate: int, channels: int) -> None:
         self._resampler = soxr.ResampleStream(rate, RATE, 1, dtype="int16") if rate != RATE else None
         self._channels = channels
-        self._left = b""
+        self._remainder = b""
 
-    def take(self, message: bytes) -> Samples:
+    def decode(self, message: bytes) -> Samples:
         """Return the samples of a message, except those that the resampler buffers."""
         if not message:
             raise AudioError("0 bytes are no audio")
-        audio = self._left + message
+        audio = self._remainder + message
         whole = len(audio) - len(audio) % (SAMPLE_BYTES * self._channels)
-        self._left = audio[whole:]
+        self._remainder = audio[whole:]
         samples = np.frombuffer(audio[:whole], "<i2")
         if self._channels > 1:
             samples = samples.reshape(-1, self._channels).mean(axis=1).astype("<i2")
         return self._resampler.resample_chunk(samples) if self._resampler else samples
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return the samples that the resampler has buffered."""
-        nothing = np.empty(0, np.int16)
-        return self._resampler.resample_chunk(nothing, last=True) if self._resampler else nothing
+        empty = np.empty(0, np.int16)
+        return self._resampler.resample_chunk(empty, last=True) if self._resampler else empty
 
 
 class G711:
@@ -119,13 +119,13 @@ class G711:
         self._linear = MULAW if encoding is Encoding.MULAW else ALAW
         self._pcm16 = Pcm16(rate, channels)
 
-    def take(self, message: bytes) -> Samples:
+    def decode(self, message: bytes) -> Samples:
         """Return the samples of a message, except those that the resampler buffers."""
-        return self._pcm16.take(self._linear[np.frombuffer(message, np.uint8)].tobytes())
+        return self._pcm16.decode(self._linear[np.frombuffer(message, np.uint8)].tobytes())
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return the samples that the resampler has buffered."""
-        return self._pcm16.end()
+        return self._pcm16.flush()
 
 
 def _mulaw() -> Samples:
@@ -154,7 +154,7 @@ class Opus:
     def __init__(self) -> None:
         self._decoder = opuslib_next.Decoder(RATE, 1)
 
-    def take(self, message: bytes) -> Samples:
+    def decode(self, message: bytes) -> Samples:
         """Return a packet's 2.5 to 120 ms."""
         # The decoder would treat an empty packet as lost, and conceal it.
         if not message:
@@ -164,7 +164,7 @@ class Opus:
         except OpusError as error:
             raise AudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
 
-    def end(self) -> Samples:
+    def flush(self) -> Samples:
         """Return nothing, since the decoder buffers nothing."""
         return np.empty(0, np.int16)
 
@@ -174,28 +174,28 @@ class Framer:
 
     def __init__(self, audio: AudioFormat) -> None:
         self._decoder = _decoder(audio)
-        self._left = b""
+        self._remainder = b""
 
-    def take(self, message: bytes) -> list[bytes]:
+    def push(self, message: bytes) -> list[bytes]:
         """Return the frames that a message completes.
 
         Raises:
             AudioError: It is not audio of the format.
         """
-        return self._cut(self._decoder.take(message))
+        return self._cut(self._decoder.decode(message))
 
-    def end(self) -> list[bytes]:
+    def flush(self) -> list[bytes]:
         """Return the remaining samples; the last frame is padded with silence."""
-        frames = self._cut(self._decoder.end())
-        if self._left:
-            frames.append(self._left.ljust(FRAME_BYTES, b"\0"))
-            self._left = b""
+        frames = self._cut(self._decoder.flush())
+        if self._remainder:
+            frames.append(self._remainder.ljust(FRAME_BYTES, b"\0"))
+            self._remainder = b""
         return frames
 
     def _cut(self, samples: Samples) -> list[bytes]:
-        audio = self._left + samples.astype(">i2").tobytes()
+        audio = self._remainder + samples.astype(">i2").tobytes()
         whole = len(audio) - len(audio) % FRAME_BYTES
-        self._left = audio[whole:]
+        self._remainder = audio[whole:]
         return [audio[begin : begin + FRAME_BYTES] for begin in range(0, whole, FRAME_BYTES)]
 
 

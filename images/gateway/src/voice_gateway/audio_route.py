@@ -12,9 +12,9 @@ from starlette.websockets import WebSocket
 
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
-from voice_gateway.places import HELD_S
 from voice_gateway.refusals import Refusal, no_capacity, store_unavailable, unknown_session
-from voice_gateway.rtp import address_towards, first_frame, timestamp_of
+from voice_gateway.rtp import first_frame, rtp_timestamp, source_address
+from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
 
@@ -33,7 +33,7 @@ async def audio(websocket: WebSocket) -> None:
         with gateway.connection():
             lease, address = await admit_socket(gateway, session)
             frame = first_frame()
-            await gateway.sessions.take_audio_from(session, address, timestamp_of(frame))
+            await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
             await gateway.sessions.resume(session)
             await websocket.accept(SUBPROTOCOL)
             await AudioSocket(gateway, websocket, session, lease, frame).serve()
@@ -44,11 +44,11 @@ async def audio(websocket: WebSocket) -> None:
 
 
 async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
-    offered: list[str] = websocket.scope["subprotocols"]
-    if SUBPROTOCOL not in offered:
+    subprotocols: list[str] = websocket.scope["subprotocols"]
+    if SUBPROTOCOL not in subprotocols:
         raise Refusal(400, "bad request", f"offer the subprotocols {SUBPROTOCOL} and the session's token")
-    token = next((each for each in offered if each != SUBPROTOCOL), None)
-    session = await gateway.session_of(websocket.path_params["id"], token)
+    token = next((each for each in subprotocols if each != SUBPROTOCOL), None)
+    session = await gateway.authenticate(websocket.path_params["id"], token)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
@@ -66,9 +66,9 @@ async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease,
     if host is None:
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("no VAD host takes sessions; try again")
-    if not await gateway.places.take(session.ssrc, time.time() + HELD_S):
+    if not await gateway.reservations.acquire(session.ssrc, time.time() + RESERVATION_TTL_S):
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
-    await lease.take()
-    return lease, address_towards(host)
+    await lease.acquire()
+    return lease, source_address(host)

@@ -15,10 +15,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
 from voice_gateway.decoder_process import GrowingFile
-from voice_gateway.gateway import CONTAINERS_AT_ONCE, Gateway
-from voice_gateway.pacer import FRAME_S, KEPT_S, Pacer
-from voice_gateway.places import HELD_S
+from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS, Gateway
+from voice_gateway.pacer import FRAME_S, REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
+from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_gateway.waits import Waits
 from voice_runtime.sessions import Session, SessionState
@@ -26,17 +26,17 @@ from voice_runtime.transcripts import BEFORE_ALL
 
 MESSAGE_BYTES = 64 * 1024
 """2 s at 16 kHz; the server closes with 1009 above it."""
-WATCH_EVERY_S = 2.0
+WATCH_INTERVAL_S = 2.0
 """Twice within the lifetime of a socket's lease."""
-NO_HOST_S = 5.0
+HOST_TIMEOUT_S = 5.0
 """Maximum time for which a socket waits for a VAD host."""
-ALREADY_SAID_S = 0.2
+EARLIER_EVENTS_WAIT_S = 0.2
 """A session that is older than its socket has transcripts by then; a new one cannot have any."""
-FOLLOW_S = 60.0
+EVENT_WAIT_S = 60.0
 NORMAL_CLOSURE = 1000
 """A caller that ends on purpose sends this code (RFC 6455, section 7.4.1); a page that is closed sends 1001, a lost
 connection none."""
-FLUSH_S = KEPT_S + 2
+FLUSH_S = REDUCED_BUFFER_S + 2
 """Maximum time for sending buffered audio, if the socket closes before its caller has ended it."""
 MAX_REASON_BYTES = 123
 """Maximum length of the reason in a close frame (RFC 6455, section 5.5)."""
@@ -87,15 +87,15 @@ class Close:
 
 
 ENDED = Close(1000, "all audio has been taken", ends_session=True)
-CLOSED_ELSEWHERE = Close(1000, "the session was closed", ends_session=True)
-BROKEN_OFF = Close(1006, "the connection broke off")
+SESSION_CLOSED = Close(1000, "the session was closed", ends_session=True)
+DISCONNECTED = Close(1006, "the connection broke off")
 RESTART = Close(1012, "this gateway is stopping; connect again with the newest token")
-NO_MINUTES = Close(1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True)
-LOST_LEASE = Close(1008, "another socket has this session")
+QUOTA_EXCEEDED = Close(1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True)
+LEASE_LOST = Close(1008, "another socket has this session")
 NO_HOST = Close(1013, "no VAD host takes audio; try again")
-NO_PLACE = Close(1013, "no ASR host takes this session; try again")
+NO_SLOT = Close(1013, "no ASR host takes this session; try again")
 NO_DECODER = Close(
-    1013, f"this gateway decodes {CONTAINERS_AT_ONCE} containers at a time; try again, or send pcm16 or opus"
+    1013, f"this gateway decodes {MAX_CONCURRENT_CONTAINERS} containers at a time; try again, or send pcm16 or opus"
 )
 
 
@@ -103,11 +103,11 @@ class AudioSocket:
     """Receives audio, and monitors its session.
 
     Attributes:
-        say_when_sent: Closes that inform the caller after all of its audio has been sent, so that it may open another
-            socket.
+        closes_after_flush: Closes that inform the caller after all of its audio has been sent, so that it may open
+            another socket.
     """
 
-    say_when_sent: tuple[Close, ...] = (ENDED, RESTART)
+    closes_after_flush: tuple[Close, ...] = (ENDED, RESTART)
 
     def __init__(
         self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame: int
@@ -121,22 +121,25 @@ class AudioSocket:
         self._format = AudioFormat()
         self._framer: Framer | None = None
         self._container: GrowingFile | None = None
-        self._taken = 0
+        self._received_frames = 0
         """Frames received, without those that were cleared before they were sent."""
-        self._counted = 0
+        self._counted_frames = 0
         """Of those, frames counted as the caller's usage."""
-        self._asked_at: float = getattr(websocket.state, "requested_at", time.monotonic())
-        self._heard_at = time.monotonic()
+        self._requested_at: float = getattr(websocket.state, "requested_at", time.monotonic())
+        self._received_at = time.monotonic()
 
     async def serve(self) -> None:
         """Run until either side ends it."""
-        endings = [asyncio.create_task(each) for each in (self._take(), self._watch(), self._leave(), *self._more())]
-        measuring = asyncio.create_task(self._measure())
+        closing_tasks = [
+            asyncio.create_task(each)
+            for each in (self._receive(), self._watch(), self._wait_for_shutdown(), *self._additional_tasks())
+        ]
+        measurement = asyncio.create_task(self._measure())
         try:
-            done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(closing_tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._end(next(iter(done)).result())
         finally:
-            for task in (*endings, measuring):
+            for task in (*closing_tasks, measurement):
                 task.cancel()
             self._gateway.traces.end(self._session)
             if self._container:
@@ -145,108 +148,108 @@ class AudioSocket:
             self._pacer.close()
             self._rtp.close()
 
-    def _more(self) -> Iterable[Coroutine[None, None, Close]]:
+    def _additional_tasks(self) -> Iterable[Coroutine[None, None, Close]]:
         """Return further tasks that may end the socket."""
         return ()
 
     async def _end(self, close: Close) -> None:
-        if close not in (*self.say_when_sent, BROKEN_OFF):
-            await self._say(close)
+        if close not in (*self.closes_after_flush, DISCONNECTED):
+            await self._send_close(close)
         if close.ends_session:
-            self._mark(BYE)
+            self._send_notice(BYE)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._pacer.empty(), FLUSH_S)
+            await asyncio.wait_for(self._pacer.wait_until_empty(), FLUSH_S)
         try:
-            await self._let_go(close)
+            await self._release(close)
         except RedisError:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
         await self._finish(close)
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
-        if close in self.say_when_sent:
-            await self._say(close)
+        if close in self.closes_after_flush:
+            await self._send_close(close)
 
     async def _finish(self, close: Close) -> None:
         """Complete the work after the session was released, before the caller is informed."""
 
     async def _count(self) -> bool:
         """Count the audio since the last call, and return True if the caller may send more today."""
-        frames, self._counted = self._taken - self._counted, self._taken
-        return await self._gateway.usage.hear(self._session, frames * FRAME_S)
+        frames, self._counted_frames = self._received_frames - self._counted_frames, self._received_frames
+        return await self._gateway.usage.count_audio(self._session, frames * FRAME_S)
 
-    async def _let_go(self, close: Close) -> None:
+    async def _release(self, close: Close) -> None:
         with contextlib.suppress(RedisError):
             await self._count()
         grace_s = 0.0 if close.ends_session else self._gateway.settings.reconnect_grace_s
         self._gateway.usage.settle(self._session, grace_s)
-        sessions, places = self._gateway.sessions, self._gateway.places
+        sessions, reservations = self._gateway.sessions, self._gateway.reservations
         if close.ends_session:
             await sessions.close(self._session)
-            await places.leave(self._session.ssrc)
+            await reservations.release(self._session.ssrc)
         elif await self._lease.is_held():
             grace_s = self._gateway.settings.reconnect_grace_s
-            await sessions.lapse(self._session, grace_s)
-            await places.leave(self._session.ssrc, grace_s)
+            await sessions.start_grace_period(self._session, grace_s)
+            await reservations.release(self._session.ssrc, grace_s)
 
-    async def _say(self, close: Close) -> None:
+    async def _send_close(self, close: Close) -> None:
         # The caller may have disconnected first.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(close.code, close.reason)
 
-    async def _take(self) -> Close:
+    async def _receive(self) -> Close:
         """Receive messages until the caller ends, disconnects, or sends an invalid message."""
         try:
             while True:
-                await self._pacer.room()
+                await self._pacer.wait_until_not_full()
                 # Without a timeout of its own, which would be two timers per message: `_watch` checks the clock.
                 message = await self._websocket.receive()
-                self._heard_at = time.monotonic()
+                self._received_at = time.monotonic()
                 close = await self._handle(message)
                 if close:
-                    return await self._work_off(close)
+                    return await self._flush(close)
         except AudioError as error:
             return Close(1007, _reason(str(error)))
 
-    async def _work_off(self, close: Close) -> Close:
+    async def _flush(self, close: Close) -> Close:
         """Wait until all audio that a caller has sent ahead of real time has been sent on."""
-        if close in (ENDED, BROKEN_OFF):
+        if close in (ENDED, DISCONNECTED):
             if self._container:
                 await self._container.end()
-            await self._pacer.empty()
+            await self._pacer.wait_until_empty()
         return close
 
     async def _handle(self, message: Message) -> Close | None:
         if message["type"] == "websocket.disconnect":
-            return ENDED if message["code"] == NORMAL_CLOSURE else BROKEN_OFF
+            return ENDED if message["code"] == NORMAL_CLOSURE else DISCONNECTED
         audio: bytes | None = message.get("bytes")
-        return await self._control(message["text"]) if audio is None else await self._add(audio)
+        return await self._control(message["text"]) if audio is None else await self._add_audio(audio)
 
-    async def _add(self, audio: bytes) -> Close | None:
+    async def _add_audio(self, audio: bytes) -> Close | None:
         if self._format.encoding is not Encoding.CONTAINER:
-            self._frame(audio)
+            self._send_audio(audio)
             return None
         if self._container is None:
             if self._gateway.containers.locked():
                 return NO_DECODER
             await self._gateway.containers.acquire()
-            self._container = GrowingFile(self._gateway.settings.session_max_s, self._frame_decoded)
+            self._container = GrowingFile(self._gateway.settings.session_max_s, self._send_decoded)
         await self._container.add(audio)
         return None
 
-    def _frame(self, audio: bytes) -> None:
+    def _send_audio(self, audio: bytes) -> None:
         """Send audio in frames.
 
         Raises:
             AudioError: It is not audio of the format.
         """
         self._framer = self._framer or Framer(self._format)
-        self._put(self._framer.take(audio))
+        self._enqueue_frames(self._framer.push(audio))
 
-    async def _frame_decoded(self, samples: bytes) -> None:
-        await self._pacer.room()
-        self._frame(samples)
+    async def _send_decoded(self, samples: bytes) -> None:
+        await self._pacer.wait_until_not_full()
+        self._send_audio(samples)
 
-    def _put(self, frames: list[bytes]) -> None:
-        self._taken += len(frames)
+    def _enqueue_frames(self, frames: list[bytes]) -> None:
+        self._received_frames += len(frames)
         self._pacer.put(frames)
 
     async def _control(self, text: str) -> Close | None:
@@ -254,8 +257,8 @@ class AudioSocket:
             message = Control.validate_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, problem["loc"]))
-            return Close(1003, _reason(f"text is for start, commit and end only: {place} {problem['msg']}"))
+            field = ".".join(map(str, problem["loc"]))
+            return Close(1003, _reason(f"text is for start, commit and end only: {field} {problem['msg']}"))
         if isinstance(message, End):
             return ENDED
         if isinstance(message, Commit):
@@ -271,27 +274,27 @@ class AudioSocket:
         """Request a final transcript of the speech so far."""
         if self._container:
             await self._container.settle()
-        self._mark(COMMIT)
+        self._send_notice(COMMIT)
 
-    def _mark(self, notice: bytes) -> None:
+    def _send_notice(self, notice: bytes) -> None:
         """Send a notice after all received audio."""
         if self._framer:
-            self._put(self._framer.end())
+            self._enqueue_frames(self._framer.flush())
             self._framer = Framer(self._format)
         self._pacer.put([notice])
 
     async def _watch(self) -> Close:
         """Renew the socket's lease on its session, and detect the end of the session."""
-        hosts_seen, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
+        host_seen_at, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
         while True:
-            await asyncio.sleep(WATCH_EVERY_S)
+            await asyncio.sleep(WATCH_INTERVAL_S)
             if self._is_idle():
                 return Close(1008, f"no audio for {idle_s:g} s")
             if time.time() >= self._session.expires_at:
                 return Close(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
             if self._rtp.has_host:
-                hosts_seen = time.monotonic()
-            elif time.monotonic() - hosts_seen > NO_HOST_S:
+                host_seen_at = time.monotonic()
+            elif time.monotonic() - host_seen_at > HOST_TIMEOUT_S:
                 return NO_HOST
             with contextlib.suppress(RedisError):
                 if close := await self._renew():
@@ -300,40 +303,40 @@ class AudioSocket:
     async def _renew(self) -> Close | None:
         """Renew the lease and slot, and return a reason for closing if they are lost."""
         if not await self._lease.renew():
-            return LOST_LEASE
+            return LEASE_LOST
         session = await self._gateway.sessions.read(self._session.ssrc)
         if session is None or session.state is SessionState.CLOSED:
-            return CLOSED_ELSEWHERE
+            return SESSION_CLOSED
         if session.refused_at:
             self._gateway.metrics.count("SessionsRefused")
-            return NO_PLACE
+            return NO_SLOT
         if not await self._count():
-            return NO_MINUTES
-        await self._gateway.places.hold(session.ssrc, time.time() + HELD_S)
+            return QUOTA_EXCEEDED
+        await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
         if session.lapses_at:  # written by an older socket in the meantime
             await self._gateway.sessions.resume(session)
         return None
 
     def _is_idle(self) -> bool:
         if not self._pacer.is_empty:
-            self._heard_at = time.monotonic()  # audio that arrived ahead of real time is still being sent
-        return time.monotonic() - self._heard_at > self._gateway.settings.idle_timeout_s
+            self._received_at = time.monotonic()  # audio that arrived ahead of real time is still being sent
+        return time.monotonic() - self._received_at > self._gateway.settings.idle_timeout_s
 
-    async def _leave(self) -> Close:
-        await self._gateway.leaving.wait()
+    async def _wait_for_shutdown(self) -> Close:
+        await self._gateway.shutting_down.wait()
         return RESTART
 
     async def _measure(self) -> None:
         """Measure how long this caller waits, for sessions that were opened here."""
         followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
-        trace = self._gateway.traces.begin(self._session, self._asked_at)
-        if await followers.news(self._session.ssrc, after, ALREADY_SAID_S):
+        trace = self._gateway.traces.begin(self._session, self._requested_at)
+        if await followers.next_events(self._session.ssrc, after, EARLIER_EVENTS_WAIT_S):
             return
         waits = Waits(self._gateway.metrics, trace, self._pacer.sent_at)
         while not waits.is_done:
-            for place, said in await followers.news(self._session.ssrc, after, FOLLOW_S):
-                after = place
-                waits.hear(said, loop.time())
+            for position, transcript in await followers.next_events(self._session.ssrc, after, EVENT_WAIT_S):
+                after = position
+                waits.record(transcript, loop.time())
 
 
 def _reason(text: str) -> str:

@@ -26,50 +26,50 @@ REALTIME_KEY = "openai-insecure-api-key."
 key, OpenAI's offer ``realtime`` and the key after this prefix."""
 
 
-async def session_of(
+async def open_or_resume_session(
     gateway: Gateway,
     connection: HTTPConnection,
-    asked: Mapping[str, object],
+    settings: Mapping[str, object],
     *,
     decoded_here: bool = True,
 ) -> tuple[Session, bool]:
     """Return the session of a caller, and whether it outlives its socket, since a caller with its token can reconnect.
 
     Args:
-        asked: Settings of a client, as fields of a request for a session.
+        settings: Settings of a client, as fields of a request for a session.
         decoded_here: Whether hosts of this deployment need capacity for it.
 
     Raises:
         Refusal: The key is invalid, or no session is available for it.
     """
     try:
-        wanted = SessionRequest.model_validate({"transport": "websocket", **asked})
+        session_request = SessionRequest.model_validate({"transport": "websocket", **settings})
     except ValidationError as error:
         first = error.errors()[0]
         raise Refusal(400, "bad request", f"{first['loc'][0]}: {first['msg']}") from None
     key = _key(connection)
-    named = gateway.tokens.session_in(key)
-    if named is None:
+    session_id = gateway.tokens.unverified_session(key)
+    if session_id is None:
         caller = await caller_by_key(gateway, connection)
-        return await open_session(gateway, caller, wanted, decoded_here=decoded_here), False
-    session = await gateway.session_of(named, key)
+        return await open_session(gateway, caller, session_request, decoded_here=decoded_here), False
+    session = await gateway.authenticate(session_id, key)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
         raise unknown_session()
-    check_language(gateway, wanted.language)
-    if fields := _settled(wanted):
-        await gateway.sessions.note(session, **fields)
+    check_language(gateway, session_request.language)
+    if fields := _settings_fields(session_request):
+        await gateway.sessions.update(session, **fields)
     return session, True
 
 
-def _settled(wanted: SessionRequest) -> dict[str, str]:
+def _settings_fields(session_request: SessionRequest) -> dict[str, str]:
     """Return the fields of a session's record that a request sets."""
     fields = {
-        "language": wanted.language,
-        "end_of_turn_ms": None if wanted.end_of_turn_ms is None else str(wanted.end_of_turn_ms),
-        "prompt": wanted.prompt,
-        "redact": ",".join(sorted(wanted.redact)) or None,
+        "language": session_request.language,
+        "end_of_turn_ms": None if session_request.end_of_turn_ms is None else str(session_request.end_of_turn_ms),
+        "prompt": session_request.prompt,
+        "redact": ",".join(sorted(session_request.redact)) or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -81,24 +81,24 @@ async def caller_by_key(gateway: Gateway, connection: HTTPConnection) -> str:
         Refusal: The key is a session's token or invalid, or the rate limit is exceeded.
     """
     key = _key(connection)
-    if gateway.tokens.session_in(key) is not None:
+    if gateway.tokens.unverified_session(key) is not None:
         raise Refusal(403, "foreign token", "a session's token opens no other session; send the caller's own key")
     caller = await _caller(gateway, connection, key)
     await check_rate(gateway, caller)
     return caller
 
 
-async def caller_of(gateway: Gateway, connection: HTTPConnection) -> str:
+async def caller_for_request(gateway: Gateway, connection: HTTPConnection) -> str:
     """Return the caller of a request that opens no session, and count the request.
 
     Raises:
         Refusal: The key is invalid, or the rate limit is exceeded.
     """
     key = _key(connection)
-    named = gateway.tokens.session_in(key)
-    if named is None:
+    session_id = gateway.tokens.unverified_session(key)
+    if session_id is None:
         return await caller_by_key(gateway, connection)
-    caller = (await gateway.session_of(named, key)).caller
+    caller = (await gateway.authenticate(session_id, key)).caller
     await check_rate(gateway, caller)
     return caller
 
@@ -110,25 +110,25 @@ def caller_headers(gateway: Gateway, session: Session) -> list[tuple[bytes, byte
     return [(CALLER_HEADER.encode(), session.caller.encode())]
 
 
-def subprotocol_of(connection: HTTPConnection) -> str | None:
+def accepted_subprotocol(connection: HTTPConnection) -> str | None:
     """Return the subprotocol of the response: a browser fails a connection if none of its offers is selected."""
-    known = (*SCHEMES, REALTIME_SUBPROTOCOL)
-    return next((each for each in _offered(connection) if each.lower() in known), None)
+    supported = (*SCHEMES, REALTIME_SUBPROTOCOL)
+    return next((each for each in _subprotocols(connection) if each.lower() in supported), None)
 
 
-def _offered(connection: HTTPConnection) -> list[str]:
-    offered: list[str] = connection.scope.get("subprotocols", [])
-    return offered
+def _subprotocols(connection: HTTPConnection) -> list[str]:
+    subprotocols: list[str] = connection.scope.get("subprotocols", [])
+    return subprotocols
 
 
 def _key(connection: HTTPConnection) -> str:
     scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
         return key.strip()
-    offered = _offered(connection)
-    if len(offered) > 1 and offered[0].lower() in SCHEMES:
-        return offered[1]
-    return next((each.removeprefix(REALTIME_KEY) for each in offered if each.startswith(REALTIME_KEY)), "")
+    subprotocols = _subprotocols(connection)
+    if len(subprotocols) > 1 and subprotocols[0].lower() in SCHEMES:
+        return subprotocols[1]
+    return next((each.removeprefix(REALTIME_KEY) for each in subprotocols if each.startswith(REALTIME_KEY)), "")
 
 
 async def _caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:

@@ -21,14 +21,14 @@ ANONYMOUS = "api"
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Algorithms with a public key: with a shared secret, the verifier could also sign."""
 
-KEYS_KEPT_S = 3600
-KEYS_PAUSE_S = 30
+KEYS_TTL_S = 3600
+MIN_RELOAD_INTERVAL_S = 30
 """Minimum interval between reloads of the keys, which a token with an unknown key triggers."""
-FAILURE_PAUSE_S = 1
+RETRY_DELAY_S = 1
 """Pause before the next request to an issuer that has not responded."""
 
 TIMEOUT_S = 5.0
-WAITING = 256
+MAX_WAITING = 256
 """Maximum number of callers with an unknown key that wait for the issuer. Above it, the address with the most of them
 loses its oldest."""
 LEEWAY_S = 30
@@ -54,7 +54,7 @@ class TrustedCallers:
 
     async def name(self, request: HTTPConnection) -> str:
         """Return the caller that API Gateway reports, or a shared name for all."""
-        return _checked(request.headers.get(CALLER_HEADER) or ANONYMOUS)
+        return _validated_name(request.headers.get(CALLER_HEADER) or ANONYMOUS)
 
 
 class JwtCallers:
@@ -74,9 +74,9 @@ class JwtCallers:
         self._forwarded = forwarded
         self._keys: dict[str, jwt.PyJWK] = {}
         self._stale_at = float("-inf")
-        self._ask_from = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
-        self._waiting = FairAdmission(WAITING, 2 * TIMEOUT_S)
+        self._next_reload_at = float("-inf")
+        self._reload: asyncio.Task[None] | None = None
+        self._waiting = FairAdmission(MAX_WAITING, 2 * TIMEOUT_S)
 
     async def name(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
@@ -108,50 +108,50 @@ class JwtCallers:
             )
         except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
             raise unauthorized(f"the caller's token is not valid: {type(error).__name__}") from None
-        return _checked(claims["sub"])
+        return _validated_name(claims["sub"])
 
     async def _key(self, key_id: str, address: str) -> jwt.PyJWK:
         """Return a key of the issuer. A known one is used immediately, even while the keys are reloaded."""
         now = time.monotonic()
-        reads = now >= self._ask_from and (key_id not in self._keys or now >= self._stale_at)
-        if reads and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask())
-        if key_id not in self._keys and self._asking:
+        needs_reload = now >= self._next_reload_at and (key_id not in self._keys or now >= self._stale_at)
+        if needs_reload and (self._reload is None or self._reload.done()):
+            self._reload = asyncio.create_task(self._reload_keys())
+        if key_id not in self._keys and self._reload:
             try:
                 async with self._waiting.admit(address):
                     # Shielded, since others wait for the same response.
-                    await asyncio.shield(self._asking)
+                    await asyncio.shield(self._reload)
             except TimeoutError:
-                raise _issuer_away() from None
+                raise _issuer_unavailable() from None
         if not self._keys:
-            raise _issuer_away()
+            raise _issuer_unavailable()
         if key_id not in self._keys:
             raise unauthorized("the caller's token is signed with a key that the issuer does not have")
         return self._keys[key_id]
 
-    async def _ask(self) -> None:
+    async def _reload_keys(self) -> None:
         """Load the issuer's keys; without a response, the known ones remain valid."""
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
-                about = await _json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-                keys = jwt.PyJWKSet.from_dict(await _json(client, str(about["jwks_uri"]))).keys
+                configuration = await _json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+                keys = jwt.PyJWKSet.from_dict(await _json(client, str(configuration["jwks_uri"]))).keys
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
             log.warning("the issuer's keys cannot be read", extra={"fields": {"reason": type(error).__name__}})
-            self._ask_from = time.monotonic() + FAILURE_PAUSE_S
+            self._next_reload_at = time.monotonic() + RETRY_DELAY_S
             return
         now = time.monotonic()
-        self._ask_from, self._stale_at = now + KEYS_PAUSE_S, now + KEYS_KEPT_S
+        self._next_reload_at, self._stale_at = now + MIN_RELOAD_INTERVAL_S, now + KEYS_TTL_S
         self._keys = {str(key.key_id or ""): key for key in keys}
 
 
 async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     response = await client.get(url)
     response.raise_for_status()
-    found: dict[str, Any] = response.json()
-    return found
+    document: dict[str, Any] = response.json()
+    return document
 
 
-def _issuer_away() -> Refusal:
+def _issuer_unavailable() -> Refusal:
     return Refusal(503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2))
 
 
@@ -159,7 +159,7 @@ def unauthorized(detail: str) -> Refusal:
     return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
-def _checked(name: object) -> str:
+def _validated_name(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise unauthorized("the caller's name has to be 1 to 255 visible ASCII characters")
     return name

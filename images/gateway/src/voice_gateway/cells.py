@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-CHECKED_FOR_S = 5.0
+CHECK_TTL_S = 5.0
 """Time until a cell is checked again."""
 TIMEOUT_S = 1.0
 
@@ -39,7 +39,7 @@ class Cells:
         self.own = _name(own_api)
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
-    def named(self, names: str) -> set[str]:
+    def parse_names(self, names: str) -> set[str]:
         """Return the cells in a list of names, by commas. Unknown names are left out."""
         return self._api.keys() & names.split(",")
 
@@ -47,21 +47,21 @@ class Cells:
         """Return the session API of a cell."""
         return self._api[name]
 
-    def ranked(self, call: str) -> list[str]:
+    def rank(self, call: str) -> list[str]:
         """Return the names of all cells, the one that the call belongs to first."""
         return sorted(self._api, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
 
     async def pick(self, call: str, full: Collection[str]) -> str | None:
         """Return the name of the cell that serves a call; ``None`` if each is lost or full."""
-        for name in self.ranked(call):
-            if name not in full and (name == self.own or await self._answers(name)):
+        for name in self.rank(call):
+            if name not in full and (name == self.own or await self._is_healthy(name)):
                 return name
         return None
 
-    async def _answers(self, name: str) -> bool:
+    async def _is_healthy(self, name: str) -> bool:
         now = time.monotonic()
         checked_at, check = self._checks.get(name, (0.0, None))
-        if check is None or (check.done() and now - checked_at > CHECKED_FOR_S):
+        if check is None or (check.done() and now - checked_at > CHECK_TTL_S):
             check = asyncio.create_task(self._check(name))
             self._checks[name] = now, check
         return await asyncio.shield(check)

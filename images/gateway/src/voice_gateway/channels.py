@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketState
 from voice_gateway.audio import SAMPLE_BYTES, AudioFormat, Encoding
 
 NORMAL_CLOSURE = 1000
-WAITING = 16
+QUEUE_SIZE = 16
 """Maximum number of messages by which one channel may lag behind the other."""
 
 
@@ -24,18 +24,18 @@ class Channels:
 
     def __init__(self, websocket: WebSocket, audio: AudioFormat) -> None:
         self._websocket = websocket
-        self._width = SAMPLE_BYTES if audio.encoding is Encoding.PCM16 else 1
-        self._count = self._speaking = audio.channels
+        self._sample_bytes = SAMPLE_BYTES if audio.encoding is Encoding.PCM16 else 1
+        self._count = self._active_channels = audio.channels
         self._queues: dict[int, asyncio.Queue[Message]] = {
-            channel: asyncio.Queue(WAITING) for channel in range(self._count)
+            channel: asyncio.Queue(QUEUE_SIZE) for channel in range(self._count)
         }
-        self._left = b""
+        self._remainder = b""
         self.sockets = [self._socket(channel) for channel in range(self._count)]
 
-    def say_farewell(self) -> bool:
+    def complete_channel(self) -> bool:
         """Note that a channel is complete, and return True if it is the last one."""
-        self._speaking -= 1
-        return self._speaking == 0
+        self._active_channels -= 1
+        return self._active_channels == 0
 
     async def run(self) -> None:
         """Split incoming messages until the client disconnects."""
@@ -52,10 +52,10 @@ class Channels:
                 return
 
     def _split(self, audio: bytes) -> Sequence[bytes | None]:
-        audio = self._left + audio
-        whole = len(audio) - len(audio) % (self._width * self._count)
-        self._left = audio[whole:]
-        samples = np.frombuffer(audio[:whole], f"V{self._width}").reshape(-1, self._count)
+        audio = self._remainder + audio
+        whole = len(audio) - len(audio) % (self._sample_bytes * self._count)
+        self._remainder = audio[whole:]
+        samples = np.frombuffer(audio[:whole], f"V{self._sample_bytes}").reshape(-1, self._count)
         return [samples[:, channel].tobytes() for channel in range(self._count)]
 
     def _socket(self, channel: int) -> WebSocket:

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from voice_gateway.bearer import caller_by_key
 from voice_gateway.gateway import Gateway
 from voice_gateway.realtime import Input, SessionUpdate, describe
-from voice_gateway.refusals import Refusal, answer_openai, store_unavailable
-from voice_gateway.session_routes import SessionRequest, body_of, open_session
+from voice_gateway.refusals import Refusal, openai_response, store_unavailable
+from voice_gateway.session_routes import SessionRequest, open_session, read_body
 
 CONVERSATION = "gateways only support 'transcription'; for a conversation, connect to /v1/realtime of an agent"
 
@@ -30,22 +30,24 @@ async def create(request: Request) -> Response:
     try:
         return await _create(request.app.state.gateway, request)
     except (HTTPException, RedisError) as error:
-        return answer_openai(store_unavailable() if isinstance(error, RedisError) else error)
+        return openai_response(store_unavailable() if isinstance(error, RedisError) else error)
 
 
 async def _create(gateway: Gateway, request: Request) -> Response:
     caller = await caller_by_key(gateway, request)
-    asked = _read(await body_of(request)).session.audio.input
-    turns, spoken = asked.turn_detection, asked.transcription
-    wanted = SessionRequest(
+    input_settings = _read(await read_body(request)).session.audio.input
+    turn_detection, transcription = input_settings.turn_detection, input_settings.transcription
+    session_request = SessionRequest(
         transport="websocket",
-        language=spoken.language if spoken else None,
-        end_of_turn_ms=turns.silence_duration_ms if turns else None,
-        prompt=spoken.hints if spoken else None,
+        language=transcription.language if transcription else None,
+        end_of_turn_ms=turn_detection.silence_duration_ms if turn_detection else None,
+        prompt=transcription.hints if transcription else None,
     )
-    session = await open_session(gateway, caller, wanted, realtime=asked.model_dump_json(exclude_unset=True))
-    await gateway.sessions.lapse(session, gateway.settings.token_ttl_s)  # until its caller connects
-    token, expires_at = gateway.tokens.make(session.id)
+    session = await open_session(
+        gateway, caller, session_request, realtime=input_settings.model_dump_json(exclude_unset=True)
+    )
+    await gateway.sessions.start_grace_period(session, gateway.settings.token_ttl_s)  # until its caller connects
+    token, expires_at = gateway.tokens.create(session.id)
     answer = {
         "value": token,
         "expires_at": int(expires_at.timestamp()),
@@ -59,6 +61,6 @@ def _read(body: bytes) -> SecretRequest:
         return SecretRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, problem["loc"])) or "body"
-        told = CONVERSATION if place == "session.type" else problem["msg"]
-        raise Refusal(400, "bad request", f"{place}: {told}") from None
+        field = ".".join(map(str, problem["loc"])) or "body"
+        message = CONVERSATION if field == "session.type" else problem["msg"]
+        raise Refusal(400, "bad request", f"{field}: {message}") from None

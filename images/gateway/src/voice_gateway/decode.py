@@ -23,7 +23,7 @@ MEMORY_BYTES = 1 << 30
 CPU_S = 180
 """Five times the CPU time for an hour of AAC on x86."""
 NICE = 10
-GROWING = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
+STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
 """The start of a growing file must be sufficient; by default, FFmpeg would wait for 5 s of it."""
 FORMATS = "aac,flac,matroska,mov,mp3,ogg,wav"
 """Demuxers that only read one file; others open files that it refers to."""
@@ -43,20 +43,24 @@ class BadFileError(Exception):
 def main() -> int:
     """Decode until the end; return 1 if the file cannot be decoded."""
     os.nice(NICE)
-    for what, most in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S), (resource.RLIMIT_CORE, 0)):
-        resource.setrlimit(what, (most, most))
+    for resource_kind, limit in (
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_CPU, CPU_S),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(resource_kind, (limit, limit))
     try:
         # No protocol is allowed, so references in a container are not followed.
         options = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
         if not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
-            options |= GROWING
+            options |= STREAMING_OPTIONS
         with (
             # Unbuffered, since a buffered read waits until the buffer is full.
             open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as file,
             av.open(file, mode="r", options=options) as container,
         ):
-            most_s, *channels = map(int, sys.argv[1:])
-            _write(container, most_s, next(iter(channels), None))
+            max_duration_s, *channels = map(int, sys.argv[1:])
+            _write(container, max_duration_s, next(iter(channels), None))
     except NoChannelError:
         return NO_CHANNEL
     except BadFileError as error:
@@ -68,19 +72,19 @@ def main() -> int:
     return 0
 
 
-def _write(container: InputContainer, most_s: int, channel: int | None) -> None:
+def _write(container: InputContainer, max_duration_s: int, channel: int | None) -> None:
     if not container.streams.audio:
         raise BadFileError("there is no audio in it")
-    if container.duration and container.duration / av.time_base > most_s:
-        raise BadFileError(f"it lasts {container.duration / av.time_base:.0f} s, and the limit is {most_s} s")
+    if container.duration and container.duration / av.time_base > max_duration_s:
+        raise BadFileError(f"it lasts {container.duration / av.time_base:.0f} s, and the limit is {max_duration_s} s")
     layout = container.streams.audio[0].layout
     if channel is not None and channel >= layout.nb_channels:
         raise NoChannelError
     written = 0
     for frame in _resampled(container, "mono" if channel is None else layout.name):
         written += frame.samples
-        if written > most_s * RATE:
-            raise BadFileError(f"it lasts longer than it says, and the limit is {most_s} s")
+        if written > max_duration_s * RATE:
+            raise BadFileError(f"it lasts longer than it says, and the limit is {max_duration_s} s")
         sys.stdout.buffer.write(bytes(frame.planes[channel or 0])[: 2 * frame.samples])
         sys.stdout.buffer.flush()
     if not written:

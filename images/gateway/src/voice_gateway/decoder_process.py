@@ -11,9 +11,9 @@ from typing import IO
 from voice_gateway.audio import AudioError
 
 READ_BYTES = 1 << 17
-SETTLED_S = 0.1
+QUIET_PERIOD_S = 0.1
 """Time without output after which a decoder has processed all of its input."""
-SETTLE_WITHIN_S = 1.0
+SETTLE_TIMEOUT_S = 1.0
 
 
 NO_CHANNEL = 2
@@ -24,16 +24,22 @@ class NoChannelError(Exception):
     """A file has fewer channels."""
 
 
-async def start(most_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
+async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
     """Start a decoder.
 
     Args:
-        most_s: Maximum duration of the audio, seconds.
+        max_duration_s: Maximum duration of the audio, seconds.
         stdin: The container.
         channel: Channel to decode, from 0; ``None`` to mix all.
     """
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "voice_gateway.decode", str(most_s), *([] if channel is None else [str(channel)])),
+        *(
+            sys.executable,
+            "-m",
+            "voice_gateway.decode",
+            str(max_duration_s),
+            *([] if channel is None else [str(channel)]),
+        ),
         stdin=stdin,
         stdout=PIPE,
         stderr=PIPE,
@@ -42,7 +48,7 @@ async def start(most_s: int, stdin: IO[bytes] | int, channel: int | None = None)
     )
 
 
-async def samples_of(process: Process) -> AsyncGenerator[bytes]:
+async def read_samples(process: Process) -> AsyncGenerator[bytes]:
     """Yield PCM16 as it is decoded, in whole samples.
 
     Raises:
@@ -51,16 +57,16 @@ async def samples_of(process: Process) -> AsyncGenerator[bytes]:
     """
     assert process.stdout  # noqa: S101  a pipe was asked for
     assert process.stderr  # noqa: S101
-    half = b""
-    while read := await process.stdout.read(READ_BYTES):
-        samples = half + read
-        half = samples[len(samples) & ~1 :]
+    remainder = b""
+    while data := await process.stdout.read(READ_BYTES):
+        samples = remainder + data
+        remainder = samples[len(samples) & ~1 :]
         yield samples[: len(samples) & ~1]
-    why = (await process.stderr.read()).decode(errors="replace")
+    message = (await process.stderr.read()).decode(errors="replace")
     if await process.wait() == NO_CHANNEL:
-        raise NoChannelError(why)
+        raise NoChannelError(message)
     if process.returncode:
-        raise AudioError(why if process.returncode == 1 else "its decoder gave up on it")
+        raise AudioError(message if process.returncode == 1 else "its decoder gave up on it")
 
 
 async def stop(process: Process) -> None:
@@ -74,13 +80,13 @@ class GrowingFile:
     """A container that arrives in pieces and is decoded incrementally.
 
     Args:
-        most_s: Maximum duration of the audio, seconds.
-        heard: Callback with decoded PCM16; the decoder waits until it returns.
+        max_duration_s: Maximum duration of the audio, seconds.
+        on_samples: Callback with decoded PCM16; the decoder waits until it returns.
     """
 
-    def __init__(self, most_s: int, heard: Callable[[bytes], Awaitable[None]]) -> None:
-        self._most_s = most_s
-        self._heard = heard
+    def __init__(self, max_duration_s: int, on_samples: Callable[[bytes], Awaitable[None]]) -> None:
+        self._max_duration_s = max_duration_s
+        self._on_samples = on_samples
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
@@ -92,7 +98,7 @@ class GrowingFile:
             AudioError: The data so far is not a decodable container.
         """
         if self._process is None:
-            self._process = await start(self._most_s, PIPE)
+            self._process = await start(self._max_duration_s, PIPE)
             self._reading = asyncio.create_task(self._read(self._process))
         await self._check()
         assert self._process.stdin  # noqa: S101  a pipe was asked for
@@ -103,11 +109,11 @@ class GrowingFile:
     async def settle(self) -> None:
         """Wait until all data is decoded as far as possible."""
         loop = asyncio.get_running_loop()
-        end, begin = loop.time() + SETTLE_WITHIN_S, loop.time()
+        end, begin = loop.time() + SETTLE_TIMEOUT_S, loop.time()
         while self._reading and not self._reading.done() and loop.time() < end:
-            if loop.time() - max(begin, self._read_at) >= SETTLED_S:
+            if loop.time() - max(begin, self._read_at) >= QUIET_PERIOD_S:
                 return
-            await asyncio.sleep(SETTLED_S / 4)
+            await asyncio.sleep(QUIET_PERIOD_S / 4)
 
     async def end(self) -> None:
         """Decode the rest.
@@ -133,6 +139,6 @@ class GrowingFile:
             raise AudioError("the container has ended")
 
     async def _read(self, process: Process) -> None:
-        async for samples in samples_of(process):
+        async for samples in read_samples(process):
             self._read_at = asyncio.get_running_loop().time()
-            await self._heard(samples)
+            await self._on_samples(samples)

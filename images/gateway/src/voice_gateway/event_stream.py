@@ -17,16 +17,16 @@ from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
 
-WAIT_S = 1.0
+CHECK_INTERVAL_S = 1.0
 """Interval at which a closed session or a stopping gateway is detected."""
 RECONNECT_MS = 1000
 
 SETTLE_S = 2.0
 """Without BYE, the VAD tier may still have an utterance to complete and send."""
-FINISH_S = 30.0
+FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a closed session's stream waits for its last finals."""
 
-NO_PLACE = "no ASR host takes this session: what is said now is not transcribed; connect again"
+NO_SLOT_DETAIL = "no ASR host takes this session: what is said now is not transcribed; connect again"
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -34,27 +34,27 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 async def events(request: Request) -> Response:
     """Stream a session's transcript, from its start or after ``Last-Event-ID``."""
     gateway: Gateway = request.app.state.gateway
-    session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
+    session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     last = request.headers.get(LAST_EVENT_ID_HEADER)
     try:
-        after = EventId.of(last) if last else BEFORE_ALL
+        after = EventId.parse(last) if last else BEFORE_ALL
     except ValueError as error:
         raise Refusal(400, "bad request", f"{LAST_EVENT_ID_HEADER}: {error}") from None
-    with contextlib.ExitStack() as counted:
-        counted.enter_context(gateway.connection())
-        counted.enter_context(gateway.reader(session.ssrc))
-        return CountedStream(EventStream(gateway, session, after).lines(), counted.pop_all())
+    with contextlib.ExitStack() as resources:
+        resources.enter_context(gateway.connection())
+        resources.enter_context(gateway.reader(session.ssrc))
+        return CountedStream(EventStream(gateway, session, after).lines(), resources.pop_all())
 
 
 class CountedStream(StreamingResponse):
     """A response that is counted until it has ended in any way."""
 
-    def __init__(self, lines: AsyncIterator[str], counted: contextlib.ExitStack) -> None:
+    def __init__(self, lines: AsyncIterator[str], resources: contextlib.ExitStack) -> None:
         super().__init__(lines, media_type="text/event-stream", headers=HEADERS)
-        self._counted = counted
+        self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._counted:
+        with self._resources:
             await super().__call__(scope, receive, send)
 
 
@@ -66,45 +66,46 @@ class EventStream:
         self._session = session
         self._after = after
         self._closed_at: float | None = None
-        self._refused_at = self._told_at = self._lost_ms = 0
+        self._refused_at = self._reported_at = self._lost_ms = 0
         self._wrong_payload = 0
         self._reported_wrong_payload = False
-        self._beat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
+        self._heartbeat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_s = gateway.settings.token_ttl_s / 2
 
     async def lines(self) -> AsyncIterator[str]:
         """Yield the stream's text until the session has ended, or this process stops."""
         yield f"retry: {RECONNECT_MS}\n\n"
-        beat_at = token_at = time.monotonic()
-        while not self._gateway.leaving.is_set():
+        heartbeat_at = token_at = time.monotonic()
+        while not self._gateway.shutting_down.is_set():
             if time.monotonic() >= token_at:
                 yield self._fresh_token()
                 token_at = time.monotonic() + self._token_s
-                beat_at = time.monotonic() + self._beat_s
-            if time.monotonic() >= beat_at:
+                heartbeat_at = time.monotonic() + self._heartbeat_s
+            if time.monotonic() >= heartbeat_at:
                 yield ": still here\n\n"
-                beat_at = time.monotonic() + self._beat_s
-            found, complete = await self.step()
-            if self._refused_at > self._told_at:
-                self._told_at = self._refused_at
-                yield _event("error", {"error": "no capacity", "detail": NO_PLACE})
+                heartbeat_at = time.monotonic() + self._heartbeat_s
+            new_events, complete = await self.step()
+            if self._refused_at > self._reported_at:
+                self._reported_at = self._refused_at
+                yield _event("error", {"error": "no capacity", "detail": NO_SLOT_DETAIL})
             if self._wrong_payload and not self._reported_wrong_payload:
                 self._reported_wrong_payload = True
                 yield _event("error", {"error": "wrong payload", "detail": self._wrong_payload_detail()})
-            if complete is not None and not found:
+            if complete is not None and not new_events:
                 yield self._end(complete=complete)
                 return
             read_at = time.monotonic()
-            for place, said in found:
-                if said.kind is EventKind.END:
+            for position, transcript in new_events:
+                if transcript.kind is EventKind.END:
                     await self._is_over()
                     yield self._end(complete=True)
                     return
-                yield f"id: {place}\nevent: {said.kind}\ndata: {said.model_dump_json(exclude_defaults=True)}\n\n"
-                self.seen(place)
-                if said.kind is EventKind.FINAL and (trace := self._gateway.traces.of(self._session.ssrc)):
-                    trace.add("deliver", read_at, time.monotonic(), utterance=str(said.utterance))
-                beat_at = time.monotonic() + self._beat_s
+                data = transcript.model_dump_json(exclude_defaults=True)
+                yield f"id: {position}\nevent: {transcript.kind}\ndata: {data}\n\n"
+                self.advance(position)
+                if transcript.kind is EventKind.FINAL and (trace := self._gateway.traces.get(self._session.ssrc)):
+                    trace.add("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
+                heartbeat_at = time.monotonic() + self._heartbeat_s
         yield _event("resume", {"last_event_id": str(self._after)})
 
     async def step(self) -> tuple[Events, bool | None]:
@@ -112,18 +113,20 @@ class EventStream:
         # Read before the last events, since a final is published before it counts as transcribed.
         complete = await self._is_over()
         try:
-            return await self._news(at_once=complete is not None), complete
+            return await self._next_events(immediately=complete is not None), complete
         except RedisError:
             return [], None
 
-    def seen(self, place: EventId) -> None:
+    def advance(self, position: EventId) -> None:
         """Continue after a position."""
-        self._after = place
+        self._after = position
 
-    async def _news(self, *, at_once: bool) -> list[tuple[EventId, Transcript]]:
-        if at_once:
+    async def _next_events(self, *, immediately: bool) -> list[tuple[EventId, Transcript]]:
+        if immediately:
             return await self._gateway.transcripts.read(self._session.ssrc, self._after)
-        return await self._gateway.followers.news(self._session.ssrc, self._after, min(WAIT_S, self._beat_s))
+        return await self._gateway.followers.next_events(
+            self._session.ssrc, self._after, min(CHECK_INTERVAL_S, self._heartbeat_s)
+        )
 
     def _end(self, *, complete: bool) -> str:
         return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
@@ -143,9 +146,9 @@ class EventStream:
         now = time.monotonic()
         self._closed_at = self._closed_at or now
         closed_for = now - self._closed_at
-        if closed_for >= SETTLE_S and session.all_transcribed:
+        if closed_for >= SETTLE_S and session.is_transcribed:
             return True
-        return False if closed_for >= FINISH_S else None
+        return False if closed_for >= FINALS_TIMEOUT_S else None
 
     def _wrong_payload_detail(self) -> str:
         media = self._session.media
@@ -156,7 +159,7 @@ class EventStream:
 
     def _fresh_token(self) -> str:
         """Streams outlive tokens, so a reader gets a new one for reconnecting."""
-        token, expires_at = self._gateway.tokens.make(self._session.id)
+        token, expires_at = self._gateway.tokens.create(self._session.id)
         return _event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
 
 

@@ -10,8 +10,8 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.hosts import Host, HostRegistry
 
-LOOK_EVERY_S = 0.5
-AGE_EVERY_S = 0.25
+REFRESH_INTERVAL_S = 0.5
+AGE_INTERVAL_S = 0.25
 
 
 class Fleet:
@@ -19,48 +19,48 @@ class Fleet:
 
     def __init__(self, store: Redis) -> None:
         self._store = store
-        self._registries = self._unseen()
+        self._registries = self._new_registries()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
         self._age_s = float("inf")
 
     async def watch(self) -> None:
         """Read until cancelled; the last result remains valid while the state store is unavailable."""
-        ageing = asyncio.create_task(self._age())
+        age_task = asyncio.create_task(self._age())
         try:
             while True:
                 try:
-                    await self.look()
+                    await self.refresh()
                 except (RedisError, OSError):
                     # Hosts whose heartbeats could not be read are not treated as dead.
-                    self._registries = self._unseen()
-                await asyncio.sleep(LOOK_EVERY_S)
+                    self._registries = self._new_registries()
+                await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
-            ageing.cancel()
+            age_task.cancel()
 
     async def _age(self) -> None:
         """Count the time since the last read in iterations of the event loop, since a busy loop also delays reads."""
         while True:
-            await asyncio.sleep(AGE_EVERY_S)
-            self._age_s += AGE_EVERY_S
+            await asyncio.sleep(AGE_INTERVAL_S)
+            self._age_s += AGE_INTERVAL_S
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the registries once."""
         for tier, registry in self._registries.items():
-            self._hosts[tier] = await registry.alive()
+            self._hosts[tier] = await registry.live_hosts()
         self._age_s = 0.0
 
-    def _unseen(self) -> dict[Tier, HostRegistry]:
+    def _new_registries(self) -> dict[Tier, HostRegistry]:
         return {tier: HostRegistry(self._store, tier) for tier in (Tier.ASR, Tier.VAD)}
 
     @property
-    def store_answers(self) -> bool:
+    def is_store_available(self) -> bool:
         """Whether the state store has responded recently."""
         return self._age_s < HOST_DEAD_AFTER_S
 
     @property
     def free_slots(self) -> int:
         """Total free slots of the ASR hosts."""
-        return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.takes_sessions)
+        return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.accepts_sessions)
 
     @property
     def slots(self) -> int:
@@ -73,8 +73,8 @@ class Fleet:
 
         ``None`` if one does not report them.
         """
-        known = [set(host.languages) for host in self._hosts[Tier.ASR]]
-        return set.intersection(*known) if known and all(known) else None
+        by_host = [set(host.languages) for host in self._hosts[Tier.ASR]]
+        return set.intersection(*by_host) if by_host and all(by_host) else None
 
     def vad_host(self, current: Host | None = None) -> Host | None:
         """Return the VAD host of a session's packets, which is its current one as long as that exists.
@@ -83,10 +83,10 @@ class Fleet:
         are distributed.
         """
         hosts = {host.id: host for host in self._hosts[Tier.VAD]}
-        has = hosts.get(current.id) if current else None
-        if has and not has.draining:
-            return has
-        candidates = [host for host in hosts.values() if host.takes_sessions]
+        current_host = hosts.get(current.id) if current else None
+        if current_host and not current_host.draining:
+            return current_host
+        candidates = [host for host in hosts.values() if host.accepts_sessions]
         if not candidates:
-            return has
+            return current_host
         return max(candidates, key=lambda host: (host.free_slots, random.random()))  # noqa: S311  no secret

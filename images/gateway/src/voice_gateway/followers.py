@@ -7,19 +7,19 @@ from redis.exceptions import RedisError
 
 from voice_runtime.transcripts import EventId, Transcript, Transcripts
 
-LOOK_EVERY_S = 0.025
+POLL_INTERVAL_S = 0.025
 """Maximum delay until an event is read. A blocking read per reader would need a connection each, and one for all would
 have to be restarted after every event."""
-STORE_PAUSE_S = 0.5
+STORE_RETRY_DELAY_S = 0.5
 
-EVENTS_AT_ONCE = 32
+MAX_EVENTS = 32
 """Maximum number of events that are read ahead for a reader; the rest waits in the store."""
 
 Events = list[tuple[EventId, Transcript]]
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Reader:
     ssrc: int
     after: EventId
     events: asyncio.Future[Events]
@@ -30,43 +30,47 @@ class Followers:
 
     def __init__(self, transcripts: Transcripts) -> None:
         self._transcripts = transcripts
-        self._waiting: set[_Waiting] = set()
-        self._somebody = asyncio.Event()
+        self._readers: set[_Reader] = set()
+        self._has_readers = asyncio.Event()
 
-    async def news(self, ssrc: int, after: EventId, wait_s: float) -> Events:
+    async def next_events(self, ssrc: int, after: EventId, wait_s: float) -> Events:
         """Return the events after a position; empty if there were none within the time."""
-        waiting = _Waiting(ssrc, after, asyncio.get_running_loop().create_future())
-        self._waiting.add(waiting)
-        self._somebody.set()
+        reader = _Reader(ssrc, after, asyncio.get_running_loop().create_future())
+        self._readers.add(reader)
+        self._has_readers.set()
         try:
             async with asyncio.timeout(wait_s):
-                return await waiting.events
+                return await reader.events
         except TimeoutError:
             return []
         finally:
-            self._waiting.discard(waiting)
+            self._readers.discard(reader)
 
     async def run(self) -> None:
         """Read until cancelled; while the store is unavailable, there are no events."""
         while True:
-            if not self._waiting:
-                self._somebody.clear()
-                await self._somebody.wait()
+            if not self._readers:
+                self._has_readers.clear()
+                await self._has_readers.wait()
             try:
-                await self._look()
+                await self._poll()
             except (RedisError, OSError):
-                await asyncio.sleep(STORE_PAUSE_S)
-            await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(STORE_RETRY_DELAY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         # A reader that starts to wait during the query may be behind the queried position.
-        asked = list(self._waiting)
+        readers = list(self._readers)
         after: dict[int, EventId] = {}
-        for waiting in asked:
-            after[waiting.ssrc] = min(waiting.after, after.get(waiting.ssrc, waiting.after))
-        found = await self._transcripts.read_many(after, count=EVENTS_AT_ONCE)
-        for waiting in asked:
+        for reader in readers:
+            after[reader.ssrc] = min(reader.after, after.get(reader.ssrc, reader.after))
+        by_session = await self._transcripts.read_many(after, count=MAX_EVENTS)
+        for reader in readers:
             # Of two readers of a session, the one that is ahead waits until the other has caught up.
-            events = [(place, said) for place, said in found.get(waiting.ssrc, ()) if place > waiting.after]
-            if events and not waiting.events.done():
-                waiting.events.set_result(events)
+            events = [
+                (position, transcript)
+                for position, transcript in by_session.get(reader.ssrc, ())
+                if position > reader.after
+            ]
+            if events and not reader.events.done():
+                reader.events.set_result(events)

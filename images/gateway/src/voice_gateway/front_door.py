@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from voice_blueprint.contract.session_api import HEALTH_PATH, SESSION_PATH, TOKEN_HEADER
 from voice_runtime.metrics import Metrics
 
-EVERY_S = 60.0
+INTERVAL_S = 60.0
 TIMEOUT_S = 10.0
 DAY_S = 86_400
-UNKNOWN = "front-door"
+PROBE_ID = "front-door"
 """Session and token of a request to the session API, which the gateway answers with 401. API Gateway forwards it
 without credentials, and answers a request that it does not forward with another status."""
 
@@ -42,33 +42,33 @@ class FrontDoor:
         """Send a request to each name every minute and record the result."""
         while True:
             await self.check()
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(INTERVAL_S)
 
     async def check(self) -> bool:
         """Send a request to each name; return True if all succeeded."""
-        checks = [self._days(self.host, f"GET {HEALTH_PATH}", "", b"200")]
+        checks = [self._try_probe(self.host, f"GET {HEALTH_PATH}", "", b"200")]
         if self.api_host:
-            path, token = SESSION_PATH.format(id=UNKNOWN), f"{TOKEN_HEADER}: {UNKNOWN}\r\n"
-            checks.append(self._days(self.api_host, f"DELETE {path}", token, b"401"))
+            path, token = SESSION_PATH.format(id=PROBE_ID), f"{TOKEN_HEADER}: {PROBE_ID}\r\n"
+            checks.append(self._try_probe(self.api_host, f"DELETE {path}", token, b"401"))
         days = await asyncio.gather(*checks)
-        known = [each for each in days if each is not None]
-        answers = len(known) == len(days)
-        self.metrics.observe("FrontDoorAnswers", int(answers))
-        if known:
-            self.metrics.observe("CertificateDays", min(known))
-        return answers
+        successful = [each for each in days if each is not None]
+        succeeded = len(successful) == len(days)
+        self.metrics.observe("FrontDoorAnswers", int(succeeded))
+        if successful:
+            self.metrics.observe("CertificateDays", min(successful))
+        return succeeded
 
-    async def _days(self, host: str, request: str, header: str, expected: bytes) -> float | None:
+    async def _try_probe(self, host: str, request: str, header: str, expected: bytes) -> float | None:
         """Send a request; return the remaining days of the certificate, or None if it failed."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return await self._request(host, request, header, expected)
+                return await self._probe(host, request, header, expected)
         except (OSError, TimeoutError, ValueError) as error:
             fields = {"host": host, "reason": str(error) or type(error).__name__}
             log.warning("the public name does not answer", extra={"fields": fields})
             return None
 
-    async def _request(self, host: str, request: str, header: str, expected: bytes) -> float:
+    async def _probe(self, host: str, request: str, header: str, expected: bytes) -> float:
         """Send a request; return the remaining days of the certificate.
 
         Raises:

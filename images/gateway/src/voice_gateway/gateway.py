@@ -13,9 +13,9 @@ from voice_gateway.cells import Cells
 from voice_gateway.fleet import Fleet
 from voice_gateway.followers import Followers
 from voice_gateway.pacer import Backlog
-from voice_gateway.places import Places
 from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
 from voice_gateway.settings import GatewaySettings
+from voice_gateway.slot_reservations import SlotReservations
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
 from voice_gateway.traces import Traces
 from voice_gateway.usage import Usage
@@ -24,20 +24,20 @@ from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, Sessions
 from voice_runtime.transcripts import Transcripts
 
-FILES_AT_ONCE = 2
+MAX_CONCURRENT_FILES = 2
 """Maximum number of files that a gateway decodes concurrently, each in a decoder process."""
-CONTAINERS_AT_ONCE = 16
+MAX_CONCURRENT_CONTAINERS = 16
 """Maximum number of sockets of a gateway with container audio: each has a decoder process with about 50 MB."""
-UPLOADS = 16
+MAX_UPLOADS = 16
 """Maximum number of concurrent uploads: 2 GiB of temporary files. Above it, the caller with the most of them loses
 one."""
-UPLOAD_S = 600.0
-STRANGERS_UPLOADS = 64
+UPLOAD_TIMEOUT_S = 600.0
+MAX_UNAUTHENTICATED_UPLOADS = 64
 """Maximum number of uploads without a valid key that are read before the response. Above it, the address with the most
 loses its oldest."""
-DISCARD_S = 10.0
+DISCARD_TIMEOUT_S = 10.0
 """Maximum time for reading one of them."""
-READERS_OF_SESSION = 4
+MAX_READERS_PER_SESSION = 4
 """Maximum number of event streams of a session at a gateway: a page, its reload, and another reader."""
 
 
@@ -46,12 +46,12 @@ class Gateway:
 
     Attributes:
         draining: Whether new work is refused.
-        leaving: Whether remaining callers are asked to reconnect to another gateway.
+        shutting_down: Whether remaining callers are asked to reconnect to another gateway.
         connections: Open audio sockets and event streams.
         cells: Cells of the deployment, or ``None`` if it has one.
         archive: Archive of transcripts, or ``None``.
         uploads: Files being uploaded.
-        strangers: Uploads without a valid key, which are read and discarded.
+        unauthenticated_uploads: Uploads without a valid key, which are read and discarded.
         files: Slots for decoding files.
         containers: Decoders of sockets with container audio.
         backlog: Audio that arrived ahead of real time.
@@ -66,7 +66,7 @@ class Gateway:
         self.followers = Followers(self.transcripts)
         self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
-        self.places = Places(store, self.fleet)
+        self.reservations = SlotReservations(store, self.fleet)
         self.cells = Cells(settings.api_url, settings.cells) if settings.cells else None
         self.usage = Usage(store, metrics, settings.caller_minutes_per_day)
         self.callers: Callers = (
@@ -77,21 +77,21 @@ class Gateway:
         self.archive = Archive(settings.archive_url, settings.archive_endpoint) if settings.archive_url else None
         self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.draining = asyncio.Event()
-        self.leaving = asyncio.Event()
-        self.uploads = FairAdmission(UPLOADS, UPLOAD_S)
-        self.strangers = FairAdmission(STRANGERS_UPLOADS, DISCARD_S)
-        self.files = asyncio.Semaphore(FILES_AT_ONCE)
-        self.containers = asyncio.Semaphore(CONTAINERS_AT_ONCE)
+        self.shutting_down = asyncio.Event()
+        self.uploads = FairAdmission(MAX_UPLOADS, UPLOAD_TIMEOUT_S)
+        self.unauthenticated_uploads = FairAdmission(MAX_UNAUTHENTICATED_UPLOADS, DISCARD_TIMEOUT_S)
+        self.files = asyncio.Semaphore(MAX_CONCURRENT_FILES)
+        self.containers = asyncio.Semaphore(MAX_CONCURRENT_CONTAINERS)
         self.backlog = Backlog()
         self.connections = 0
         self._readers: Counter[int] = Counter()
 
     @property
-    def takes_callers(self) -> bool:
+    def accepts_callers(self) -> bool:
         """Whether this process can serve a new caller."""
-        return self.fleet.store_answers and not self.draining.is_set()
+        return self.fleet.is_store_available and not self.draining.is_set()
 
-    async def session_of(self, session_id: str, token: str | None) -> Session:
+    async def authenticate(self, session_id: str, token: str | None) -> Session:
         """Return the session of a request.
 
         Raises:
@@ -100,8 +100,8 @@ class Gateway:
         if not token:
             raise Refusal(401, "no token", "send the token that came with the session")
         try:
-            self.tokens.check(token, session_id)
-            ssrc = self.tokens.ssrc_of(session_id)
+            self.tokens.verify(token, session_id)
+            ssrc = self.tokens.ssrc_for(session_id)
         except ForeignTokenError as error:
             raise Refusal(403, "foreign token", str(error)) from None
         except TokenError as error:
@@ -143,8 +143,8 @@ class Gateway:
         Raises:
             Refusal: The session has the maximum number of readers.
         """
-        if self._readers[ssrc] >= READERS_OF_SESSION:
-            detail = f"{READERS_OF_SESSION} streams of this session are open here; close one"
+        if self._readers[ssrc] >= MAX_READERS_PER_SESSION:
+            detail = f"{MAX_READERS_PER_SESSION} streams of this session are open here; close one"
             raise Refusal(429, "too many readers", detail, retry_after(1))
         self._readers[ssrc] += 1
         try:

@@ -1,7 +1,7 @@
 """``WS /v1/listen``: Deepgram's live transcription, for its clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-streaming. Query parameters other than those of
-``Listening`` are ignored, as Deepgram does with options that a model does not support.
+``ListenQuery`` are ignored, as Deepgram does with options that a model does not support.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
 from voice_gateway.audio import MAX_CHANNELS, MIN_RATE, RATE, AudioFormat, Encoding
 from voice_gateway.audio_socket import ENDED, Close
-from voice_gateway.bearer import session_of
+from voice_gateway.bearer import open_or_resume_session
 from voice_gateway.channels import Channels
 from voice_gateway.client_socket import ClientSocket, Opening
 from voice_gateway.gateway import Gateway
@@ -42,12 +42,12 @@ ENCODINGS = {
     None: Encoding.CONTAINER,
 }
 """Encodings by Deepgram's name; audio without one is in a container, which specifies its codec."""
-WITHOUT_RATE = (Encoding.OPUS, Encoding.CONTAINER)
+SELF_DESCRIBING = (Encoding.OPUS, Encoding.CONTAINER)
 
 Json = Mapping[str, Any]
 
 
-class Listening(BaseModel):
+class ListenQuery(BaseModel):
     """The query parameters.
 
     Attributes:
@@ -75,10 +75,10 @@ class Listening(BaseModel):
     numerals: bool = False
 
     @model_validator(mode="after")
-    def _raw_samples_have_a_rate(self) -> Self:
-        if self.sample_rate is None and ENCODINGS[self.encoding] not in WITHOUT_RATE:
+    def _check_sample_rate(self) -> Self:
+        if self.sample_rate is None and ENCODINGS[self.encoding] not in SELF_DESCRIBING:
             raise ValueError(f"sample_rate: {self.encoding} needs one")
-        if self.is_split and ENCODINGS[self.encoding] in WITHOUT_RATE:
+        if self.is_split and ENCODINGS[self.encoding] in SELF_DESCRIBING:
             raise ValueError("multichannel: only linear16, mulaw and alaw are split into channels")
         return self
 
@@ -88,18 +88,18 @@ class Listening(BaseModel):
         return self.multichannel and self.channels > 1
 
     @classmethod
-    def of(cls, asked: QueryParams) -> Self:
+    def parse(cls, query: QueryParams) -> Self:
         """Parse query parameters.
 
         Raises:
             Refusal: An option is not supported.
         """
         try:
-            return cls.model_validate(dict(asked))
+            return cls.model_validate(dict(query))
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
-            place = next(iter(problem["loc"]), "")
-            raise Refusal(400, "bad request", f"{place}: {problem['msg']}" if place else problem["msg"]) from None
+            field = next(iter(problem["loc"]), "")
+            raise Refusal(400, "bad request", f"{field}: {problem['msg']}" if field else problem["msg"]) from None
 
     @property
     def end_of_turn_ms(self) -> int | None:
@@ -111,7 +111,7 @@ class Listening(BaseModel):
     @property
     def audio(self) -> AudioFormat:
         encoding = ENCODINGS[self.encoding]
-        if encoding in WITHOUT_RATE:
+        if encoding in SELF_DESCRIBING:
             return AudioFormat(encoding=encoding)
         return AudioFormat(encoding=encoding, rate=self.sample_rate or RATE, channels=self.channels)
 
@@ -129,20 +129,22 @@ REDACTIONS = {
 """Redactions by Deepgram's name."""
 
 
-def wanted(asked: QueryParams) -> dict[str, object]:
+def session_settings(query: QueryParams) -> dict[str, object]:
     """Return the settings in query parameters except those of the audio, for streams and files.
 
     Raises:
         Refusal: A redaction is not supported.
     """
-    redact = asked.getlist("redact")
+    redact = query.getlist("redact")
     if unknown := set(redact) - REDACTIONS.keys():
-        known = ", ".join(REDACTIONS)
-        raise Refusal(400, "bad request", f"redact: {', '.join(sorted(unknown))} is not taken out here; {known} are")
+        supported = ", ".join(REDACTIONS)
+        raise Refusal(
+            400, "bad request", f"redact: {', '.join(sorted(unknown))} is not taken out here; {supported} are"
+        )
     # Syntax of older models: "word:boost".
-    words = [*asked.getlist("keyterm"), *(word.partition(":")[0] for word in asked.getlist("keywords"))]
+    words = [*query.getlist("keyterm"), *(word.partition(":")[0] for word in query.getlist("keywords"))]
     return {
-        "language": None if asked.get("language") == "multi" else asked.get("language"),
+        "language": None if query.get("language") == "multi" else query.get("language"),
         "prompt": ", ".join(words) or None,
         "redact": sorted({each for name in redact for each in REDACTIONS[name]}),
     }
@@ -164,36 +166,36 @@ class ListenSocket(ClientSocket):
         super().__init__(gateway, websocket, opening)
         self._channels = channels
         self._channel = [channels.sockets.index(websocket), len(channels.sockets)] if channels else [0, 1]
-        self._asked = Listening.of(websocket.query_params)
-        audio = self._asked.audio
+        self._query = ListenQuery.parse(websocket.query_params)
+        audio = self._query.audio
         self._set_format(audio.model_copy(update={"channels": 1}) if channels else audio)
         self._created = datetime.now(UTC)
-        self._heard_ms = 0
-        self._ending: asyncio.TimerHandle | None = None
+        self._transcribed_ms = 0
+        self._end_timer: asyncio.TimerHandle | None = None
         self._last_word_s: float | None = None
 
     @classmethod
     async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
-        listening = Listening.of(websocket.query_params)
+        listening = ListenQuery.parse(websocket.query_params)
         if not listening.is_split:
             await super()._serve(gateway, websocket)
             return
-        asked = cls.wanted(websocket.query_params)
-        session, outlives = await session_of(gateway, websocket, asked)
-        with contextlib.ExitStack() as counted:
-            openings = [await cls._open(gateway, session, counted, outlives=outlives)]
+        query = cls.session_settings(websocket.query_params)
+        session, outlives_socket = await open_or_resume_session(gateway, websocket, query)
+        with contextlib.ExitStack() as resources:
+            openings = [await cls._open(gateway, session, resources, outlives_socket=outlives_socket)]
             try:
                 for _ in range(1, listening.channels):
-                    request = SessionRequest.model_validate({"transport": "websocket", **asked})
-                    another = await open_session(gateway, session.caller, request)
-                    openings.append(await cls._open(gateway, another, counted, outlives=False))
+                    request = SessionRequest.model_validate({"transport": "websocket", **query})
+                    channel_session = await open_session(gateway, session.caller, request)
+                    openings.append(await cls._open(gateway, channel_session, resources, outlives_socket=False))
             except Refusal:
-                if not outlives:
+                if not outlives_socket:
                     await gateway.sessions.close(session)
                 raise
             await cls._accept(gateway, websocket, session)
             channels = Channels(websocket, listening.audio)
-            splitting = asyncio.create_task(channels.run())
+            split_task = asyncio.create_task(channels.run())
             try:
                 await asyncio.gather(
                     *(
@@ -202,15 +204,15 @@ class ListenSocket(ClientSocket):
                     )
                 )
             finally:
-                await tasks.end([splitting])
+                await tasks.cancel([split_task])
 
     @classmethod
-    def check(cls, asked: QueryParams) -> None:
-        Listening.of(asked)
+    def check(cls, query: QueryParams) -> None:
+        ListenQuery.parse(query)
 
     @classmethod
-    def wanted(cls, asked: QueryParams) -> Mapping[str, object]:
-        return wanted(asked) | {"end_of_turn_ms": Listening.of(asked).end_of_turn_ms}
+    def session_settings(cls, query: QueryParams) -> Mapping[str, object]:
+        return session_settings(query) | {"end_of_turn_ms": ListenQuery.parse(query).end_of_turn_ms}
 
     @classmethod
     def headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
@@ -229,36 +231,36 @@ class ListenSocket(ClientSocket):
             await self._commit_audio()
         return ENDED if control.type == "CloseStream" else None
 
-    def _hear(self, said: Transcript) -> Iterator[Json]:
-        self._heard_ms = max(self._heard_ms, said.end_ms)
-        if said.kind is EventKind.SPEECH_STARTED:
-            yield from self._go_on(said.start_ms / 1000)
-            if self._asked.vad_events:
-                yield {"type": "SpeechStarted", "channel": self._channel, "timestamp": said.start_ms / 1000}
-        elif said.kind is EventKind.FINAL and (said.text or said.commit):
-            yield self._result(said)
-            self._expect_end(said)
-        elif said.kind is EventKind.PARTIAL and self._asked.interim_results:
-            yield self._result(said)
+    def _messages(self, transcript: Transcript) -> Iterator[Json]:
+        self._transcribed_ms = max(self._transcribed_ms, transcript.end_ms)
+        if transcript.kind is EventKind.SPEECH_STARTED:
+            yield from self._end_utterance_if_silent(transcript.start_ms / 1000)
+            if self._query.vad_events:
+                yield {"type": "SpeechStarted", "channel": self._channel, "timestamp": transcript.start_ms / 1000}
+        elif transcript.kind is EventKind.FINAL and (transcript.text or transcript.commit):
+            yield self._result(transcript)
+            self._schedule_utterance_end(transcript)
+        elif transcript.kind is EventKind.PARTIAL and self._query.interim_results:
+            yield self._result(transcript)
 
-    def _settles(self, said: Transcript) -> bool:
-        return said.kind is EventKind.FINAL
+    def _is_checkpoint(self, transcript: Transcript) -> bool:
+        return transcript.kind is EventKind.FINAL
 
-    def _result(self, said: Transcript) -> Json:
-        is_final = said.kind is EventKind.FINAL
-        if self._asked.numerals:
-            said = in_digits(said, self._session.language)
-        words = words_of(said.words, punctuate=self._asked.punctuate)
-        confidence = fmean(word.confidence for word in said.words) if said.words else 0.0
-        text = said.text if self._asked.punctuate else bare(said.text)
+    def _result(self, transcript: Transcript) -> Json:
+        is_final = transcript.kind is EventKind.FINAL
+        if self._query.numerals:
+            transcript = in_digits(transcript, self._session.language)
+        words = format_words(transcript.words, punctuate=self._query.punctuate)
+        confidence = fmean(word.confidence for word in transcript.words) if transcript.words else 0.0
+        text = transcript.text if self._query.punctuate else normalize_text(transcript.text)
         return {
             "type": "Results",
             "channel_index": self._channel,
-            "start": said.start_ms / 1000,
-            "duration": (said.end_ms - said.start_ms) / 1000,
+            "start": transcript.start_ms / 1000,
+            "duration": (transcript.end_ms - transcript.start_ms) / 1000,
             "is_final": is_final,
-            "speech_final": is_final and said.speech_final,
-            "from_finalize": said.commit,
+            "speech_final": is_final and transcript.speech_final,
+            "from_finalize": transcript.commit,
             "channel": {"alternatives": [{"transcript": text, "confidence": confidence, "words": words}]},
             "metadata": {
                 "request_id": self._session.id,
@@ -267,35 +269,35 @@ class ListenSocket(ClientSocket):
             },
         }
 
-    def _expect_end(self, said: Transcript) -> None:
+    def _schedule_utterance_end(self, transcript: Transcript) -> None:
         """Report the end of the utterance after this silence."""
-        if self._asked.utterance_end_ms is None or not (said.text and said.speech_final):
+        if self._query.utterance_end_ms is None or not (transcript.text and transcript.speech_final):
             return
-        self._last_word_s = (said.words[-1].end_ms if said.words else said.end_ms) / 1000
-        self._ending = asyncio.get_running_loop().call_later(
-            self._asked.utterance_end_ms / 1000, lambda: self._tell(self._end_utterance())
+        self._last_word_s = (transcript.words[-1].end_ms if transcript.words else transcript.end_ms) / 1000
+        self._end_timer = asyncio.get_running_loop().call_later(
+            self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._end_utterance())
         )
 
     def _end_utterance(self) -> Iterator[Json]:
         if self._last_word_s is not None:
             yield {"type": "UtteranceEnd", "channel": self._channel, "last_word_end": self._last_word_s}
-        self._forget_end()
+        self._cancel_utterance_end()
 
-    def _go_on(self, at_s: float) -> Iterator[Json]:
+    def _end_utterance_if_silent(self, at_s: float) -> Iterator[Json]:
         """Report the end before the next utterance if that starts late enough, since a final may arrive after it."""
-        silence_ms = self._asked.utterance_end_ms
+        silence_ms = self._query.utterance_end_ms
         if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:
             yield from self._end_utterance()
-        self._forget_end()
+        self._cancel_utterance_end()
 
-    def _forget_end(self) -> None:
-        if self._ending:
-            self._ending.cancel()
-        self._ending = self._last_word_s = None
+    def _cancel_utterance_end(self) -> None:
+        if self._end_timer:
+            self._end_timer.cancel()
+        self._end_timer = self._last_word_s = None
 
-    def _farewell(self) -> Iterator[Json]:
+    def _final_messages(self) -> Iterator[Json]:
         yield from self._end_utterance()
-        if self._channels and not self._channels.say_farewell():
+        if self._channels and not self._channels.complete_channel():
             return
         yield {
             "type": "Metadata",
@@ -303,28 +305,28 @@ class ListenSocket(ClientSocket):
             "request_id": self._session.id,
             "sha256": "",
             "created": self._created.isoformat(timespec="milliseconds"),
-            "duration": self._heard_ms / 1000,
+            "duration": self._transcribed_ms / 1000,
             "channels": self._channel[1],
         }
 
 
-def bare(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return words without punctuation, in lower case; redaction markers are unchanged."""
-    return " ".join(filter(None, map(_bare, text.split())))
+    return " ".join(filter(None, map(_normalize_word, text.split())))
 
 
-def _bare(word: str) -> str:
+def _normalize_word(word: str) -> str:
     if word.startswith("[") and word.endswith("]"):
         return word
     return "".join(each for each in word.lower() if each.isalnum() or each in "'-")
 
 
-def words_of(words: Iterable[TimedWord], *, punctuate: bool) -> list[Json]:
+def format_words(words: Iterable[TimedWord], *, punctuate: bool) -> list[Json]:
     """Return words in Deepgram's format."""
     return [
         {
-            "word": _bare(word.text),
-            "punctuated_word": word.text if punctuate else _bare(word.text),
+            "word": _normalize_word(word.text),
+            "punctuated_word": word.text if punctuate else _normalize_word(word.text),
             "start": word.start_ms / 1000,
             "end": word.end_ms / 1000,
             "confidence": word.confidence,

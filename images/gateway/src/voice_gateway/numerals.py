@@ -34,22 +34,22 @@ class _Token:
 
 def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
     """Return words with the words of a number merged, in digits; those of unsupported languages are unchanged."""
-    found = list(words)
+    result = list(words)
     if language is None or (primary := primary_language(language)) not in LANGUAGES:
-        return found
-    for number in reversed(find_numbers([_Token(word) for word in found], primary)):
-        part = found[number.start : number.end]
-        before = part[0].text[: len(part[0].text) - len(part[0].text.lstrip(PUNCTUATION))]
-        behind = part[-1].text[len(part[-1].text.rstrip(PUNCTUATION)) :]
-        found[number.start : number.end] = [
+        return result
+    for number in reversed(find_numbers([_Token(word) for word in result], primary)):
+        part = result[number.start : number.end]
+        prefix = part[0].text[: len(part[0].text) - len(part[0].text.lstrip(PUNCTUATION))]
+        suffix = part[-1].text[len(part[-1].text.rstrip(PUNCTUATION)) :]
+        result[number.start : number.end] = [
             TimedWord(
-                text=f"{before}{number.text}{behind}",
+                text=f"{prefix}{number.text}{suffix}",
                 start_ms=part[0].start_ms,
                 end_ms=part[-1].end_ms,
                 confidence=min(word.confidence for word in part),
             )
         ]
-    return found
+    return result
 
 
 def text_in_digits(text: str, language: str | None) -> str:
@@ -58,13 +58,13 @@ def text_in_digits(text: str, language: str | None) -> str:
     return " ".join(word.text for word in words_in_digits(words, language))
 
 
-def in_digits(said: Transcript, language: str | None) -> Transcript:
+def in_digits(transcript: Transcript, language: str | None) -> Transcript:
     """Return a transcript with its numbers in digits.
 
     Args:
         language: Language of the session, if the engine has detected none.
     """
-    language = said.language or language
-    words = words_in_digits(said.words, language)
-    text = " ".join(word.text for word in words) if words else text_in_digits(said.text, language)
-    return said.model_copy(update={"words": words, "text": text})
+    language = transcript.language or language
+    words = words_in_digits(transcript.words, language)
+    text = " ".join(word.text for word in words) if words else text_in_digits(transcript.text, language)
+    return transcript.model_copy(update={"words": words, "text": text})

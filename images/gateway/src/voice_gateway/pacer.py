@@ -10,11 +10,11 @@ FRAME_S = FRAME_MS / 1000
 BUFFER_S = 300.0
 """Maximum time by which a caller may be ahead of real time: a recording that is sent at once, or a page that was in the
 background. OpenAI and Deepgram buffer minutes as well."""
-KEPT_S = 5.0
+REDUCED_BUFFER_S = 5.0
 """Limit per caller after all callers together have filled ``BACKLOG_BYTES``."""
 BACKLOG_BYTES = 256 << 20
 """Audio that a gateway buffers for all callers: 27 callers with a full buffer."""
-_BUFFER_FRAMES, _KEPT_FRAMES = (round(each / FRAME_S) for each in (BUFFER_S, KEPT_S))
+_BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (BUFFER_S, REDUCED_BUFFER_S))
 
 CATCH_UP_S = 0.2
 """Frames that are late by less are sent immediately; a longer delay shifts all following ones."""
@@ -54,7 +54,7 @@ class Pacer:
         self._loop = asyncio.get_running_loop()
         self._frames: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = self._loop.time() + FRAME_S
+        self._due_at = self._loop.time() + FRAME_S
         self._changed = asyncio.Event()
         self._sent = 0
         self._sent_at: deque[float] = deque(maxlen=REMEMBERED_FRAMES)
@@ -65,11 +65,11 @@ class Pacer:
             self._backlog.waiting_bytes += len(frame)
         if self._timer is None and self._frames:
             now = self._loop.time()
-            self._due = max(self._due, now)
-            if self._due <= now + FRAME_S:
+            self._due_at = max(self._due_at, now)
+            if self._due_at <= now + FRAME_S:
                 self._tick()  # a caller in real time needs no timer, which would be a third of the cost of its frames
             else:
-                self._timer = self._loop.call_at(self._due, self._tick)
+                self._timer = self._loop.call_at(self._due_at, self._tick)
 
     def clear(self) -> int:
         """Remove the frames after the last notice, and return their number."""
@@ -88,25 +88,24 @@ class Pacer:
     @property
     def is_full(self) -> bool:
         """Whether the caller has reached the limit."""
-        return len(self._frames) >= (_KEPT_FRAMES if self._backlog.is_full else _BUFFER_FRAMES)
+        return len(self._frames) >= (_REDUCED_BUFFER_FRAMES if self._backlog.is_full else _BUFFER_FRAMES)
 
-    async def room(self) -> None:
-        """Wait until it is not full."""
+    async def wait_until_not_full(self) -> None:
         while self.is_full:
-            await self._change()
+            await self._wait_for_change()
 
-    async def empty(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until everything is sent."""
         while self._frames:
-            await self._change()
+            await self._wait_for_change()
 
     def sent_at(self, frame: int) -> float | None:
         """Return the loop's time at which a frame was sent, counted from 0.
 
         ``None`` if it has not been sent or is no longer stored.
         """
-        behind = self._sent - frame
-        return self._sent_at[-behind] if 0 < behind <= len(self._sent_at) else None
+        frames_ago = self._sent - frame
+        return self._sent_at[-frames_ago] if 0 < frames_ago <= len(self._sent_at) else None
 
     def close(self) -> None:
         """Stop sending."""
@@ -120,18 +119,18 @@ class Pacer:
             self._timer = None
         self._changed.set()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
     def _tick(self) -> None:
         self._timer = None
         now = self._loop.time()
-        self._due = max(self._due, now - CATCH_UP_S) + FRAME_S
+        self._due_at = max(self._due_at, now - CATCH_UP_S) + FRAME_S
         if self._send(self._frames[0]):
             self._backlog.waiting_bytes -= len(self._frames.popleft())
             self._sent += 1
             self._sent_at.append(now)
             self._changed.set()
         if self._frames:
-            self._timer = self._loop.call_at(self._due, self._tick)
+            self._timer = self._loop.call_at(self._due_at, self._tick)

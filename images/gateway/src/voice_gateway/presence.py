@@ -12,8 +12,8 @@ import time
 from redis.exceptions import RedisError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voice_gateway.audio_socket import CLOSED_ELSEWHERE, ENDED, LOST_LEASE, RESTART, WATCH_EVERY_S, Close
-from voice_gateway.bearer import caller_headers, session_of
+from voice_gateway.audio_socket import ENDED, LEASE_LOST, RESTART, SESSION_CLOSED, WATCH_INTERVAL_S, Close
+from voice_gateway.bearer import caller_headers, open_or_resume_session
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, store_unavailable
 from voice_gateway.socket_lease import SocketLease
@@ -25,24 +25,24 @@ async def presence(websocket: WebSocket) -> None:
     gateway: Gateway = websocket.app.state.gateway
     try:
         gateway.check_connections()
-        session, outlives = await session_of(gateway, websocket, {}, decoded_here=False)
-        with contextlib.ExitStack() as counted:
+        session, outlives_socket = await open_or_resume_session(gateway, websocket, {}, decoded_here=False)
+        with contextlib.ExitStack() as resources:
             try:
-                counted.enter_context(gateway.connection())
+                resources.enter_context(gateway.connection())
             except Refusal:
-                if not outlives:
+                if not outlives_socket:
                     await gateway.sessions.close(session)
                 raise
             lease = SocketLease(gateway.store, session.ssrc)
-            await lease.take()
-            await _stay(gateway, session)
+            await lease.acquire()
+            await _extend(gateway, session)
             await websocket.accept(headers=caller_headers(gateway, session))
-            close = await _ending(gateway, websocket, session, lease)
+            close = await _wait_for_close(gateway, websocket, session, lease)
             with contextlib.suppress(RedisError):
-                if not outlives:
+                if not outlives_socket:
                     await gateway.sessions.close(session)
                 elif await lease.is_held():
-                    await _stay(gateway, session)
+                    await _extend(gateway, session)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have disconnected first
                 await websocket.close(close.code, close.reason)
     except Refusal as refusal:
@@ -51,13 +51,13 @@ async def presence(websocket: WebSocket) -> None:
         await websocket.send_denial_response(store_unavailable().response())
 
 
-async def _stay(gateway: Gateway, session: Session) -> None:
+async def _extend(gateway: Gateway, session: Session) -> None:
     # It has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
-    await gateway.sessions.lapse(session, gateway.settings.reconnect_grace_s)
+    await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
 
 
-async def _ending(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> Close:
-    async def gone() -> Close:
+async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> Close:
+    async def wait_for_disconnect() -> Close:
         with contextlib.suppress(WebSocketDisconnect, KeyError):
             while True:
                 await websocket.receive_text()
@@ -65,24 +65,24 @@ async def _ending(gateway: Gateway, websocket: WebSocket, session: Session, leas
 
     async def watch() -> Close:
         while time.time() < session.expires_at:
-            await asyncio.sleep(WATCH_EVERY_S)
+            await asyncio.sleep(WATCH_INTERVAL_S)
             with contextlib.suppress(RedisError):
                 if not await lease.renew():
-                    return LOST_LEASE
-                found = await gateway.sessions.read(session.ssrc)
-                if found is None or found.state is SessionState.CLOSED:
-                    return CLOSED_ELSEWHERE
-                await _stay(gateway, session)
+                    return LEASE_LOST
+                record = await gateway.sessions.read(session.ssrc)
+                if record is None or record.state is SessionState.CLOSED:
+                    return SESSION_CLOSED
+                await _extend(gateway, session)
         return RESTART  # another session may follow
 
-    async def leave() -> Close:
-        await gateway.leaving.wait()
+    async def wait_for_shutdown() -> Close:
+        await gateway.shutting_down.wait()
         return RESTART
 
-    endings = [asyncio.create_task(each) for each in (gone(), watch(), leave())]
+    tasks = [asyncio.create_task(each) for each in (wait_for_disconnect(), watch(), wait_for_shutdown())]
     try:
-        done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
     finally:
-        for task in endings:
+        for task in tasks:
             task.cancel()

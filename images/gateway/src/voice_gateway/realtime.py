@@ -88,21 +88,21 @@ class Input(BaseModel):
     @classmethod
     def for_session(cls, session: Session, model: str | None = None) -> Self:
         """Return the settings of a session before its client has sent any."""
-        asked = cls.model_validate_json(session.realtime or "{}")
+        changes = cls.model_validate_json(session.realtime or "{}")
         return cls(
             format=DEFAULT_FORMAT,
             transcription=Transcription(model=model, language=session.language),
             turn_detection=TurnDetection(type="server_vad", silence_duration_ms=session.end_of_turn_ms),
-        ).updated(asked)
+        ).updated(changes)
 
-    def updated(self, asked: Self) -> Self:
+    def updated(self, changes: Self) -> Self:
         """Return the settings with a client's changes.
 
         Null disables turn detection, and leaves the others unchanged.
         """
-        given = {name: getattr(asked, name) for name in asked.model_fields_set}
+        values = {name: getattr(changes, name) for name in changes.model_fields_set}
         return self.model_copy(
-            update={name: value for name, value in given.items() if value is not None or name == "turn_detection"}
+            update={name: value for name, value in values.items() if value is not None or name == "turn_detection"}
         )
 
 
@@ -154,7 +154,7 @@ class Item:
 
     Attributes:
         finals: Text of its parts.
-        told: Text sent in deltas, which cannot be withdrawn.
+        sent_text: Text sent in deltas, which cannot be withdrawn.
         is_committed: Whether the client knows that no more audio belongs to it.
         audio_ms: Duration of transcribed audio.
         start_ms: Start of its utterance, if it is one.
@@ -162,16 +162,16 @@ class Item:
 
     id: str = field(default_factory=lambda: _id("item"))
     finals: list[str] = field(default_factory=list)
-    told: str = ""
+    sent_text: str = ""
     is_committed: bool = False
     audio_ms: int = 0
     start_ms: int = -1
 
-    def delta(self, certain: str) -> str:
+    def delta(self, text: str) -> str:
         """Return the extension of the sent text, or an empty text if it differs."""
-        whole = " ".join(filter(None, [*self.finals, certain]))
-        added = whole[len(self.told) :] if whole.startswith(self.told) else ""
-        self.told += added
+        full_text = " ".join(filter(None, [*self.finals, text]))
+        added = full_text[len(self.sent_text) :] if full_text.startswith(self.sent_text) else ""
+        self.sent_text += added
         return added
 
 
@@ -188,19 +188,19 @@ class RealtimeSocket(ClientSocket):
         self._set_format((self._settings.format or DEFAULT_FORMAT).audio())
         self._items: deque[Item] = deque()
         self._previous: str | None = None
-        self._audio_behind_mark = False
-        self._marked_ms = self._place_ms
+        self._has_uncommitted_audio = False
+        self._committed_ms = self._position_ms
         """Position of the last commit."""
         self._cleared: deque[tuple[int, int]] = deque()
         """Start and end of audio that the client has cleared after it was sent on."""
         self._event_id: str | None = None
         """Id of the client's event that is being handled."""
-        self._writing: set[asyncio.Task[None]] = set()
-        self._tell([self._describe("session.created")])
+        self._pending_writes: set[asyncio.Task[None]] = set()
+        self._enqueue_messages([self._session_event("session.created")])
 
     @classmethod
-    def check(cls, asked: QueryParams) -> None:
-        if asked.get("intent", "transcription") != "transcription":
+    def check(cls, query: QueryParams) -> None:
+        if query.get("intent", "transcription") != "transcription":
             raise Refusal(400, "bad request", "intent: only transcription is supported")
 
     # --- What the client sends ----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class RealtimeSocket(ClientSocket):
         except ValidationError as error:
             self._event_id = event_id(text)
             problem = error.errors(include_url=False, include_input=False)[0]
-            self._refuse(problem["msg"], ".".join(map(str, problem["loc"][1:])))
+            self._send_error(problem["msg"], ".".join(map(str, problem["loc"][1:])))
             return None
         self._event_id = event.event_id
         if isinstance(event, Append):
@@ -232,130 +232,130 @@ class RealtimeSocket(ClientSocket):
                     await asyncio.sleep(0)
                 slices.append(base64.b64decode(audio[begin : begin + SLICE_CHARACTERS], validate=True))
         except ValueError as error:
-            self._refuse(f"no base64: {error}", "audio")
+            self._send_error(f"no base64: {error}", "audio")
             return None
         for number, each in enumerate(filter(None, slices)):
             if number:
                 await asyncio.sleep(0)
-                await self._pacer.room()
-            self._audio_behind_mark = True
-            self._frame(each)
+                await self._pacer.wait_until_not_full()
+            self._has_uncommitted_audio = True
+            self._send_audio(each)
         return None
 
-    def _update(self, asked: Input) -> None:
+    def _update(self, changes: Input) -> None:
         try:
-            if asked.format:
-                self._set_format(asked.format.audio())
-            if asked.transcription and (language := asked.transcription.language):
+            if changes.format:
+                self._set_format(changes.format.audio())
+            if changes.transcription and (language := changes.transcription.language):
                 check_language(self._gateway, language)
-                self._note_settings(language=language)
-            if asked.transcription and (hints := asked.transcription.hints) is not None:
-                self._note_settings(prompt=hints)
-            if (turns := asked.turn_detection) and turns.silence_duration_ms is not None:
-                self._note_settings(end_of_turn_ms=str(turns.silence_duration_ms))
+                self._store_settings(language=language)
+            if changes.transcription and (hints := changes.transcription.hints) is not None:
+                self._store_settings(prompt=hints)
+            if (turns := changes.turn_detection) and turns.silence_duration_ms is not None:
+                self._store_settings(end_of_turn_ms=str(turns.silence_duration_ms))
         except Refusal as refusal:
-            self._refuse(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
+            self._send_error(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
-        self._settings = self._settings.updated(asked)
-        self._tell([self._describe("session.updated")])
+        self._settings = self._settings.updated(changes)
+        self._enqueue_messages([self._session_event("session.updated")])
 
-    def _note_settings(self, **fields: str) -> None:
-        writing = asyncio.create_task(self._gateway.sessions.note(self._session, **fields))
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
+    def _store_settings(self, **fields: str) -> None:
+        task = asyncio.create_task(self._gateway.sessions.update(self._session, **fields))
+        self._pending_writes.add(task)
+        task.add_done_callback(self._pending_writes.discard)
 
     def _commit(self) -> None:
-        if not self._audio_behind_mark:
+        if not self._has_uncommitted_audio:
             # An error would end the stream in some clients, and nothing is lost.
-            self._tell(self._complete(Item(), at_once=True))
+            self._enqueue_messages(self._completed_events(Item(), immediately=True))
             return
-        self._mark_end()
+        self._send_commit()
         if self._detects_turns:
             return
-        item = next((each for each in self._items if not each.is_committed), None) or self._begin()
-        self._tell(self._committed(item))
+        item = next((each for each in self._items if not each.is_committed), None) or self._new_item()
+        self._enqueue_messages(self._committed_events(item))
 
-    def _mark_end(self) -> None:
-        self._audio_behind_mark = False
-        self._mark(COMMIT)
-        self._marked_ms = self._place_ms
+    def _send_commit(self) -> None:
+        self._has_uncommitted_audio = False
+        self._send_notice(COMMIT)
+        self._committed_ms = self._position_ms
 
     def _clear(self) -> None:
         """Drop the audio since the last commit that is not committed."""
-        self._tell([_event("input_audio_buffer.cleared")])
+        self._enqueue_messages([_event("input_audio_buffer.cleared")])
         self._framer = Framer(self._format)
-        self._taken -= self._pacer.clear()
-        begin, end = self._marked_ms, self._place_ms
+        self._received_frames -= self._pacer.clear()
+        begin, end = self._committed_ms, self._position_ms
         if end > begin:  # it has already been sent, so its transcript is suppressed
             self._cleared.append((begin, end))
             self._items = deque(item for item in self._items if item.is_committed)
-            self._mark_end()
-        self._audio_behind_mark = False
+            self._send_commit()
+        self._has_uncommitted_audio = False
 
     # --- What the client is told --------------------------------------------------------------------------
 
-    def _hear(self, said: Transcript) -> Iterator[Json]:
-        if self._is_cleared(said):
+    def _messages(self, transcript: Transcript) -> Iterator[Json]:
+        if self._is_cleared(transcript):
             return
-        if said.kind is EventKind.SPEECH_STARTED:
-            yield from self._started(said)
-        elif said.kind is EventKind.SPEECH_STOPPED and self._items and self._detects_turns:
+        if transcript.kind is EventKind.SPEECH_STARTED:
+            yield from self._speech_started_events(transcript)
+        elif transcript.kind is EventKind.SPEECH_STOPPED and self._items and self._detects_turns:
             item = self._items[0]
-            yield _event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=said.end_ms)
-            yield from self._committed(item)
-        elif said.kind is EventKind.PARTIAL:
-            yield from self._delta(said.committed)
-        elif said.kind is EventKind.FINAL:
-            yield from self._final(said)
+            yield _event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=transcript.end_ms)
+            yield from self._committed_events(item)
+        elif transcript.kind is EventKind.PARTIAL:
+            yield from self._delta_events(transcript.committed)
+        elif transcript.kind is EventKind.FINAL:
+            yield from self._final_events(transcript)
 
-    def _is_cleared(self, said: Transcript) -> bool:
+    def _is_cleared(self, transcript: Transcript) -> bool:
         """Return True for a transcript of cleared audio, unless the client was told that it is committed."""
-        while self._cleared and self._cleared[0][1] <= said.start_ms:
+        while self._cleared and self._cleared[0][1] <= transcript.start_ms:
             self._cleared.popleft()
-        if not self._cleared or said.start_ms < self._cleared[0][0]:
+        if not self._cleared or transcript.start_ms < self._cleared[0][0]:
             return False
-        return not (self._detects_turns and self._items and self._items[0].start_ms == said.start_ms)
+        return not (self._detects_turns and self._items and self._items[0].start_ms == transcript.start_ms)
 
-    def _settles(self, said: Transcript) -> bool:
-        return said.kind is EventKind.FINAL and not any(item.finals for item in self._items)
+    def _is_checkpoint(self, transcript: Transcript) -> bool:
+        return transcript.kind is EventKind.FINAL and not any(item.finals for item in self._items)
 
-    def _started(self, said: Transcript) -> Iterator[Json]:
+    def _speech_started_events(self, transcript: Transcript) -> Iterator[Json]:
         if self._detects_turns:
             self._items.clear()
-            item = self._begin(said.start_ms)
-            yield _event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=said.start_ms)
+            item = self._new_item(transcript.start_ms)
+            yield _event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=transcript.start_ms)
 
-    def _delta(self, certain: str) -> Iterator[Json]:
-        item = self._items[0] if self._items else self._begin()
-        if delta := item.delta(certain):
-            yield _event(f"{TRANSCRIBED}.delta", item_id=item.id, content_index=0, delta=delta)
+    def _delta_events(self, text: str) -> Iterator[Json]:
+        item = self._items[0] if self._items else self._new_item()
+        if delta := item.delta(text):
+            yield _event(f"{TRANSCRIPTION_EVENT}.delta", item_id=item.id, content_index=0, delta=delta)
 
-    def _final(self, said: Transcript) -> Iterator[Json]:
-        yield from self._delta(said.text)
+    def _final_events(self, transcript: Transcript) -> Iterator[Json]:
+        yield from self._delta_events(transcript.text)
         item = self._items[0]
-        item.finals += filter(None, [said.text])
-        item.audio_ms += said.end_ms - said.start_ms
-        if said.commit or (self._detects_turns and said.speech_final):
+        item.finals += filter(None, [transcript.text])
+        item.audio_ms += transcript.end_ms - transcript.start_ms
+        if transcript.commit or (self._detects_turns and transcript.speech_final):
             self._items.popleft()
-            yield from self._complete(item)
+            yield from self._completed_events(item)
 
-    def _complete(self, item: Item, *, at_once: bool = False) -> Iterator[Json]:
-        if at_once or not item.is_committed:
-            yield from self._committed(item)
+    def _completed_events(self, item: Item, *, immediately: bool = False) -> Iterator[Json]:
+        if immediately or not item.is_committed:
+            yield from self._committed_events(item)
         yield _event(
-            f"{TRANSCRIBED}.completed",
+            f"{TRANSCRIPTION_EVENT}.completed",
             item_id=item.id,
             content_index=0,
             transcript=" ".join(item.finals),
             usage={"type": "duration", "seconds": item.audio_ms / 1000},
         )
 
-    def _committed(self, item: Item) -> Iterable[Json]:
+    def _committed_events(self, item: Item) -> Iterable[Json]:
         item.is_committed = True
-        before, self._previous = self._previous, item.id
-        yield _event("input_audio_buffer.committed", item_id=item.id, previous_item_id=before)
+        previous, self._previous = self._previous, item.id
+        yield _event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
 
-    def _begin(self, start_ms: int = -1) -> Item:
+    def _new_item(self, start_ms: int = -1) -> Item:
         self._items.append(Item(start_ms=start_ms))
         return self._items[-1]
 
@@ -363,13 +363,13 @@ class RealtimeSocket(ClientSocket):
     def _detects_turns(self) -> bool:
         return self._settings.turn_detection is not None
 
-    def _describe(self, kind: str) -> Json:
+    def _session_event(self, kind: str) -> Json:
         return _event(kind, session=describe(self._opening.session, self._settings))
 
-    def _refuse(self, message: str, parameter: str, code: str = "invalid_value") -> None:
+    def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
         """Report an invalid event of the client; the session continues."""
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": parameter}
-        self._tell([_event("error", error=error | {"event_id": self._event_id})])
+        self._enqueue_messages([_event("error", error=error | {"event_id": self._event_id})])
 
 
 def describe(session: Session, settings: Input) -> Json:
@@ -383,7 +383,7 @@ def describe(session: Session, settings: Input) -> Json:
     }
 
 
-TRANSCRIBED = "conversation.item.input_audio_transcription"
+TRANSCRIPTION_EVENT = "conversation.item.input_audio_transcription"
 
 
 def _event(kind: str, **fields: Any) -> Json:  # noqa: ANN401  JSON

@@ -31,10 +31,10 @@ class Refusal(HTTPException):
 
     def response(self) -> JSONResponse:
         """Return the HTTP response for the caller."""
-        said: dict[str, object] = {"error": self.error, "detail": self.detail}
+        body: dict[str, object] = {"error": self.error, "detail": self.detail}
         if self.elsewhere:
-            said["elsewhere"] = list(self.elsewhere)
-        return JSONResponse(said, status_code=self.status_code, headers=self.headers)
+            body["elsewhere"] = list(self.elsewhere)
+        return JSONResponse(body, status_code=self.status_code, headers=self.headers)
 
 
 def retry_after(seconds: int) -> dict[str, str]:
@@ -69,37 +69,37 @@ def unknown_session() -> Refusal:
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
 
-async def answer_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
+async def handle_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
     """Return refusals, and Starlette's own errors, in the same format."""
     if isinstance(error, Refusal):
         return error.response()
     if not isinstance(error, HTTPException):  # pragma: no cover  registered for that class
         raise error
-    words = {404: "unknown path", 405: "unknown method"}
-    return Refusal(error.status_code, words.get(error.status_code, "refused"), error.detail, error.headers).response()
+    errors = {404: "unknown path", 405: "unknown method"}
+    return Refusal(error.status_code, errors.get(error.status_code, "refused"), error.detail, error.headers).response()
 
 
-async def answer_disconnected_client(_: HTTPConnection, __: Exception) -> Response:
+async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response:
     """Return a response for a client that has disconnected before its request was complete; it is never read."""
     return Response(status_code=400)
 
 
-async def answer_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
+async def handle_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Return the response while the state store is unavailable for longer than its client's timeout."""
     return store_unavailable().response()
 
 
-async def answer_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:
+async def handle_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Return the response while the archive is unavailable."""
     return Refusal(503, "archive unavailable", "the archive does not answer; try again", retry_after(5)).response()
 
 
-def answer_openai(error: HTTPException) -> JSONResponse:
+def openai_response(error: HTTPException) -> JSONResponse:
     """Return a refusal in the format of OpenAI's API."""
-    return JSONResponse({"error": for_openai(error)}, status_code=error.status_code, headers=error.headers)
+    return JSONResponse({"error": openai_error(error)}, status_code=error.status_code, headers=error.headers)
 
 
-def for_openai(error: HTTPException) -> dict[str, str | None]:
+def openai_error(error: HTTPException) -> dict[str, str | None]:
     """Return a refusal in OpenAI's terms; a message about the request starts with the field's name."""
     kinds = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
     field, colon, _ = error.detail.partition(": ")

@@ -19,7 +19,7 @@ FRAME_MS = 20
 _HEADER = struct.Struct(">BBHII")
 
 
-def address_towards(host: Host) -> str:
+def source_address(host: Host) -> str:
     """Return the source address of packets to a host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host.address, 9))  # sends nothing
@@ -27,7 +27,7 @@ def address_towards(host: Host) -> str:
         return address
 
 
-def notice(kind: bytes, ssrc: int) -> bytes:
+def notice_packet(kind: bytes, ssrc: int) -> bytes:
     """Return the RTCP packet of ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
     report = struct.pack(">BBHI", VERSION_2, 201, 1, ssrc)
     if kind == COMMIT:
@@ -41,7 +41,7 @@ def first_frame() -> int:
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
 
-def timestamp_of(frame: int) -> int:
+def rtp_timestamp(frame: int) -> int:
     """Return a frame's RTP timestamp."""
     return frame * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
 
@@ -77,9 +77,9 @@ class RtpSender:
         if self._host is None:
             return False
         if payload in {COMMIT, BYE}:
-            packet = notice(payload, self._ssrc)
+            packet = notice_packet(payload, self._ssrc)
         else:
-            sequence, timestamp = self._frame & 0xFFFF, timestamp_of(self._frame)
+            sequence, timestamp = self._frame & 0xFFFF, rtp_timestamp(self._frame)
             packet = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
             self._frame += 1
         # A packet that the network rejects is lost, as on the rest of its path.

@@ -15,25 +15,25 @@ from voice_blueprint.contract.session_api import REALTIME_PATH
 from voice_gateway.apps import media_api, session_api
 from voice_gateway.archiver import Archiver
 from voice_gateway.audio_socket import MESSAGE_BYTES
-from voice_gateway.exposed import Exposed
 from voice_gateway.front_door import FrontDoor
 from voice_gateway.gateway import Gateway
+from voice_gateway.prometheus_metrics import PrometheusMetrics
 from voice_gateway.realtime import EVENT_BYTES
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.synthetic_call import SyntheticCaller
 from voice_gateway.usage_report import UsageReport
 from voice_runtime import tasks
-from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, WITHOUT_REQUEST, PromptProtocol
+from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, MAX_IDLE_CONNECTIONS, PromptProtocol
 from voice_runtime.metrics import Metrics
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
 from voice_runtime.websocket import PacedWebSocket
 
-METRICS_EVERY_S = 1.0
+METRICS_INTERVAL_S = 1.0
 STOP_TIMEOUT_S = 5
 """Time for remaining requests after all clients have been asked to leave."""
-DRAIN_LOOK_S = 0.1
-PER_CALLER_CONNECTIONS = 2
+DRAIN_POLL_INTERVAL_S = 0.1
+CONNECTIONS_PER_CALLER = 2
 """Connections of the session API in addition to each audio socket or event stream: an open or close request, and a
 health check."""
 
@@ -64,13 +64,13 @@ def _server(app: Starlette, settings: GatewaySettings) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=PromptProtocol.with_room(),
+            http=PromptProtocol.with_limit(),
             ws=PacedWebSocket.with_limits({REALTIME_PATH: EVENT_BYTES}),
             ws_max_size=MESSAGE_BYTES,
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
-            limit_concurrency=PER_CALLER_CONNECTIONS * settings.max_connections + WITHOUT_REQUEST,
+            limit_concurrency=CONNECTIONS_PER_CALLER * settings.max_connections + MAX_IDLE_CONNECTIONS,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
             lifespan="off",
             log_config=None,
@@ -94,16 +94,16 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, gateway.draining.set)
     protection = TaskProtection(store, Tier.GATEWAY, lambda: gateway.connections > 0)
-    running = [gateway.fleet.watch(), gateway.followers.run(), _publish(gateway), protection.run()]
+    coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish(gateway), protection.run()]
     if settings.media_tls:
-        running += [
+        coroutines += [
             FrontDoor(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
             SyntheticCaller(gateway, f"wss://{settings.media_host}").run(),
         ]
     if gateway.archive:
-        running += [Archiver(store, gateway.archive).run(), UsageReport(store, gateway.archive).run()]
-    background = [asyncio.create_task(each) for each in running]
-    serving = [
+        coroutines += [Archiver(store, gateway.archive).run(), UsageReport(store, gateway.archive).run()]
+    background = [asyncio.create_task(each) for each in coroutines]
+    server_tasks = [
         asyncio.create_task(server.serve(sockets=[listener]))
         for server, listener in zip(servers, listeners, strict=True)
     ]
@@ -111,8 +111,8 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     await _drain(gateway)
     for server in servers:
         server.should_exit = True
-    await asyncio.gather(*serving)
-    await tasks.end((*background, *tasks.others()))
+    await asyncio.gather(*server_tasks)
+    await tasks.cancel((*background, *tasks.other_tasks()))
     await store.aclose()
     await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()
@@ -122,7 +122,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
 def _metrics(settings: GatewaySettings) -> Metrics:
     if settings.prometheus_port is None:
         return Metrics(settings.deployment, settings.fleet)
-    return Exposed(settings.deployment, settings.fleet, settings.bind_address, settings.prometheus_port)
+    return PrometheusMetrics(settings.deployment, settings.fleet, settings.bind_address, settings.prometheus_port)
 
 
 async def _drain(gateway: Gateway) -> None:
@@ -135,7 +135,7 @@ async def _drain(gateway: Gateway) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(gateway.settings.drain_timeout_s):
             await _wait_until_closed(gateway)
-    gateway.leaving.set()
+    gateway.shutting_down.set()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await _wait_until_closed(gateway)
@@ -143,11 +143,11 @@ async def _drain(gateway: Gateway) -> None:
 
 async def _wait_until_closed(gateway: Gateway) -> None:
     while gateway.connections:
-        await asyncio.sleep(DRAIN_LOOK_S)
+        await asyncio.sleep(DRAIN_POLL_INTERVAL_S)
 
 
 async def _publish(gateway: Gateway) -> None:
     while True:
-        await asyncio.sleep(METRICS_EVERY_S)
+        await asyncio.sleep(METRICS_INTERVAL_S)
         gateway.metrics.observe("OpenSockets", gateway.connections)
         gateway.metrics.flush()

@@ -28,14 +28,14 @@ from voice_blueprint.contract.session_api import (
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
 from voice_runtime import state
-from voice_runtime.media import OF_GATEWAYS, Media
+from voice_runtime.media import GATEWAY_MEDIA, Media
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
 """A request has a few short fields."""
 BODY_TIMEOUT_S = 10.0
-SSRC_TRIES = 8
+MAX_SSRC_ATTEMPTS = 8
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,14 @@ class MediaRequest(BaseModel):
     telephone_events: list[int] | None = None
 
     def media(self) -> Media:
-        form = CODECS[self.codec]
+        spec = CODECS[self.codec]
         return Media(
             self.codec,
-            form.rates[0] if self.rate is None else self.rate,
-            form.channels[0] if self.channels is None else self.channels,
+            spec.rates[0] if self.rate is None else self.rate,
+            spec.channels[0] if self.channels is None else self.channels,
             self.packet_ms,
-            form.payload_types[0] if self.payload_type is None else self.payload_type,
-            OF_GATEWAYS.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
+            spec.payload_types[0] if self.payload_type is None else self.payload_type,
+            GATEWAY_MEDIA.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
         )
 
 
@@ -87,26 +87,33 @@ async def create(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)
     await check_rate(gateway, caller)
-    wanted = await _read(request)
-    if there := await _other_cell(gateway, wanted, wanted.call or caller, request.query_params.get(FULL_CELLS, "")):
-        return RedirectResponse(there, HTTPStatus.TEMPORARY_REDIRECT, {"Cache-Control": "no-store"})
-    session = await open_session(gateway, caller, wanted)
-    return JSONResponse(_describe(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
+    session_request = await _read(request)
+    if location := await _other_cell(
+        gateway, session_request, session_request.call or caller, request.query_params.get(FULL_CELLS, "")
+    ):
+        return RedirectResponse(location, HTTPStatus.TEMPORARY_REDIRECT, {"Cache-Control": "no-store"})
+    session = await open_session(gateway, caller, session_request)
+    return JSONResponse(_session_body(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
 
 
 async def close(request: Request) -> Response:
     """Close a session; its remaining speech is still transcribed."""
     gateway: Gateway = request.app.state.gateway
-    session = await gateway.session_of(request.path_params["id"], request.headers.get(TOKEN_HEADER))
+    session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
-    await gateway.places.leave(session.ssrc)
+    await gateway.reservations.release(session.ssrc)
     gateway.usage.settle(session, 0.0)
     log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
     return Response(status_code=204)
 
 
 async def open_session(
-    gateway: Gateway, caller: str, wanted: SessionRequest, *, decoded_here: bool = True, realtime: str | None = None
+    gateway: Gateway,
+    caller: str,
+    session_request: SessionRequest,
+    *,
+    decoded_here: bool = True,
+    realtime: str | None = None,
 ) -> Session:
     """Open a session for a caller, with a slot of an ASR host unless its audio is processed elsewhere.
 
@@ -116,13 +123,13 @@ async def open_session(
     Raises:
         Refusal: The caller has the maximum number of sessions, or no host has a free slot or supports the language.
     """
-    check_language(gateway, wanted.language)
-    _check_media(wanted)
-    if wanted.archive and gateway.archive is None:
+    check_language(gateway, session_request.language)
+    _check_media(session_request)
+    if session_request.archive and gateway.archive is None:
         raise Refusal(400, "no archive", "this deployment archives no transcripts; leave archive out")
     if decoded_here:
-        _check_capacity(gateway, wanted)
-    session = await _open(gateway, caller, wanted, realtime)
+        _check_capacity(gateway, session_request)
+    session = await _open(gateway, caller, session_request, realtime)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
     return session
@@ -141,36 +148,36 @@ async def check_rate(gateway: Gateway, caller: str) -> None:
         pipe.incr(key)
         pipe.expire(key, 1, nx=True)
         created, _ = await pipe.execute()
-    most = gateway.settings.caller_creations_per_s
-    if created > most:
-        raise Refusal(429, "too many requests", f"a caller may open {most} sessions a second", retry_after(1))
+    limit = gateway.settings.caller_creations_per_s
+    if created > limit:
+        raise Refusal(429, "too many requests", f"a caller may open {limit} sessions a second", retry_after(1))
     await gateway.usage.check(caller)
 
 
 def check_language(gateway: Gateway, language: str | None) -> None:
-    known = gateway.fleet.languages
-    if language and known and primary_language(language) not in known:
+    supported = gateway.fleet.languages
+    if language and supported and primary_language(language) not in supported:
         raise Refusal(
             400,
             "unsupported language",
-            f"language {language!r} is understood by no engine here; they have {', '.join(sorted(known))}; "
+            f"language {language!r} is understood by no engine here; they have {', '.join(sorted(supported))}; "
             "without a language it is found out from the audio",
         )
 
 
-def _check_media(wanted: SessionRequest) -> None:
-    if wanted.suite and wanted.transport == "websocket":
+def _check_media(session_request: SessionRequest) -> None:
+    if session_request.suite and session_request.transport == "websocket":
         raise Refusal(400, "unsupported suite", "a WebSocket is encrypted by TLS; leave suite out, or take SRTP")
-    if wanted.media is None:
+    if session_request.media is None:
         return
-    problem = wanted.media.media().problem
-    if wanted.transport == "websocket":
+    problem = session_request.media.media().problem
+    if session_request.transport == "websocket":
         problem = "a WebSocket takes L16 at 16000 Hz, one channel, and no media; leave it out, or take SRTP"
     if problem:
         raise Refusal(400, "unsupported media", problem)
 
 
-async def _other_cell(gateway: Gateway, wanted: SessionRequest, call: str, full: str) -> str | None:
+async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: str, full: str) -> str | None:
     """Return the address of another cell that the call belongs to, or ``None``.
 
     Args:
@@ -178,8 +185,8 @@ async def _other_cell(gateway: Gateway, wanted: SessionRequest, call: str, full:
     """
     if gateway.cells is None:
         return None
-    names = gateway.cells.named(full)
-    if missing_tier(gateway, wanted):
+    names = gateway.cells.parse_names(full)
+    if missing_tier(gateway, session_request):
         names.add(gateway.cells.own)
     cell = await gateway.cells.pick(call, names)
     if cell is None or cell == gateway.cells.own:
@@ -188,17 +195,17 @@ async def _other_cell(gateway: Gateway, wanted: SessionRequest, call: str, full:
     return f"{gateway.cells.api(cell)}{SESSIONS_PATH}{query}"
 
 
-def missing_tier(gateway: Gateway, wanted: SessionRequest) -> Tier | None:
+def missing_tier(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
     """Return the tier that has no room for a session."""
     if gateway.fleet.free_slots == 0:
         return Tier.ASR
-    if wanted.transport == "websocket" and gateway.fleet.vad_host() is None:
+    if session_request.transport == "websocket" and gateway.fleet.vad_host() is None:
         return Tier.VAD
     return None
 
 
-def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
-    missing = missing_tier(gateway, wanted)
+def _check_capacity(gateway: Gateway, session_request: SessionRequest) -> None:
+    missing = missing_tier(gateway, session_request)
     if missing is None:
         return
     gateway.metrics.count("SessionsRefused")
@@ -209,21 +216,21 @@ def _check_capacity(gateway: Gateway, wanted: SessionRequest) -> None:
 
 async def _read(request: Request) -> SessionRequest:
     try:
-        return SessionRequest.model_validate_json(await body_of(request))
+        return SessionRequest.model_validate_json(await read_body(request))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Refusal(400, "bad request", f"{place}: {first['msg']}" if place else first["msg"]) from None
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, problem["loc"]))
+        raise Refusal(400, "bad request", f"{field}: {problem['msg']}" if field else problem["msg"]) from None
 
 
-async def body_of(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """Return the body of a small request.
 
     Raises:
         Refusal: It is too large, or arrives too slowly.
     """
-    closing = {"Connection": "close"}
-    too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", closing)
+    headers = {"Connection": "close"}
+    too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", headers)
     length = request.headers.get("Content-Length", "")
     if length.isdigit() and int(length) > BODY_BYTES:
         raise too_large
@@ -236,51 +243,53 @@ async def body_of(request: Request) -> bytes:
                     raise too_large
     except TimeoutError:
         detail = f"the body did not come within {BODY_TIMEOUT_S:.0f} s"
-        raise Refusal(408, "body too slow", detail, closing) from None
+        raise Refusal(408, "body too slow", detail, headers) from None
     return body
 
 
-async def _open(gateway: Gateway, caller: str, wanted: SessionRequest, realtime: str | None) -> Session:
-    external = wanted.transport == "srtp"
-    settings, most = gateway.settings, gateway.settings.caller_sessions
-    suite: str = wanted.suite or next(iter(SRTP_SUITES))
-    for _ in range(SSRC_TRIES):
+async def _open(gateway: Gateway, caller: str, session_request: SessionRequest, realtime: str | None) -> Session:
+    external = session_request.transport == "srtp"
+    settings, limit = gateway.settings, gateway.settings.caller_sessions
+    suite: str = session_request.suite or next(iter(SRTP_SUITES))
+    for _ in range(MAX_SSRC_ATTEMPTS):
         ssrc = secrets.randbits(32)
         session = Session(
             ssrc=ssrc,
-            id=gateway.tokens.name(ssrc),
+            id=gateway.tokens.create_session_id(ssrc),
             state=SessionState.OPEN,
             kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
             srtp_key=base64.b64encode(secrets.token_bytes(SRTP_SUITES[suite])).decode() if external else None,
-            media=wanted.media.media() if wanted.media else OF_GATEWAYS,
-            language=wanted.language,
-            end_of_turn_ms=settings.end_of_turn_ms if wanted.end_of_turn_ms is None else wanted.end_of_turn_ms,
-            prompt=wanted.prompt or "",
-            redact=frozenset(wanted.redact),
+            media=session_request.media.media() if session_request.media else GATEWAY_MEDIA,
+            language=session_request.language,
+            end_of_turn_ms=settings.end_of_turn_ms
+            if session_request.end_of_turn_ms is None
+            else session_request.end_of_turn_ms,
+            prompt=session_request.prompt or "",
+            redact=frozenset(session_request.redact),
             realtime=realtime,
-            archived_from=int(time.time()) if wanted.archive else 0,
+            archived_from=int(time.time()) if session_request.archive else 0,
         )
         try:
-            if await gateway.sessions.create(session, limit_of_caller=most):
+            if await gateway.sessions.create(session, max_sessions=limit):
                 if external:  # a WebSocket reserves its slot when it is accepted
-                    await _take_place(gateway, session)
+                    await _reserve_slot(gateway, session)
                 return session
         except TooManySessionsError as error:
             raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
     raise no_capacity("no free synchronization source was found; try again")
 
 
-async def _take_place(gateway: Gateway, session: Session) -> None:
-    if not await gateway.places.take(session.ssrc, session.expires_at):
+async def _reserve_slot(gateway: Gateway, session: Session) -> None:
+    if not await gateway.reservations.acquire(session.ssrc, session.expires_at):
         await gateway.sessions.close(session)
         gateway.metrics.count("SessionsRefused")
         raise no_capacity("every ASR host has as many sessions as it takes; try again", gateway.settings.other_regions)
 
 
-def _describe(gateway: Gateway, session: Session) -> dict[str, object]:
-    token, expires_at = gateway.tokens.make(session.id)
+def _session_body(gateway: Gateway, session: Session) -> dict[str, object]:
+    token, expires_at = gateway.tokens.create(session.id)
     api = gateway.settings.api_url
     media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
     if session.srtp_key and (suite := session.srtp_suite):

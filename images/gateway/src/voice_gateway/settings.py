@@ -86,7 +86,7 @@ class GatewaySettings(BaseSettings):
 
     @field_validator("token_key")
     @classmethod
-    def _is_long_enough(cls, key: SecretStr) -> SecretStr:
+    def _check_key_length(cls, key: SecretStr) -> SecretStr:
         size = len(key.get_secret_value().encode())
         if size < KEY_BYTES:
             raise ValueError(f"has {size} bytes, at least {KEY_BYTES} are needed")
@@ -104,11 +104,11 @@ class GatewaySettings(BaseSettings):
 
     @field_validator("caller_minutes_per_day", mode="before")
     @classmethod
-    def _is_limited(cls, minutes: object) -> object:
+    def _default_to_unlimited(cls, minutes: object) -> object:
         return minutes or 0
 
     @model_validator(mode="after")
-    def _audience_with_issuer(self) -> Self:
+    def _check_combinations(self) -> Self:
         if bool(self.jwt_issuer) != bool(self.jwt_audience):
             raise ValueError("VOICE_JWT_ISSUER and VOICE_JWT_AUDIENCE go together: set both, or neither")
         if self.http_port == self.media_port:
@@ -119,5 +119,5 @@ class GatewaySettings(BaseSettings):
 
     def audio_url(self, session: str) -> str:
         """Return the public URL of a session's WebSocket."""
-        place = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
-        return f"{place}{AUDIO_PATH.format(id=session)}"
+        base_url = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
+        return f"{base_url}{AUDIO_PATH.format(id=session)}"

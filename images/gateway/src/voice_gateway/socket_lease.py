@@ -13,25 +13,25 @@ class SocketLease:
     def __init__(self, store: Redis, ssrc: int) -> None:
         self._store = store
         self._key = state.socket(ssrc)
-        self._mine = secrets.token_hex(8).encode()
+        self._owner_id = secrets.token_hex(8).encode()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Take the lease over from any other socket.
 
         A caller that reconnects knows before the old connection that the latter is lost.
         """
-        await self._store.set(self._key, self._mine, ex=state.LEASE_S)
+        await self._store.set(self._key, self._owner_id, ex=state.LEASE_S)
 
     async def renew(self) -> bool:
         """Renew the lease, and return True if it still belongs to this socket."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.get(self._key)
             pipe.expire(self._key, state.LEASE_S)
-            holder, _ = await pipe.execute()
-        if holder is None:
-            return bool(await self._store.set(self._key, self._mine, nx=True, ex=state.LEASE_S))
-        return bool(holder == self._mine)
+            owner, _ = await pipe.execute()
+        if owner is None:
+            return bool(await self._store.set(self._key, self._owner_id, nx=True, ex=state.LEASE_S))
+        return bool(owner == self._owner_id)
 
     async def is_held(self) -> bool:
         """Return True if it still belongs to this socket."""
-        return bool(await self._store.get(self._key) == self._mine)
+        return bool(await self._store.get(self._key) == self._owner_id)

@@ -43,7 +43,7 @@ class Token(BaseModel):
     """Seconds."""
 
 
-def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
+def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
     """Exchange the service account's token for one of the state store.
 
     Raises:
@@ -51,7 +51,7 @@ def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
         httpx2.HTTPError: Entra does not respond, or rejects the request.
         ValidationError: The response is invalid.
     """
-    answer = client.post(
+    response = client.post(
         f"{settings.azure_authority_host.rstrip('/')}/{settings.azure_tenant_id}/oauth2/v2.0/token",
         data={
             "client_id": settings.azure_client_id,
@@ -61,20 +61,20 @@ def ask(settings: TokenSettings, client: httpx2.Client) -> Token:
             "client_assertion": settings.azure_federated_token_file.read_text(encoding="ascii").strip(),
         },
     )
-    return Token.model_validate_json(answer.raise_for_status().content)
+    return Token.model_validate_json(response.raise_for_status().content)
 
 
-def keep(settings: TokenSettings, client: httpx2.Client) -> float:
+def refresh_file(settings: TokenSettings, client: httpx2.Client) -> float:
     """Write a fresh token atomically; return the seconds until the next one is due."""
     try:
-        token = ask(settings, client)
+        token = request_token(settings, client)
     except (OSError, httpx2.HTTPError, ValidationError) as error:
         log.warning("no token for the state store", extra={"fields": {"reason": str(error)[:200]}})
         return RETRY_PAUSE_S
     target = settings.voice_state_token_file
-    fresh = target.with_suffix(".new")
-    fresh.write_text(token.access_token, encoding="ascii")
-    fresh.replace(target)
+    temporary = target.with_suffix(".new")
+    temporary.write_text(token.access_token, encoding="ascii")
+    temporary.replace(target)
     return token.expires_in / 2
 
 
@@ -85,7 +85,7 @@ def main() -> int:
     os.umask(0o027)
     with httpx2.Client(timeout=TIMEOUT_S) as client:
         while True:
-            time.sleep(keep(settings, client))
+            time.sleep(refresh_file(settings, client))
 
 
 if __name__ == "__main__":

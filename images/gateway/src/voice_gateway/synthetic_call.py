@@ -18,10 +18,10 @@ from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, no_capacity
 from voice_gateway.session_routes import SessionRequest, missing_tier, open_session
 
-EVERY_S = 60.0
+INTERVAL_S = 60.0
 TIMEOUT_S = 20.0
 """Longest that the call takes, of which its audio is 2 s."""
-CALLER = "synthetic"
+CALLER_NAME = "synthetic"
 """Its name in the usage of callers."""
 SPEECH = Path(__file__).with_name("speech.wav")
 FRAME_S = 0.02
@@ -46,7 +46,7 @@ class SyntheticCaller:
     async def run(self) -> None:
         """Make a call every minute."""
         while not self._gateway.draining.is_set():
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(INTERVAL_S)
             await self.call()
 
     async def call(self) -> bool:
@@ -67,8 +67,8 @@ class SyntheticCaller:
         gateway, request = self._gateway, SessionRequest(transport="websocket")
         if missing := missing_tier(gateway, request):  # not counted with the refusals of callers
             raise no_capacity(f"no {missing.upper()} host has room")
-        session = await open_session(gateway, CALLER, request)
-        token, _ = gateway.tokens.make(session.id)
+        session = await open_session(gateway, CALLER_NAME, request)
+        token, _ = gateway.tokens.create(session.id)
         try:
             url = f"{self._url}{LISTEN_PATH}?encoding=linear16&sample_rate={self._rate}"
             headers = {"Authorization": f"Bearer {token}"}
@@ -81,6 +81,6 @@ class SyntheticCaller:
                 results = [json.loads(message) async for message in socket]
         finally:
             await gateway.sessions.close(session)
-            await gateway.places.leave(session.ssrc)
-        said = [each for each in results if each["type"] == "Results"]
-        return " ".join(each["channel"]["alternatives"][0]["transcript"] for each in said).strip()
+            await gateway.reservations.release(session.ssrc)
+        final_results = [each for each in results if each["type"] == "Results"]
+        return " ".join(each["channel"]["alternatives"][0]["transcript"] for each in final_results).strip()

@@ -19,7 +19,7 @@ KEY_BYTES = 32
 
 
 NAME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
-"""Format of ``SessionTokens.name``."""
+"""Format of ``SessionTokens.create_session_id``."""
 
 
 class TokenError(Exception):
@@ -50,14 +50,14 @@ class SessionTokens:
         if size < KEY_BYTES:
             raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {KEY_BYTES}")
 
-    def make(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
+    def create(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
         """Return a token for a session, and its expiry."""
-        made = now or datetime.now(UTC)
-        expires = made + timedelta(seconds=self.lifetime_s)
-        claims = {"sub": session, "aud": AUDIENCE, "iat": made, "exp": expires}
-        return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires
+        issued_at = now or datetime.now(UTC)
+        expires_at = issued_at + timedelta(seconds=self.lifetime_s)
+        claims = {"sub": session, "aud": AUDIENCE, "iat": issued_at, "exp": expires_at}
+        return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires_at
 
-    def check(self, token: str, session: str) -> None:
+    def verify(self, token: str, session: str) -> None:
         """Verify a token for a session.
 
         Raises:
@@ -81,7 +81,7 @@ class SessionTokens:
         if claims["sub"] != session:
             raise ForeignTokenError("the token belongs to another session")
 
-    def session_in(self, token: str) -> str | None:
+    def unverified_session(self, token: str) -> str | None:
         """Return the session in a token without verification; ``None`` if it is not one of ours."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
@@ -89,12 +89,12 @@ class SessionTokens:
             return None
         return str(claims.get("sub", "")) if claims.get("aud") == AUDIENCE else None
 
-    def name(self, ssrc: int) -> str:
+    def create_session_id(self, ssrc: int) -> str:
         """Return a new id for a session, from which only gateways can derive its SSRC."""
-        chance = secrets.token_hex(12)
-        return f"{ssrc ^ self._mask(chance):08x}-{chance}"
+        nonce = secrets.token_hex(12)
+        return f"{ssrc ^ self._mask(nonce):08x}-{nonce}"
 
-    def ssrc_of(self, session: str) -> int:
+    def ssrc_for(self, session: str) -> int:
         """Return the SSRC of a session whose token has been verified.
 
         Raises:
@@ -102,11 +102,11 @@ class SessionTokens:
         """
         if not NAME.fullmatch(session):
             raise TokenError("the token is for no session of a gateway")
-        masked, _, chance = session.partition("-")
-        return int(masked, 16) ^ self._mask(chance)
+        masked, _, nonce = session.partition("-")
+        return int(masked, 16) ^ self._mask(nonce)
 
-    def _mask(self, chance: str) -> int:
-        return int.from_bytes(hmac.digest(self.key.encode(), f"ssrc {chance}".encode(), "sha256")[:4], "big")
+    def _mask(self, nonce: str) -> int:
+        return int.from_bytes(hmac.digest(self.key.encode(), f"ssrc {nonce}".encode(), "sha256")[:4], "big")
 
     def __repr__(self) -> str:
         return f"SessionTokens(lifetime_s={self.lifetime_s})"

@@ -45,10 +45,10 @@ class Traces:
         self._ids = _Ids()
         self._provider: TracerProvider | None = None
         if endpoint:
-            about = {"service.name": "voice-gateway", "deployment.environment.name": deployment}
+            resource_attributes = {"service.name": "voice-gateway", "deployment.environment.name": deployment}
             self._provider = TracerProvider(
                 sampler=TraceIdRatioBased(share),
-                resource=Resource.create(about),
+                resource=Resource.create(resource_attributes),
                 id_generator=self._ids,
                 shutdown_on_exit=False,
             )
@@ -59,16 +59,16 @@ class Traces:
         if self._provider is None:
             return None
         self._ids.trace = trace_id(session.id)
-        now = Clock()
+        clock = Clock()
         tracer = self._provider.get_tracer("voice_gateway")
-        span = tracer.start_span("call", start_time=now.at(requested_at), attributes={"session": session.id})
+        span = tracer.start_span("call", start_time=clock.at(requested_at), attributes={"session": session.id})
         if not span.is_recording():
             return None
-        call = self._calls[session.ssrc] = CallTrace(span, time.monotonic(), self._provider, now)
+        call = self._calls[session.ssrc] = CallTrace(span, time.monotonic(), self._provider, clock)
         call.add("admit", requested_at, call.admitted_at)
         return call
 
-    def of(self, ssrc: int) -> "CallTrace | None":
+    def get(self, ssrc: int) -> "CallTrace | None":
         """Return the trace of a session whose socket is open here."""
         return self._calls.get(ssrc)
 
@@ -108,36 +108,36 @@ class CallTrace:
     _provider: TracerProvider
     _clock: Clock
 
-    def add(self, name: str, begins: float, ends: float, parent: Span | None = None, **attributes: str) -> Span:
+    def add(self, name: str, started_at: float, ended_at: float, parent: Span | None = None, **attributes: str) -> Span:
         """Add a completed span."""
         span = self._provider.get_tracer("voice_gateway").start_span(
             name,
             set_span_in_context(parent or self.span),
-            start_time=self._clock.at(begins),
+            start_time=self._clock.at(started_at),
             attributes={name.replace("_", "."): value for name, value in attributes.items()},
         )
-        span.end(self._clock.at(max(begins, ends)))
+        span.end(self._clock.at(max(started_at, ended_at)))
         return span
 
-    def add_final(self, said: Transcript, sent_at: float, stopped_at: float, seen_at: float) -> None:
+    def add_final(self, transcript: Transcript, sent_at: float, stopped_at: float, read_at: float) -> None:
         """Add an utterance: the time from its last frame to its final, split by stages.
 
         Args:
-            said: Its final.
+            transcript: Its final.
             sent_at: Time at which its last frame was sent.
             stopped_at: Time at which the engine received its last chunk.
-            seen_at: Time at which its final was read.
+            read_at: Time at which its final was read.
         """
-        whole = self.add("utterance", sent_at, seen_at, utterance=str(said.utterance))
-        took = {stage: said.stages_ms[stage] / 1000 for stage in STAGES if stage in said.stages_ms}
+        utterance_span = self.add("utterance", sent_at, read_at, utterance=str(transcript.utterance))
+        durations_s = {stage: transcript.stages_ms[stage] / 1000 for stage in STAGES if stage in transcript.stages_ms}
         # The final was written shortly before it was read.
-        at = max(sent_at, min(stopped_at, seen_at - sum(took.values())))
-        self.add("vad end, ship", sent_at, at, whole)
-        for stage, took_s in took.items():
-            ends = min(seen_at, at + took_s)
-            self.add(stage, at, ends, whole)
-            at = ends
-        self.add("commit", at, seen_at, whole)
+        at = max(sent_at, min(stopped_at, read_at - sum(durations_s.values())))
+        self.add("vad end, ship", sent_at, at, utterance_span)
+        for stage, duration_s in durations_s.items():
+            ended_at = min(read_at, at + duration_s)
+            self.add(stage, at, ended_at, utterance_span)
+            at = ended_at
+        self.add("commit", at, read_at, utterance_span)
 
 
 def trace_id(session: str) -> int:

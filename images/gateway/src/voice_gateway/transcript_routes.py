@@ -20,22 +20,22 @@ async def read(request: Request) -> Response:
     form = request.query_params.get("format", FORMATS[0])
     if form not in FORMATS:
         raise Refusal(400, "bad request", f"format: {form[:20]!r} is not one of {', '.join(FORMATS)}")
-    found = await _own(request)
+    transcript = await _authorized_transcript(request)
     if form == "vtt":
-        return PlainTextResponse(found.vtt(), media_type="text/vtt", headers=PRIVATE)
-    lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in found.lines)
+        return PlainTextResponse(transcript.vtt(), media_type="text/vtt", headers=PRIVATE)
+    lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in transcript.lines)
     return Response(lines, media_type=ARCHIVE_CONTENT_TYPE, headers=PRIVATE)
 
 
 async def delete(request: Request) -> Response:
     """Delete a transcript of the caller. Its index entry, which contains none of its text, remains."""
-    found = await _own(request)
+    transcript = await _authorized_transcript(request)
     gateway: Gateway = request.app.state.gateway
-    await _archive(gateway).delete(found.session.id)
+    await _archive(gateway).delete(transcript.session.id)
     return Response(status_code=204)
 
 
-async def _own(request: Request) -> ArchivedTranscript:
+async def _authorized_transcript(request: Request) -> ArchivedTranscript:
     """Return the transcript of a request.
 
     Raises:
@@ -45,10 +45,10 @@ async def _own(request: Request) -> ArchivedTranscript:
     caller = await gateway.callers.name(request)
     archive, name = _archive(gateway), request.path_params["id"]
     if NAME.fullmatch(name):
-        found = await archive.read(name)
-        if found is not None and found.session.caller == caller:
-            return found
-        session = await gateway.sessions.read(gateway.tokens.ssrc_of(name))
+        transcript = await archive.read(name)
+        if transcript is not None and transcript.session.caller == caller:
+            return transcript
+        session = await gateway.sessions.read(gateway.tokens.ssrc_for(name))
         if session is not None and session.id == name and session.caller == caller and session.archived_from:
             detail = "the session is not over, its transcript is being written, or it has no words; try again"
             raise Refusal(404, "not archived yet", detail, retry_after(5))

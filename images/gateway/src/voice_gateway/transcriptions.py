@@ -18,19 +18,27 @@ from starlette.responses import JSONResponse, Response
 
 from voice_blueprint.contract.session_api import MAX_PROMPT_CHARACTERS
 from voice_gateway.audio import MAX_CHANNELS
-from voice_gateway.bearer import caller_of
+from voice_gateway.bearer import caller_for_request
 from voice_gateway.decoder_process import NoChannelError
-from voice_gateway.file_hearing import CLOSING, Answer, Hints, Upload, admitted, heard, place
-from voice_gateway.gateway import UPLOAD_S, Gateway
-from voice_gateway.refusals import Refusal, answer_openai, for_openai
+from voice_gateway.file_transcription import (
+    CLOSE_HEADERS,
+    Hints,
+    StartedResponse,
+    Upload,
+    admit_upload,
+    decoding_slot,
+    transcribe_file,
+)
+from voice_gateway.gateway import UPLOAD_TIMEOUT_S, Gateway
+from voice_gateway.refusals import Refusal, openai_error, openai_response
 from voice_gateway.session_routes import Language
-from voice_gateway.subtitles import MEDIA_TYPES, Format, Said, closing, diarized, opening, piece
+from voice_gateway.subtitles import MEDIA_TYPES, FileTranscript, Format, diarized_json, footer, format_segments, header
 
 MODEL = "whisper"
-DESCRIBED = {"id": MODEL, "object": "model", "created": 0, "owned_by": "voice-serve"}
+MODEL_DESCRIPTION = {"id": MODEL, "object": "model", "created": 0, "owned_by": "voice-serve"}
 
 
-class Asked(BaseModel):
+class TranscriptionForm(BaseModel):
     """The supported fields of the form; others, such as a temperature, have no effect."""
 
     language: Language | None = None
@@ -49,84 +57,92 @@ class Asked(BaseModel):
 
 async def models(request: Request) -> Response:
     """Respond with the only model, regardless of the engine."""
-    return await _about_model(request, {"object": "list", "data": [DESCRIBED]})
+    return await _model_response(request, {"object": "list", "data": [MODEL_DESCRIPTION]})
 
 
 async def model(request: Request) -> Response:
     """Respond with the description of a model."""
-    return await _about_model(request, DESCRIBED if request.path_params["model"] == MODEL else None)
+    return await _model_response(request, MODEL_DESCRIPTION if request.path_params["model"] == MODEL else None)
 
 
-async def _about_model(request: Request, answer: dict[str, Any] | None) -> Response:
+async def _model_response(request: Request, body: dict[str, Any] | None) -> Response:
     try:
-        await caller_of(request.app.state.gateway, request)
+        await caller_for_request(request.app.state.gateway, request)
     except Refusal as refusal:
-        return answer_openai(refusal)
-    if answer is None:
-        return answer_openai(Refusal(404, "model not found", f"the model here is {MODEL!r}; a request may name any"))
-    return JSONResponse(answer)
+        return openai_response(refusal)
+    if body is None:
+        return openai_response(Refusal(404, "model not found", f"the model here is {MODEL!r}; a request may name any"))
+    return JSONResponse(body)
 
 
 async def transcribe(request: Request) -> Response:
     """Respond with the transcript of a file."""
     upload = Upload(request.receive)
     try:
-        async with contextlib.AsyncExitStack() as held:
-            return await _transcribe(Request(request.scope, upload.receive), upload, held)
+        async with contextlib.AsyncExitStack() as resources:
+            return await _transcribe(Request(request.scope, upload.receive), upload, resources)
     except (HTTPException, RedisError) as error:
-        return answer_openai(await upload.refused(request, error))
+        return openai_response(await upload.drain_and_refuse(request, error))
 
 
-async def _transcribe(request: Request, upload: Upload, held: contextlib.AsyncExitStack) -> Response:
+async def _transcribe(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:
     gateway: Gateway = request.app.state.gateway
-    caller = await caller_of(gateway, request)
-    held.enter_context(gateway.connection())
-    async with admitted(gateway, caller):
+    caller = await caller_for_request(gateway, request)
+    resources.enter_context(gateway.connection())
+    async with admit_upload(gateway, caller):
         upload.check(request)
-        asked, file = await _read(request, held)
-    await held.enter_async_context(place(gateway))
-    said = [Said() for _ in range(MAX_CHANNELS if asked.response_format is Format.DIARIZED_JSON else 1)]
-    if asked.response_format is Format.DIARIZED_JSON:
-        told = _diarized(gateway, asked, file, said)
+        options, file = await _read(request, resources)
+    await resources.enter_async_context(decoding_slot(gateway))
+    transcripts = [
+        FileTranscript() for _ in range(MAX_CHANNELS if options.response_format is Format.DIARIZED_JSON else 1)
+    ]
+    if options.response_format is Format.DIARIZED_JSON:
+        output = _diarized(gateway, options, file, transcripts)
     else:
-        told = (_events if asked.stream else _document)(gateway, asked, file, said[0])
-    held.push_async_callback(gateway.usage.file_of, caller, said)
-    lines = await held.enter_async_context(contextlib.aclosing(told))
+        output = (_events if options.stream else _document)(gateway, options, file, transcripts[0])
+    resources.push_async_callback(gateway.usage.count_file, caller, transcripts)
+    lines = await resources.enter_async_context(contextlib.aclosing(output))
     first = await upload.run_until_disconnect(anext(lines))
-    media_type = "text/event-stream" if asked.stream else MEDIA_TYPES[asked.response_format]
-    return Answer(first, lines, held.pop_all(), media_type)
+    media_type = "text/event-stream" if options.stream else MEDIA_TYPES[options.response_format]
+    return StartedResponse(first, lines, resources.pop_all(), media_type)
 
 
-async def _read(request: Request, held: contextlib.AsyncExitStack) -> tuple[Asked, IO[bytes]]:
+async def _read(request: Request, resources: contextlib.AsyncExitStack) -> tuple[TranscriptionForm, IO[bytes]]:
     try:
-        async with asyncio.timeout(UPLOAD_S):
-            form = await held.enter_async_context(request.form(max_files=1, max_fields=32))
+        async with asyncio.timeout(UPLOAD_TIMEOUT_S):
+            form = await resources.enter_async_context(request.form(max_files=1, max_fields=32))
     except TimeoutError:
-        raise Refusal(408, "file too slow", f"the file did not come within {UPLOAD_S:.0f} s", CLOSING) from None
+        raise Refusal(
+            408, "file too slow", f"the file did not come within {UPLOAD_TIMEOUT_S:.0f} s", CLOSE_HEADERS
+        ) from None
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise Refusal(400, "no file", "file: send one, as multipart/form-data")
     fields: dict[str, Any] = {name: value for name, value in form.items() if isinstance(value, str)}
     lists = {name: form.getlist(name) for name in ("timestamp_granularities[]", "keywords[]") if name in form}
     try:
-        asked = Asked.model_validate(fields | lists)
+        options = TranscriptionForm.model_validate(fields | lists)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         raise Refusal(400, "bad request", f"{problem['loc'][0]}: {problem['msg']}") from None
     await file.seek(0)
-    return asked, file.file
+    return options, file.file
 
 
-async def _document(gateway: Gateway, asked: Asked, file: IO[bytes], said: Said) -> AsyncGenerator[str]:
-    form = asked.response_format
-    begin = opening(form)
-    async for added in heard(gateway, asked.hints, file, said):
-        yield begin + piece(form, said, added)
+async def _document(
+    gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcript: FileTranscript
+) -> AsyncGenerator[str]:
+    form = options.response_format
+    begin = header(form)
+    async for added in transcribe_file(gateway, options.hints, file, transcript):
+        yield begin + format_segments(form, transcript, added)
         begin = ""
-    yield begin + closing(form, said, words="word" in asked.timestamp_granularities)
+    yield begin + footer(form, transcript, words="word" in options.timestamp_granularities)
 
 
-async def _diarized(gateway: Gateway, asked: Asked, file: IO[bytes], said: list[Said]) -> AsyncGenerator[str]:
+async def _diarized(
+    gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcripts: list[FileTranscript]
+) -> AsyncGenerator[str]:
     """Yield a document whose speakers are the channels of the file.
 
     Raises:
@@ -135,28 +151,30 @@ async def _diarized(gateway: Gateway, asked: Asked, file: IO[bytes], said: list[
     try:
         # From the last channel, so that a file without it is refused before the response starts.
         for channel in reversed(range(MAX_CHANNELS)):
-            async for _ in heard(gateway, asked.hints, file, said[channel], channel):
-                yield piece(Format.DIARIZED_JSON, said[channel], [])
+            async for _ in transcribe_file(gateway, options.hints, file, transcripts[channel], channel):
+                yield format_segments(Format.DIARIZED_JSON, transcripts[channel], [])
     except NoChannelError:
         raise Refusal(
             400, "bad request", "response_format: diarized_json needs a channel for each speaker, and this file has one"
         ) from None
-    yield diarized(said)
+    yield diarized_json(transcripts)
 
 
-async def _events(gateway: Gateway, asked: Asked, file: IO[bytes], said: Said) -> AsyncGenerator[str]:
+async def _events(
+    gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcript: FileTranscript
+) -> AsyncGenerator[str]:
     is_first = True
     try:
-        async for added in heard(gateway, asked.hints, file, said):
+        async for added in transcribe_file(gateway, options.hints, file, transcript):
             for segment in added:
                 yield _event(type="transcript.text.delta", delta=segment.text if is_first else f" {segment.text}")
                 is_first = False
     except Refusal as refusal:
         if is_first:
             raise
-        yield _event(error=for_openai(refusal))
+        yield _event(error=openai_error(refusal))
         return
-    yield _event(type="transcript.text.done", text=said.text)
+    yield _event(type="transcript.text.done", text=transcript.text)
 
 
 def _event(**fields: Any) -> str:  # noqa: ANN401  JSON

@@ -17,21 +17,21 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_gateway.refusals import Refusal
-from voice_gateway.subtitles import Said
+from voice_gateway.subtitles import FileTranscript
 from voice_runtime import state
 from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, SessionKind, Sessions
 
-SETTLED_WITHIN_S = 30.0
+FINALS_TIMEOUT_S = 30.0
 """Maximum wait for a session's last final, after which its usage is logged without it."""
-LOOK_EVERY_S = 0.5
-SECONDS_A_CHUNK = 0.1
+POLL_INTERVAL_S = 0.5
+CHUNK_S = 0.1
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Used:
+class UsageAmounts:
     """Usage of a session or a file.
 
     Attributes:
@@ -71,61 +71,61 @@ class Usage:
         used: Any = await self._store.hget(state.caller_usage(caller, _day()), "audio_s")
         if float(used or 0) >= self._seconds_per_day:
             headers = {"Retry-After": str(86_400 - int(time.time()) % 86_400)}
-            raise Refusal(429, "daily quota", self.exceeded, headers)
+            raise Refusal(429, "daily quota", self.quota_message, headers)
 
     @property
-    def exceeded(self) -> str:
+    def quota_message(self) -> str:
         """Message for a caller that has used up its minutes."""
         return f"the {self._seconds_per_day // 60} minutes that a caller has a day are used up; more at 00:00 UTC"
 
-    async def hear(self, session: Session, audio_s: float) -> bool:
+    async def count_audio(self, session: Session, audio_s: float) -> bool:
         """Count audio of a session, and return True if its caller may send more today."""
-        await self._sessions.hear(session, audio_s)
-        used = await self._add(session.caller, Used(audio_s=audio_s))
+        await self._sessions.add_audio(session, audio_s)
+        used = await self._add(session.caller, UsageAmounts(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
 
-    def settle(self, session: Session, within_s: float) -> None:
+    def settle(self, session: Session, timeout_s: float) -> None:
         """Log the usage of a session once it has ended and is transcribed; nothing is logged if its caller reconnects.
 
         Args:
-            within_s: Time after which it ends unless its caller reconnects.
+            timeout_s: Time after which it ends unless its caller reconnects.
         """
-        task = asyncio.get_running_loop().create_task(self._settle(session, within_s + SETTLED_WITHIN_S))
+        task = asyncio.get_running_loop().create_task(self._settle(session, timeout_s + FINALS_TIMEOUT_S))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
-    async def file_of(self, caller: str, channels: Sequence[Said]) -> None:
+    async def count_file(self, caller: str, channels: Sequence[FileTranscript]) -> None:
         """Count a caller's file, as far as it was transcribed."""
-        used = Used(
-            audio_s=sum(said.duration_s for said in channels),
-            speech_s=sum(said.heard_s for said in channels),
-            characters=sum(len(said.text) for said in channels),
+        used = UsageAmounts(
+            audio_s=sum(transcript.duration_s for transcript in channels),
+            speech_s=sum(transcript.speech_s for transcript in channels),
+            characters=sum(len(transcript.text) for transcript in channels),
         )
         if used.audio_s:
             with contextlib.suppress(RedisError):
                 await self._add(caller, used)
-            self._tell(caller, "", used)
+            self._report(caller, "", used)
 
-    async def _settle(self, session: Session, within_s: float) -> None:
-        until = time.monotonic() + within_s
+    async def _settle(self, session: Session, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
         record: Session | None = None
         with contextlib.suppress(RedisError):
-            while time.monotonic() < until:
-                await asyncio.sleep(LOOK_EVERY_S)
+            while time.monotonic() < deadline:
+                await asyncio.sleep(POLL_INTERVAL_S)
                 record = await self._sessions.read(session.ssrc)
-                if record is None or (record.is_over and record.all_transcribed):
+                if record is None or (record.is_over and record.is_transcribed):
                     break
-            if record is None or not record.is_over or not await self._sessions.settle(session):
+            if record is None or not record.is_over or not await self._sessions.mark_settled(session):
                 return
-            used = Used(record.audio_s, record.chunks * SECONDS_A_CHUNK, record.characters)
-            if used == Used():
+            used = UsageAmounts(record.audio_s, record.chunks * CHUNK_S, record.characters)
+            if used == UsageAmounts():
                 return
             # A gateway's sockets have counted their audio on arrival.
-            counted = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
-            await self._add(session.caller, replace(used, audio_s=used.audio_s - counted))
-            self._tell(session.caller, session.id, used)
+            already_counted_s = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
+            await self._add(session.caller, replace(used, audio_s=used.audio_s - already_counted_s))
+            self._report(session.caller, session.id, used)
 
-    async def _add(self, caller: str, used: Used) -> float:
+    async def _add(self, caller: str, used: UsageAmounts) -> float:
         """Add to a caller's usage of the day, and return its seconds of audio."""
         day = _day()
         key, callers = state.caller_usage(caller, day), state.day_callers(day)
@@ -135,11 +135,11 @@ class Usage:
             pipe.hincrby(key, "characters", used.characters)
             pipe.sadd(callers, caller)
             for each in (key, callers):
-                pipe.expire(each, state.USAGE_KEPT_S)
+                pipe.expire(each, state.USAGE_RETENTION_S)
             total, *_ = await pipe.execute()
         return float(total)
 
-    def _tell(self, caller: str, session: str, used: Used) -> None:
+    def _report(self, caller: str, session: str, used: UsageAmounts) -> None:
         self._metrics.observe("AudioSeconds", used.audio_s)
         self._metrics.observe("SpeechSeconds", used.speech_s)
         self._metrics.observe("TranscribedCharacters", used.characters)

@@ -16,17 +16,17 @@ from voice_gateway.archive import Archive
 from voice_runtime import state
 from voice_runtime.replies import text, texts
 
-LOOK_EVERY_S = 60.0
+INTERVAL_S = 60.0
 SETTLED_AFTER = timedelta(minutes=15)
 """Time after midnight at which the usage of the evening's sessions is counted."""
-DAYS = 2
+MAX_DAYS = 2
 """Number of past days that are written, for which the store keeps the usage."""
-CLAIM_S = 120
+CLAIM_TTL_S = 120
 """Lifetime of a claim, longer than all requests for one object including retries."""
-CALLERS_AT_ONCE = 256
-HEARD = ("audio_s", "speech_s", "characters")
-ANSWERED = ("prompt_tokens", "answer_tokens", "spoken_characters")
-COLUMNS = ("date", "caller", *HEARD, *ANSWERED)
+BATCH_SIZE = 256
+AUDIO_COLUMNS = ("audio_s", "speech_s", "characters")
+AGENT_COLUMNS = ("prompt_tokens", "answer_tokens", "spoken_characters")
+COLUMNS = ("date", "caller", *AUDIO_COLUMNS, *AGENT_COLUMNS)
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +45,15 @@ class UsageReport:
         """Write until cancelled."""
         while True:
             try:
-                await self.look(datetime.now(UTC))
+                await self.write_reports(datetime.now(UTC))
             except (BaseError, TimeoutError) as failure:
                 reason = type(failure).__name__
                 log.error("usage is not archived", extra={"fields": {"reason": reason}})  # noqa: TRY400  no stack
             except (RedisError, OSError):
                 pass
-            await asyncio.sleep(LOOK_EVERY_S * random.uniform(0.5, 1.5))  # noqa: S311  gateways take turns
+            await asyncio.sleep(INTERVAL_S * random.uniform(0.5, 1.5))  # noqa: S311  gateways take turns
 
-    async def look(self, now: datetime) -> None:
+    async def write_reports(self, now: datetime) -> None:
         """Write the files of past days that no gateway has written.
 
         Raises:
@@ -61,41 +61,41 @@ class UsageReport:
             TimeoutError: It does not respond in time.
         """
         newest = (now - SETTLED_AFTER).date()
-        for days in range(DAYS, 0, -1):
+        for days in range(MAX_DAYS, 0, -1):
             day = newest - timedelta(days=days)
             claim = state.day_report(day.isoformat())
-            if not await self._store.set(claim, "1", nx=True, ex=CLAIM_S):
+            if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
                 continue
             if rows := await self._rows(day.isoformat()):
-                async with asyncio.timeout(CLAIM_S / 2):
-                    await self._archive.write_usage(day, written(rows))
-            await self._store.expire(claim, state.USAGE_KEPT_S)
+                async with asyncio.timeout(CLAIM_TTL_S / 2):
+                    await self._archive.write_usage(day, to_csv(rows))
+            await self._store.expire(claim, state.USAGE_RETENTION_S)
 
     async def _rows(self, day: str) -> list[dict[str, str]]:
         members: Any = await self._store.sunion([state.day_callers(day), state.agent_day_callers(day)])
         callers = sorted(map(text, members))
         rows = []
-        for begin in range(0, len(callers), CALLERS_AT_ONCE):
-            part = callers[begin : begin + CALLERS_AT_ONCE]
+        for begin in range(0, len(callers), BATCH_SIZE):
+            batch = callers[begin : begin + BATCH_SIZE]
             async with self._store.pipeline(transaction=False) as pipe:
-                for caller in part:
+                for caller in batch:
                     pipe.hgetall(state.caller_usage(caller, day))
                     pipe.hgetall(state.agent_usage(caller, day))
-                answers = [texts(answer) for answer in await pipe.execute()]
+                records = [texts(record) for record in await pipe.execute()]
             rows += [
-                {"date": day, "caller": caller, **heard, **answered}
-                for caller, heard, answered in zip(part, answers[::2], answers[1::2], strict=True)
+                {"date": day, "caller": caller, **audio_fields, **agent_fields}
+                for caller, audio_fields, agent_fields in zip(batch, records[::2], records[1::2], strict=True)
             ]
         return rows
 
 
-def written(rows: list[dict[str, str]]) -> str:
+def to_csv(rows: list[dict[str, str]]) -> str:
     """Return rows as CSV; seconds have two decimals, and missing values are 0."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        seconds = [f"{float(row.get(name, 0)):.2f}" for name in HEARD[:2]]
-        counts = [row.get(name, "0") for name in (*HEARD[2:], *ANSWERED)]
+        seconds = [f"{float(row.get(name, 0)):.2f}" for name in AUDIO_COLUMNS[:2]]
+        counts = [row.get(name, "0") for name in (*AUDIO_COLUMNS[2:], *AGENT_COLUMNS)]
         writer.writerow([row["date"], row["caller"], *seconds, *counts])
     return file.getvalue()

@@ -36,12 +36,12 @@ class MalformedChunkError(Exception):
     """A datagram that is not a valid chunk.
 
     Attributes:
-        why: Counter of the reason.
+        reason: Counter of the reason.
     """
 
-    def __init__(self, why: Malformed) -> None:
-        super().__init__(why.value)
-        self.why = why
+    def __init__(self, reason: Malformed) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)

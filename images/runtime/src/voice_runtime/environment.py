@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-REFUSED = 2
+EXIT_CODE = 2
 """Exit code of a program with an invalid environment."""
 
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
@@ -23,7 +23,7 @@ def read(kind: type[SettingsType]) -> SettingsType:
     except ValidationError as error:
         for problem in problems(kind, error):
             sys.stderr.write(f"{problem}\n")
-        raise SystemExit(REFUSED) from None
+        raise SystemExit(EXIT_CODE) from None
 
 
 def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
@@ -32,18 +32,18 @@ def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
     The value of a secret is not included.
     """
     prefix = kind.model_config.get("env_prefix", "")
-    found = []
+    messages = []
     for detail in error.errors(include_url=False, include_context=False):
         message = detail["msg"].removeprefix("Value error, ")
         if not detail["loc"]:
-            found.append(message)
+            messages.append(message)
             continue
         field = str(detail["loc"][0])
         variable = f"{prefix}{field}".upper()
         if detail["type"] == "missing":
-            found.append(f"{variable} is not set")
+            messages.append(f"{variable} is not set")
         elif "Secret" in str(kind.model_fields[field].annotation):
-            found.append(f"{variable}: {message}")
+            messages.append(f"{variable}: {message}")
         else:
-            found.append(f"{variable}={str(detail['input'])[:80]!r}: {message}")
-    return found
+            messages.append(f"{variable}={str(detail['input'])[:80]!r}: {message}")
+    return messages

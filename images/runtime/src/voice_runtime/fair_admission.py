@@ -71,11 +71,11 @@ class FairAdmission:
 
     Args:
         limit: Maximum number of clients.
-        within_s: Timeout per client, seconds.
+        timeout_s: Timeout per client, seconds.
     """
 
-    def __init__(self, limit: int, within_s: float) -> None:
-        self._within_s = within_s
+    def __init__(self, limit: int, timeout_s: float) -> None:
+        self._within_s = timeout_s
         self._waiting: FairSet[asyncio.Timeout] = FairSet(limit)
 
     def __len__(self) -> int:

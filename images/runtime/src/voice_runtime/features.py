@@ -16,7 +16,7 @@ SAMPLE_RATE = 16000
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
 HOP_MS = 10
-REACH = WINDOW_SAMPLES // 2
+PADDING = WINDOW_SAMPLES // 2
 MIN_ENERGY = 1e-10
 
 Rows = NDArray[np.float32]
@@ -32,42 +32,42 @@ class LogMel:
 
     def __init__(self, bins: int = CHUNK_MEL_BINS) -> None:
         self._bins = bins
-        self._held: NDArray[np.float32] = np.empty(0, np.float32)
+        self._buffer: NDArray[np.float32] = np.empty(0, np.float32)
         self._reflected = False
 
     def push(self, samples: NDArray[np.int16]) -> Rows:
         """Return the rows that these samples complete."""
-        self._held = np.concatenate([self._held, samples.astype(np.float32) / 32768])
+        self._buffer = np.concatenate([self._buffer, samples.astype(np.float32) / 32768])
         if not self._reflected:
-            if len(self._held) < REACH:
+            if len(self._buffer) < PADDING:
                 return np.empty((0, self._bins), np.float32)
             self._reflect()
-        due = max(0, (len(self._held) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
+        due = max(0, (len(self._buffer) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
         return self._rows(due)
 
     def flush(self) -> Rows:
         """End the utterance: return its last rows, and reset the state."""
-        samples = len(self._held) - (REACH if self._reflected else 0)
-        owed = samples // HOP_SAMPLES + 1 if len(self._held) else 0
-        missing = WINDOW_SAMPLES + HOP_SAMPLES * (owed - 1) - REACH - samples
-        self._held = np.pad(self._held, (0, max(0, missing)))
-        if owed and not self._reflected:
+        samples = len(self._buffer) - (PADDING if self._reflected else 0)
+        remaining = samples // HOP_SAMPLES + 1 if len(self._buffer) else 0
+        missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING - samples
+        self._buffer = np.pad(self._buffer, (0, max(0, missing)))
+        if remaining and not self._reflected:
             self._reflect()
-        rows = self._rows(owed)
-        self._held, self._reflected = self._held[:0], False
+        rows = self._rows(remaining)
+        self._buffer, self._reflected = self._buffer[:0], False
         return rows
 
     def _reflect(self) -> None:
         # The window's first sample has weight 0.
-        before = np.concatenate([np.zeros(1, np.float32), self._held[REACH - 1 : 0 : -1]])
-        self._held = np.concatenate([before, self._held])
+        before = np.concatenate([np.zeros(1, np.float32), self._buffer[PADDING - 1 : 0 : -1]])
+        self._buffer = np.concatenate([before, self._buffer])
         self._reflected = True
 
     def _rows(self, count: int) -> Rows:
         if count == 0:
             return np.empty((0, self._bins), np.float32)
-        windows = sliding_window_view(self._held, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
-        self._held = self._held[count * HOP_SAMPLES :]
+        windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
+        self._buffer = self._buffer[count * HOP_SAMPLES :]
         power = np.abs(np.fft.rfft(windows * _hann())) ** 2
         energy = power.astype(np.float32) @ mel_filters(self._bins).T
         rows: Rows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)

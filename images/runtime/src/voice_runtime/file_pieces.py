@@ -16,7 +16,7 @@ from voice_runtime.replies import text
 from voice_runtime.transcripts import TimedWord
 
 
-class PieceHeard(BaseModel):
+class PieceTranscript(BaseModel):
     """Transcript of a piece.
 
     Attributes:
@@ -56,7 +56,7 @@ class FilePieces:
 
     # --- For gateways -----------------------------------------------------------------------------------------
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
         """Return the number of queued pieces of all files."""
         return int(await self._store.llen(state.FILE_PIECES))
 
@@ -69,41 +69,41 @@ class FilePieces:
         }
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(key, mapping=fields)
-            pipe.expire(key, state.FILE_PIECE_KEPT_S)
+            pipe.expire(key, state.FILE_PIECE_RETENTION_S)
             await pipe.execute()
-        await self._line_up(piece.name)
+        await self._enqueue(piece.name)
 
-    async def heard(self, name: str) -> PieceHeard | None:
+    async def result(self, name: str) -> PieceTranscript | None:
         """Return the transcript of a piece once it is available."""
         answer = await self._store.hget(state.file_piece(name), PieceField.HEARD)
-        return PieceHeard.model_validate_json(answer) if answer else None
+        return PieceTranscript.model_validate_json(answer) if answer else None
 
-    async def keep(self, name: str) -> bool:
+    async def refresh(self, name: str) -> bool:
         """Extend the lifetime of a piece, queue it again if its host has failed, and return whether it still exists."""
-        if not await self._store.expire(state.file_piece(name), state.FILE_PIECE_KEPT_S):
+        if not await self._store.expire(state.file_piece(name), state.FILE_PIECE_RETENTION_S):
             return False
         # In this order, since a host removes it from the list after it has written the lease.
         waits = await self._store.lpos(state.FILE_PIECES, name)
         if waits is None and not await self._store.exists(state.file_piece_lease(name)):
-            await self._line_up(name)
+            await self._enqueue(name)
         return True
 
-    async def forget(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove a piece in any state."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.delete(state.file_piece(name))
             pipe.lrem(state.FILE_PIECES, 0, name)
             await pipe.execute()
 
-    async def _line_up(self, name: str) -> None:
+    async def _enqueue(self, name: str) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.rpush(state.FILE_PIECES, name)
-            pipe.expire(state.FILE_PIECES, state.SESSION_KEPT_S)
+            pipe.expire(state.FILE_PIECES, state.SESSION_RETENTION_S)
             await pipe.execute()
 
     # --- For hosts --------------------------------------------------------------------------------------------
 
-    async def take(self, host: str) -> Piece | None:
+    async def claim(self, host: str) -> Piece | None:
         """Take the oldest piece; ``None`` if there is none, or another host was faster."""
         first = await self._store.lindex(state.FILE_PIECES, 0)
         if first is None:
@@ -122,11 +122,11 @@ class FilePieces:
         await self._store.expire(state.file_piece_lease(name), state.FILE_PIECE_LEASE_S)
         return bool(await self._store.exists(state.file_piece(name)))
 
-    async def answer(self, name: str, heard: PieceHeard) -> None:
+    async def complete(self, name: str, transcript: PieceTranscript) -> None:
         """Store the transcript of a piece."""
         key = state.file_piece(name)
         # A piece that is no longer needed is not recreated.
         if await self._store.exists(key):
-            await self._store.hset(key, PieceField.HEARD, heard.model_dump_json(exclude_defaults=True))
-            await self._store.expire(key, state.FILE_PIECE_KEPT_S)
+            await self._store.hset(key, PieceField.HEARD, transcript.model_dump_json(exclude_defaults=True))
+            await self._store.expire(key, state.FILE_PIECE_RETENTION_S)
         await self._store.delete(state.file_piece_lease(name))

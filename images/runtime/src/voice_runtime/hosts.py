@@ -49,24 +49,24 @@ class Host:
     zone: str = ""
 
     @property
-    def takes_sessions(self) -> bool:
+    def accepts_sessions(self) -> bool:
         """Whether it accepts a new session."""
         return self.free_slots > 0 and not self.draining
 
     @classmethod
-    def of(cls, host_id: str, read: dict[str, str]) -> Self | None:
+    def from_fields(cls, host_id: str, fields: dict[str, str]) -> Self | None:
         """Parse a record; ``None`` if it contains no host."""
         try:
             return cls(
                 id=host_id,
-                kind=HostKind(read[HostField.KIND]),
-                address=str(ipaddress.IPv4Address(read[HostField.ADDRESS])),
-                free_slots=max(0, int(read[HostField.FREE_SLOTS])),
-                draining=read[HostField.DRAINING] == "1",
-                zone=read.get(HostField.ZONE, ""),
-                slots=max(0, int(read.get(HostField.SLOTS, 0))),
-                languages=tuple(filter(None, read.get(HostField.LANGUAGES, "").split(","))),
-                heartbeat=read[HostField.HEARTBEAT],
+                kind=HostKind(fields[HostField.KIND]),
+                address=str(ipaddress.IPv4Address(fields[HostField.ADDRESS])),
+                free_slots=max(0, int(fields[HostField.FREE_SLOTS])),
+                draining=fields[HostField.DRAINING] == "1",
+                zone=fields.get(HostField.ZONE, ""),
+                slots=max(0, int(fields.get(HostField.SLOTS, 0))),
+                languages=tuple(filter(None, fields.get(HostField.LANGUAGES, "").split(","))),
+                heartbeat=fields[HostField.HEARTBEAT],
             )
         except (KeyError, ValueError):
             return None
@@ -78,9 +78,9 @@ class HostRegistry:
     def __init__(self, store: Redis, tier: Tier) -> None:
         self._store = store
         self._tier = tier
-        self._beats: dict[str, tuple[str, float]] = {}
+        self._heartbeats: dict[str, tuple[str, float]] = {}
 
-    async def beat(self, host: Host) -> None:
+    async def send_heartbeat(self, host: Host) -> None:
         key = state.host(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
             # Readers remove ids with an expired record from the set.
@@ -101,32 +101,32 @@ class HostRegistry:
             pipe.expire(key, HOST_EXPIRES_S)
             await pipe.execute()
 
-    async def leave(self, host_id: str) -> None:
+    async def remove(self, host_id: str) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.delete(state.host(self._tier, host_id))
             pipe.srem(state.hosts(self._tier), host_id)
             await pipe.execute()
 
-    async def knows(self, host_id: str) -> bool:
+    async def is_registered(self, host_id: str) -> bool:
         """Return True if a host has registered and not left; a failed host is included."""
         return bool(await self._store.sismember(state.hosts(self._tier), host_id))
 
-    async def alive(self) -> list[Host]:
+    async def live_hosts(self) -> list[Host]:
         """Return the hosts with a heartbeat, by id. A host that is seen for the first time counts as alive."""
         ids = sorted(map(text, await self._store.smembers(state.hosts(self._tier))))
         async with self._store.pipeline(transaction=False) as pipe:
             for host_id in ids:
                 pipe.hgetall(state.host(self._tier, host_id))
             records = await pipe.execute()
-        found = (Host.of(host_id, texts(fields)) for host_id, fields in zip(ids, records, strict=True))
-        hosts = [host for host in found if host is not None and self._beats_still(host)]
-        self._beats = {host.id: self._beats[host.id] for host in hosts}
+        candidates = (Host.from_fields(host_id, texts(fields)) for host_id, fields in zip(ids, records, strict=True))
+        hosts = [host for host in candidates if host is not None and self._is_alive(host)]
+        self._heartbeats = {host.id: self._heartbeats[host.id] for host in hosts}
         return hosts
 
-    def _beats_still(self, host: Host) -> bool:
+    def _is_alive(self, host: Host) -> bool:
         now = time.monotonic()
-        last, since = self._beats.get(host.id, ("", now))
+        last, since = self._heartbeats.get(host.id, ("", now))
         if last != host.heartbeat:
             last, since = host.heartbeat, now
-        self._beats[host.id] = (last, since)
+        self._heartbeats[host.id] = (last, since)
         return now - since < HOST_DEAD_AFTER_S

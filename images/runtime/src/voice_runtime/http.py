@@ -12,16 +12,16 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from voice_runtime.fair_admission import FairSet
-from voice_runtime.websocket import REST, SHORTEST_REST_S, SLICE_BYTES, PacedWebSocket, UnreadLimit
+from voice_runtime.websocket import MIN_REST_S, REST_FACTOR, SLICE_BYTES, PacedWebSocket, UnreadLimit
 
-HEAD_WITHIN_S = 10.0
+HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
 HEAD_BYTES = 16 * 1024
 KEEP_ALIVE_S = 75
 """Longer than the minute for which clients keep an idle connection, so that none sends a request into a closing one."""
-WITHOUT_REQUEST = 1024
+MAX_IDLE_CONNECTIONS = 1024
 """Maximum number of connections of a server without a request in progress."""
-TURN_S = 0.005
+MAX_TURN_S = 0.005
 """CPU time after which a connection is paused."""
 REQUEST_S = 0.001
 """CPU time of a request and its response, after which a connection is paused as well."""
@@ -38,8 +38,10 @@ def client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
             header, since the client can choose all before it. Azure's application gateway adds a port:
             https://learn.microsoft.com/azure/application-gateway/how-application-gateway-works
     """
-    added = ",".join(connection.headers.getlist("X-Forwarded-For")).rpartition(",")[2].strip() if forwarded else ""
-    return _PORT.sub(r"\1", added) or (connection.client.host if connection.client else "")
+    forwarded_address = (
+        ",".join(connection.headers.getlist("X-Forwarded-For")).rpartition(",")[2].strip() if forwarded else ""
+    )
+    return _PORT.sub(r"\1", forwarded_address) or (connection.client.host if connection.client else "")
 
 
 class PromptProtocol(UnreadLimit, H11Protocol):
@@ -47,8 +49,8 @@ class PromptProtocol(UnreadLimit, H11Protocol):
 
     Uvicorn itself waits indefinitely after the first byte.
 
-    ``with_room`` returns the class for a server. Above its maximum of waiting connections, the address with the most of
-    them loses its oldest one. Connections with a request in progress, and WebSockets, are not counted, unless the
+    ``with_limit`` returns the class for a server. Above its maximum of waiting connections, the address with the most
+    of them loses its oldest one. Connections with a request in progress, and WebSockets, are not counted, unless the
     client does not read its response.
 
     No connection can monopolize the event loop: 256 KiB of the smallest chunks are 40,000 events, a second of CPU time.
@@ -57,15 +59,15 @@ class PromptProtocol(UnreadLimit, H11Protocol):
 
     waiting: FairSet["PromptProtocol"]
     _timer: asyncio.TimerHandle | None = None
-    _resting: asyncio.TimerHandle | None = None
+    _rest_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  uvicorn's
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  uvicorn's
+        super().__init__(*args, **kwargs)
         self._unread = bytearray()
         self._is_answered = False
 
     @classmethod
-    def with_room(cls, connections: int = WITHOUT_REQUEST) -> type["PromptProtocol"]:
+    def with_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["PromptProtocol"]:
         """Return the protocol of a server with this maximum of connections without a request."""
         return type("PromptProtocol", (cls,), {"waiting": FairSet(connections)})
 
@@ -73,8 +75,8 @@ class PromptProtocol(UnreadLimit, H11Protocol):
         """Start to wait for the first request."""
         super().connection_made(transport)
         self.flow = _Flow(transport, self)
-        self._wait()
-        self._arm()
+        self._start_waiting()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
@@ -86,21 +88,21 @@ class PromptProtocol(UnreadLimit, H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Process the data, now or after the connection's pause, and check whether a request is in progress."""
         self._unread += data
-        if self._resting is None:
-            self.read_on()
+        if self._rest_timer is None:
+            self.continue_reading()
         else:  # uvicorn itself resumes it
             self.transport.pause_reading()
 
-    def read_on(self) -> None:
+    def continue_reading(self) -> None:
         """Process unread data for a turn."""
         self._stop_resting()
         if self.transport.is_closing():
             return
-        begun = time.thread_time()  # CPU time of other processes is not counted for this connection
+        started_at = time.thread_time()  # CPU time of other processes is not counted for this connection
         if self._is_answered:
             self._is_answered = False
             super().on_response_complete()
-            self._look()
+            self._update_state()
             if self.transport.get_protocol() is not self:
                 self._unread.clear()
                 return
@@ -108,43 +110,43 @@ class PromptProtocol(UnreadLimit, H11Protocol):
             piece = bytes(self._unread[:SLICE_BYTES])
             del self._unread[:SLICE_BYTES]
             super().data_received(piece)
-            self._look()
+            self._update_state()
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 self._unread.clear()  # a WebSocket's client sends nothing before the response to its request
                 return
-            took_s = time.thread_time() - begun
-            if took_s >= TURN_S:
-                self._rest(took_s)
+            elapsed_s = time.thread_time() - started_at
+            if elapsed_s >= MAX_TURN_S:
+                self._rest(elapsed_s)
                 return
         if not self.flow.read_paused:
             self.transport.resume_reading()
 
-    def read_on_unless_resting(self) -> None:
+    def continue_reading_unless_resting(self) -> None:
         """Process unread data, unless the connection is paused."""
-        if self._resting is None:
-            self.read_on()
+        if self._rest_timer is None:
+            self.continue_reading()
 
-    def _rest(self, took_s: float) -> None:
+    def _rest(self, elapsed_s: float) -> None:
         self.transport.pause_reading()
         PacedWebSocket.resting.add(self)
-        rest_s = max(SHORTEST_REST_S, took_s * REST * len(PacedWebSocket.resting))
-        self._resting = self.loop.call_later(rest_s, self.read_on)
+        rest_s = max(MIN_REST_S, elapsed_s * REST_FACTOR * len(PacedWebSocket.resting))
+        self._rest_timer = self.loop.call_later(rest_s, self.continue_reading)
 
     def _stop_resting(self) -> None:
         PacedWebSocket.resting.discard(self)
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
 
     def pause_writing(self) -> None:
         """Wait for the client to read its answer."""
         super().pause_writing()
-        self._wait()
+        self._start_waiting()
 
     def resume_writing(self) -> None:
         """See whether a request is in progress."""
         super().resume_writing()
-        self._look()
+        self._update_state()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Pass the connection to the WebSocket protocol."""
@@ -154,37 +156,37 @@ class PromptProtocol(UnreadLimit, H11Protocol):
 
     def on_response_complete(self) -> None:
         """Start to wait for the next request, which is handled after the connection's pause."""
-        self._look()
+        self._update_state()
         if self.transport.is_closing():
             super().on_response_complete()
             return
         self._is_answered = True
-        if self._resting is None:
+        if self._rest_timer is None:
             self._rest(REQUEST_S)
 
-    def _look(self) -> None:
+    def _update_state(self) -> None:
         if self.transport.get_protocol() is not self:
             return
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
             return
-        self._wait()
+        self._start_waiting()
         # An idle connection has uvicorn's own timeout, which ends with the first byte.
         has_begun = self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]
         if has_begun and self._timer is None:
-            self._arm()
+            self._start_timer()
 
-    def _wait(self) -> None:
+    def _start_waiting(self) -> None:
         if self in self.waiting:
             return
         removed = self.waiting.add(self, self.client[0] if self.client else "")
         if removed is not None:
-            _end(removed.transport)
+            _close_or_abort(removed.transport)
 
-    def _arm(self) -> None:
+    def _start_timer(self) -> None:
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._timer = self.loop.call_later(HEAD_WITHIN_S, _close, weakref.ref(self))
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close, weakref.ref(self))
 
     def _stop_waiting(self) -> None:
         self.waiting.discard(self)
@@ -204,16 +206,16 @@ class _Flow(FlowControl):
         """Resume processing after the current data."""
         if self.read_paused:
             self.read_paused = False
-            self._protocol.loop.call_soon(self._protocol.read_on_unless_resting)
+            self._protocol.loop.call_soon(self._protocol.continue_reading_unless_resting)
 
 
 def _close(reference: weakref.ref[PromptProtocol]) -> None:
     protocol = reference()
     if protocol:
-        _end(protocol.transport)
+        _close_or_abort(protocol.transport)
 
 
-def _end(transport: asyncio.Transport) -> None:
+def _close_or_abort(transport: asyncio.Transport) -> None:
     """Close a connection, also where its client does not read what was written to it."""
     transport.close()
     if transport.get_write_buffer_size():

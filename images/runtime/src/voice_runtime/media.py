@@ -36,7 +36,7 @@ class Media:
         return f"{self.payload_type} {self.codec}/{self.rate}/{self.channels} {self.packet_ms}{events}"
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Parse the format of ``str``.
 
         Raises:
@@ -52,32 +52,32 @@ class Media:
     @property
     def problem(self) -> str:
         """Reason why the VAD tier does not support it, or empty."""
-        form = CODECS[self.codec]
-        if self.rate not in form.rates:
-            return f"{self.codec} at {self.rate} Hz is not taken; {_listed(form.rates)} are"
-        if self.channels not in form.channels:
-            return f"{self.codec} with {self.channels} channels is not taken; {_listed(form.channels)} are"
+        spec = CODECS[self.codec]
+        if self.rate not in spec.rates:
+            return f"{self.codec} at {self.rate} Hz is not taken; {_listed(spec.rates)} are"
+        if self.channels not in spec.channels:
+            return f"{self.codec} with {self.channels} channels is not taken; {_listed(spec.channels)} are"
         if self.packet_ms not in PACKET_MS or self.rate * self.packet_ms % 1000:
             return f"packets of {self.packet_ms} ms at {self.rate} Hz are not taken: whole samples in 10 to 60 ms are"
-        size = self.rate * self.packet_ms // 1000 * self.channels * form.sample_bytes
+        size = self.rate * self.packet_ms // 1000 * self.channels * spec.sample_bytes
         if size > MAX_PAYLOAD_BYTES:
             return f"a packet would have {size} bytes, and holds {MAX_PAYLOAD_BYTES}; name a smaller packet_ms"
         if any(number not in DYNAMIC for number in self.telephone_events):
             return f"telephone events of payload type {_listed(self.telephone_events)} are not supported: use 96 to 127"
         if not 0 < len(self.telephone_events) <= MAX_TELEPHONE_EVENTS:
             return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
-        if self.payload_type in self.telephone_events or self.payload_type not in (*DYNAMIC, *form.payload_types):
+        if self.payload_type in self.telephone_events or self.payload_type not in (*DYNAMIC, *spec.payload_types):
             events = _listed(self.telephone_events)
             return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
         return ""
 
     def sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
         """Return the SDP of the stream as its sender describes it: destination, format and encryption key."""
-        others = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
+        extra_formats = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
         if self.rate == TELEPHONE_HZ:
-            others.append((COMFORT_NOISE, f"CN/{self.rate}"))
+            extra_formats.append((COMFORT_NOISE, f"CN/{self.rate}"))
         channels = f"/{self.channels}" if self.channels > 1 else ""
-        maps = [(self.payload_type, f"{self.codec}/{self.rate}{channels}"), *others]
+        maps = [(self.payload_type, f"{self.codec}/{self.rate}{channels}"), *extra_formats]
         lines = (
             "v=0",
             f"o=- {ssrc} 1 IN IP4 {host}",
@@ -95,7 +95,7 @@ class Media:
         return "".join(f"{line}\r\n" for line in lines)
 
 
-OF_GATEWAYS = Media()
+GATEWAY_MEDIA = Media()
 """Format of plain RTP, and default of a record."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
 
-VALUES_A_LINE = 100
+MAX_VALUES_PER_LINE = 100
 """Maximum values of a metric in a line, according to the specification."""
 
 
@@ -38,9 +38,9 @@ class Metrics:
         for name, count in self._counts.items():
             self._values[name].append(count)
         lines = [
-            (name, values[begin : begin + VALUES_A_LINE])
+            (name, values[begin : begin + MAX_VALUES_PER_LINE])
             for name, values in self._values.items()
-            for begin in range(0, len(values), VALUES_A_LINE)
+            for begin in range(0, len(values), MAX_VALUES_PER_LINE)
         ]
         self._counts.clear()
         self._values.clear()

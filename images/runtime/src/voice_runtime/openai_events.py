@@ -12,5 +12,5 @@ def event_id(text: str | bytes) -> str | None:
         event = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    named = event.get("event_id") if isinstance(event, dict) else None
-    return named if isinstance(named, str) and len(named) <= MAX_ID_CHARACTERS else None
+    value = event.get("event_id") if isinstance(event, dict) else None
+    return value if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS else None

@@ -20,7 +20,7 @@ OPEN_PATHS = (HEALTH_PATH, LIVENESS_PATH)
 """Their responses contain no secrets, and load balancers send arbitrary host names."""
 
 
-class Pages:
+class OriginCheck:
     """Refuses requests of foreign pages that reach the program as a local one.
 
     Args:
@@ -38,20 +38,20 @@ class Pages:
         if not problem:
             await self._app(scope, receive, send)
             return
-        answer = JSONResponse({"error": "foreign page", "detail": problem}, 403)
+        response = JSONResponse({"error": "foreign page", "detail": problem}, 403)
         if scope["type"] == "http":
-            await answer(scope, receive, send)
+            await response(scope, receive, send)
         else:
-            await WebSocket(scope, receive, send).send_denial_response(answer)
+            await WebSocket(scope, receive, send).send_denial_response(response)
 
     def _problem(self, scope: Scope) -> str:
         if scope["path"] in OPEN_PATHS:
             return ""
         headers = Headers(scope=scope)
         host, origin = _name(f"//{headers.get('Host', '')}"), headers.get("Origin")
-        arrived = (scope.get("server") or ("",))[0]
-        if is_local(arrived) and not is_local(host):
-            return f"Host {host!r} is not this machine; use localhost or {arrived}"
+        server_address = (scope.get("server") or ("",))[0]
+        if is_local(server_address) and not is_local(host):
+            return f"Host {host!r} is not this machine; use localhost or {server_address}"
         if origin is None or origin in self._allowed:
             return ""
         page = _name(origin)

@@ -20,12 +20,12 @@ from redis.exceptions import RedisError
 from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 
-LOOK_S = 10.0
-RENEW_S = 120.0
+CHECK_INTERVAL_S = 10.0
+RENEW_INTERVAL_S = 120.0
 """A fleet of 200 tasks makes fewer than two calls per second; ECS allows five."""
 EXPIRES_MINUTES = 6
 """Maximum protection of a process that hangs or has died."""
-REPLACED_FOR_S = 3600.0
+MAX_PROTECTION_AFTER_REPLACEMENT_S = 3600.0
 """Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
 balancers continue to send it new calls, so it is never idle in a busy fleet; CloudFormation waits three hours at
 most."""
@@ -57,38 +57,38 @@ class TaskProtection:
         """Update the protection periodically until cancelled."""
         if not self._agent or not self._metadata:
             return
-        revision = await self.announce()
+        revision = await self.publish_revision()
         while True:
-            await self.look(revision, time.monotonic())
-            await asyncio.sleep(LOOK_S)
+            await self.update(revision, time.monotonic())
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
-    async def look(self, revision: str, now: float) -> None:
+    async def update(self, revision: str, now: float) -> None:
         """Set, renew or remove the protection according to the current state."""
         await self._compare(revision, now)
-        kept = self._replaced_at is None or now - self._replaced_at < REPLACED_FOR_S
-        wanted = self._busy() and kept
-        if wanted and (self._protected_at is None or now - self._protected_at >= RENEW_S):
+        within_limit = self._replaced_at is None or now - self._replaced_at < MAX_PROTECTION_AFTER_REPLACEMENT_S
+        needs_protection = self._busy() and within_limit
+        if needs_protection and (self._protected_at is None or now - self._protected_at >= RENEW_INTERVAL_S):
             if await self._call({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MINUTES}):
                 self._protected_at = now
-        elif not wanted and self._protected_at is not None and await self._call({"ProtectionEnabled": False}):
+        elif not needs_protection and self._protected_at is not None and await self._call({"ProtectionEnabled": False}):
             self._protected_at = None
 
-    async def announce(self) -> str:
+    async def publish_revision(self) -> str:
         """Store this task's revision, since a task that starts always belongs to the current deployment."""
         while True:
             with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):
-                found = await asyncio.to_thread(_fetch, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
-                revision = str(found.get("Revision", ""))
-                await self._store.set(self._key, revision, ex=state.REVISION_KEPT_S)
+                metadata = await asyncio.to_thread(_fetch, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
+                revision = str(metadata.get("Revision", ""))
+                await self._store.set(self._key, revision, ex=state.REVISION_RETENTION_S)
                 return revision
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def _compare(self, revision: str, now: float) -> None:
         try:
-            kept = await self._store.get(self._key)
-            newest = kept.decode() if isinstance(kept, bytes) else revision
+            stored = await self._store.get(self._key)
+            newest = stored.decode() if isinstance(stored, bytes) else revision
             if newest == revision:
-                await self._store.set(self._key, revision, ex=state.REVISION_KEPT_S)
+                await self._store.set(self._key, revision, ex=state.REVISION_RETENTION_S)
         except RedisError:
             return  # keep the previous state
         if newest == revision:
@@ -104,17 +104,17 @@ class TaskProtection:
             method="PUT",
         )
         try:
-            answer = await asyncio.to_thread(_fetch, request)
+            response = await asyncio.to_thread(_fetch, request)
         except (OSError, HTTPException, ValueError) as error:
             log.warning("protection failed", extra={"fields": {"error": type(error).__name__}})
             return False
-        if "protection" not in answer:
-            failed = answer.get("failure") or answer.get("error") or {}
-            log.warning("protection refused", extra={"fields": {"reason": str(failed)[:200]}})
+        if "protection" not in response:
+            failure = response.get("failure") or response.get("error") or {}
+            log.warning("protection refused", extra={"fields": {"reason": str(failure)[:200]}})
             return False
         return True
 
 
 def _fetch(request: Request) -> dict[str, object]:
-    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310  ECS's own
-        return dict(json.load(answer))
+    with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310  ECS's own
+        return dict(json.load(response))

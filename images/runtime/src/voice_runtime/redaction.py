@@ -13,11 +13,11 @@ from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 CARD_DIGITS = 12
 """Minimum digits of a card number, for Maestro (ISO/IEC 7812-1: up to 19)."""
-BROKEN_OFF_DIGITS = 7
+PARTIAL_CARD_DIGITS = 7
 """Number of digits at the end of a transcript that may start a card number, which continues in the next one."""
 DIGITS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-TIMES = frozenset({"double", "triple"})
-JOINTS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
+REPEATERS = frozenset({"double", "triple"})
+SEPARATORS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
 DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}")
 ADDRESS = re.compile(r"[\w.+-]+@" + DOMAIN.pattern)
 TOP_LEVELS = re.compile("com|org|net|edu|gov|io|co|ai|de|fr|uk|eu|es|it|nl|at|ch|us|ca|au|in|jp|info|biz|me|app|dev")
@@ -33,7 +33,7 @@ class Redaction(StrEnum):
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RedactedSpan:
     """A range of redacted words.
 
     Attributes:
@@ -47,9 +47,9 @@ class Stretch:
     label: str
 
 
-def stretches(
-    words: Sequence[str], what: frozenset[Redaction], *, is_final: bool, digits_before: int = 0
-) -> list[Stretch]:
+def find_spans(
+    words: Sequence[str], redactions: frozenset[Redaction], *, is_final: bool, digits_before: int = 0
+) -> list[RedactedSpan]:
     """Return the redacted ranges of a transcript in order.
 
     Args:
@@ -58,57 +58,57 @@ def stretches(
         digits_before: Digits at the end of the session's last final.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
-    found: list[Stretch] = []
-    if Redaction.EMAIL in what:
-        found += _addresses(plain)
-    if Redaction.CARD in what:
-        taken = {place for each in found for place in range(each.begin, each.end)}
-        found += (
+    spans: list[RedactedSpan] = []
+    if Redaction.EMAIL in redactions:
+        spans += _addresses(plain)
+    if Redaction.CARD in redactions:
+        taken = {index for each in spans for index in range(each.begin, each.end)}
+        spans += (
             each
             for each in _cards(plain, is_final=is_final, digits_before=digits_before)
             if taken.isdisjoint(range(each.begin, each.end))
         )
-    return sorted(found, key=lambda each: each.begin)
+    return sorted(spans, key=lambda each: each.begin)
 
 
-def without(said: Transcript, what: frozenset[Redaction], digits_before: int = 0) -> Transcript:
+def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], digits_before: int = 0) -> Transcript:
     """Return a transcript with redacted ranges, including its words.
 
     Args:
         digits_before: Digits at the end of the session's last final.
     """
-    is_final = said.kind is EventKind.FINAL
-    parts = said.text.split()
-    found = stretches(parts, what, is_final=is_final, digits_before=digits_before)
-    if not found:
-        return said
-    timed = list(said.words) if len(said.words) == len(parts) else []
-    for each in reversed(found):
+    is_final = transcript.kind is EventKind.FINAL
+    parts = transcript.text.split()
+    spans = find_spans(parts, redactions, is_final=is_final, digits_before=digits_before)
+    if not spans:
+        return transcript
+    timed = list(transcript.words) if len(transcript.words) == len(parts) else []
+    for each in reversed(spans):
         parts[each.begin : each.end] = [each.label] if each.label else []
         if timed:
             whole = timed[each.begin : each.end]
-            timed[each.begin : each.end] = [_merged(whole, each.label)] if each.label else []
-    certain = [each for each in found if each.begin < len(said.committed.split())]
-    committed = parts[: _kept(certain, len(said.committed.split()))]
-    return said.model_copy(update={"text": " ".join(parts), "words": timed, "committed": " ".join(committed)})
+            timed[each.begin : each.end] = [_merge(whole, each.label)] if each.label else []
+    committed_spans = [each for each in spans if each.begin < len(transcript.committed.split())]
+    committed = parts[: _committed_length(committed_spans, len(transcript.committed.split()))]
+    return transcript.model_copy(update={"text": " ".join(parts), "words": timed, "committed": " ".join(committed)})
 
 
-def redacted_words(words: Sequence[TimedWord], what: frozenset[Redaction]) -> list[TimedWord]:
+def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -> list[TimedWord]:
     """Return the words of a complete transcript with redacted ranges."""
-    left = list(words)
-    for each in reversed(stretches([word.text for word in words], what, is_final=True)):
-        left[each.begin : each.end] = [_merged(left[each.begin : each.end], each.label)]
-    return left
+    result = list(words)
+    for each in reversed(find_spans([word.text for word in words], redactions, is_final=True)):
+        result[each.begin : each.end] = [_merge(result[each.begin : each.end], each.label)]
+    return result
 
 
-def _kept(certain: Sequence[Stretch], committed: int) -> int:
+def _committed_length(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
     """Return the number of committed words after redaction; a partly committed range is not committed."""
-    whole = [each for each in certain if each.end <= committed]
-    cut = next((each.begin for each in certain if each.end > committed), committed)
+    whole = [each for each in committed_spans if each.end <= committed]
+    cut = next((each.begin for each in committed_spans if each.end > committed), committed)
     return cut - sum(each.end - each.begin - bool(each.label) for each in whole)
 
 
-def _merged(words: Sequence[TimedWord], label: str) -> TimedWord:
+def _merge(words: Sequence[TimedWord], label: str) -> TimedWord:
     confidence = min(word.confidence for word in words)
     return TimedWord(text=label, start_ms=words[0].start_ms, end_ms=words[-1].end_ms, confidence=confidence)
 
@@ -126,32 +126,32 @@ def digits_at_end(words: Sequence[str], before: int = 0) -> int:
     return digits + (before if begin == 0 else 0)
 
 
-def redacted(text: str, what: frozenset[Redaction], *, is_final: bool = True) -> str:
+def redact_text(text: str, redactions: frozenset[Redaction], *, is_final: bool = True) -> str:
     words = text.split()
-    for each in reversed(stretches(words, what, is_final=is_final)):
+    for each in reversed(find_spans(words, redactions, is_final=is_final)):
         words[each.begin : each.end] = [each.label] if each.label else []
     return " ".join(words)
 
 
-def _cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[Stretch]:
+def _cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
     for begin, end, digits in _runs(plain):
         is_last = end == len(plain)
         whole = digits + (digits_before if begin == 0 else 0)
-        if whole >= CARD_DIGITS or (is_last and is_final and digits >= BROKEN_OFF_DIGITS):
-            yield Stretch(begin, end, "[card]")
+        if whole >= CARD_DIGITS or (is_last and is_final and digits >= PARTIAL_CARD_DIGITS):
+            yield RedactedSpan(begin, end, "[card]")
         elif is_last and not is_final:
-            yield Stretch(begin, end, "")
+            yield RedactedSpan(begin, end, "")
 
 
 def _runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of digits: the first word, the index after the last, and the number of digits."""
     begin = digits = 0
-    for place, word in enumerate([*plain, ""]):
+    for index, word in enumerate([*plain, ""]):
         size = _digits(word)
         if size is None:
             if digits:
-                yield begin, place, digits
-            begin, digits = place + 1, 0
+                yield begin, index, digits
+            begin, digits = index + 1, 0
         else:
             digits += size
 
@@ -159,29 +159,29 @@ def _runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
 def _digits(word: str) -> int | None:
     if word in DIGITS:
         return 1
-    if word in TIMES:
+    if word in REPEATERS:
         return 1
     bare = word.replace("-", "").replace(".", "")
     return len(bare) if bare.isdigit() else None
 
 
-def _addresses(plain: Sequence[str]) -> Iterator[Stretch]:
-    for place, word in enumerate(plain):
+def _addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
+    for index, word in enumerate(plain):
         if ADDRESS.search(word):
-            yield Stretch(place, place + 1, "[email]")
-        elif word == "at" and place and (end := _domain_ends(plain, place + 1)):
-            begin = place - 1
-            while begin > 1 and plain[begin - 1] in JOINTS:
+            yield RedactedSpan(index, index + 1, "[email]")
+        elif word == "at" and index and (end := _domain_end(plain, index + 1)):
+            begin = index - 1
+            while begin > 1 and plain[begin - 1] in SEPARATORS:
                 begin -= 2
-            yield Stretch(begin, end, "[email]")
+            yield RedactedSpan(begin, end, "[email]")
 
 
-def _domain_ends(plain: Sequence[str], begin: int) -> int | None:
+def _domain_end(plain: Sequence[str], begin: int) -> int | None:
     """Return the index after a domain that is read aloud or written; ``None`` if there is none."""
     if begin < len(plain) and DOMAIN.fullmatch(plain[begin]) and TOP_LEVELS.fullmatch(plain[begin].rpartition(".")[2]):
         return begin + 1
     end = begin + 1
-    while end + 1 < len(plain) and plain[end] in JOINTS:
+    while end + 1 < len(plain) and plain[end] in SEPARATORS:
         end += 2
         if (
             plain[end - 2] == "dot"

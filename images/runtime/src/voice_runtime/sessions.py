@@ -12,7 +12,7 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
 from voice_blueprint.contract.state import SessionField, ShippedField, TranscribedField
 from voice_runtime import state
-from voice_runtime.media import OF_GATEWAYS, Media
+from voice_runtime.media import GATEWAY_MEDIA, Media
 from voice_runtime.redaction import Redaction
 from voice_runtime.replies import text, texts
 from voice_runtime.transcribed import write_transcribed
@@ -56,7 +56,7 @@ class Session:
         archived_from: Seconds since 1970 at which it was opened, if its transcript is archived, otherwise 0.
         prompt: Words that are likely to occur.
         redact: Kinds of data redacted from transcripts.
-        heard_s: Audio received by its sockets, seconds.
+        received_s: Audio received by its sockets, seconds.
         characters: Characters of its final transcripts.
         realtime: Settings with which a client of OpenAI's API connects, as JSON.
         told: Id of the last event that was sent on an audio socket, or empty.
@@ -71,7 +71,7 @@ class Session:
     lapses_at: int = 0
     refused_at: int = 0
     srtp_key: str | None = None
-    media: Media = OF_GATEWAYS
+    media: Media = GATEWAY_MEDIA
     language: str | None = None
     end_of_turn_ms: int = END_OF_TURN_MS
     last_sequence: int = -1
@@ -84,25 +84,25 @@ class Session:
     wrong_payload: int = 0
     prompt: str = ""
     redact: frozenset[Redaction] = frozenset()
-    heard_s: float = 0.0
+    received_s: float = 0.0
     characters: int = 0
     realtime: str | None = None
     told: str = ""
 
     @property
-    def over_at(self) -> int:
+    def ends_at(self) -> int:
         """Seconds since 1970 from which audio is rejected, unless its caller closes it before."""
         return min(self.expires_at, self.lapses_at or self.expires_at)
 
     @property
     def is_over(self) -> bool:
         """Whether it accepts no more audio."""
-        return self.state is SessionState.CLOSED or time.time() >= self.over_at
+        return self.state is SessionState.CLOSED or time.time() >= self.ends_at
 
     @property
     def audio_s(self) -> float:
         """Received audio, seconds: that of its sockets, or for packets the position of its last speech."""
-        return self.heard_s if self.kind is SessionKind.GATEWAY else (self.last_sequence + 1) * FRAME_S
+        return self.received_s if self.kind is SessionKind.GATEWAY else (self.last_sequence + 1) * FRAME_S
 
     @property
     def srtp_suite(self) -> str | None:
@@ -111,40 +111,42 @@ class Session:
         return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
 
     @property
-    def all_transcribed(self) -> bool:
+    def is_transcribed(self) -> bool:
         """Whether all sent speech has a final transcript."""
         return self.transcribed_to >= self.last_sequence
 
     @classmethod
-    def of(cls, ssrc: int, read: dict[str, str], shipped: dict[str, str], transcribed: dict[str, str]) -> Self | None:
+    def from_fields(
+        cls, ssrc: int, fields: dict[str, str], shipped: dict[str, str], transcribed: dict[str, str]
+    ) -> Self | None:
         """Parse a record with its progress; ``None`` if it does not exist, or contains no session."""
         try:
             return cls(
                 ssrc=ssrc,
-                id=read[SessionField.ID],
-                state=SessionState(read[SessionField.STATE]),
-                kind=SessionKind(read[SessionField.KIND]),
-                caller=read[SessionField.CALLER],
-                expires_at=int(read[SessionField.EXPIRES_AT]),
-                lapses_at=int(read.get(SessionField.LAPSES_AT, 0)),
+                id=fields[SessionField.ID],
+                state=SessionState(fields[SessionField.STATE]),
+                kind=SessionKind(fields[SessionField.KIND]),
+                caller=fields[SessionField.CALLER],
+                expires_at=int(fields[SessionField.EXPIRES_AT]),
+                lapses_at=int(fields.get(SessionField.LAPSES_AT, 0)),
                 refused_at=int(transcribed.get(TranscribedField.REFUSED_AT, 0)),
-                media=Media.of(read.get(SessionField.MEDIA, str(OF_GATEWAYS))),
-                language=read.get(SessionField.LANGUAGE),
-                end_of_turn_ms=int(read.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
-                archived_from=int(read.get(SessionField.ARCHIVED_FROM, 0)),
-                prompt=read.get(SessionField.PROMPT, ""),
-                redact=frozenset(map(Redaction, filter(None, read.get(SessionField.REDACT, "").split(",")))),
-                heard_s=float(read.get(SessionField.AUDIO_S, 0)),
+                media=Media.parse(fields.get(SessionField.MEDIA, str(GATEWAY_MEDIA))),
+                language=fields.get(SessionField.LANGUAGE),
+                end_of_turn_ms=int(fields.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
+                archived_from=int(fields.get(SessionField.ARCHIVED_FROM, 0)),
+                prompt=fields.get(SessionField.PROMPT, ""),
+                redact=frozenset(map(Redaction, filter(None, fields.get(SessionField.REDACT, "").split(",")))),
+                received_s=float(fields.get(SessionField.AUDIO_S, 0)),
                 characters=int(transcribed.get(TranscribedField.CHARACTERS, 0)),
-                realtime=read.get(SessionField.REALTIME),
-                told=read.get(SessionField.TOLD, ""),
+                realtime=fields.get(SessionField.REALTIME),
+                told=fields.get(SessionField.TOLD, ""),
                 last_sequence=int(shipped.get(ShippedField.LAST_SEQUENCE, -1)),
                 chunks=int(shipped.get(ShippedField.CHUNKS, 0)),
                 transcribed_to=int(transcribed.get(TranscribedField.TRANSCRIBED_TO, -1)),
                 transcribed_chunks=int(transcribed.get(TranscribedField.TRANSCRIBED_CHUNKS, 0)),
                 lost_ms=int(transcribed.get(TranscribedField.LOST_MS, 0)),
                 wrong_payload=int(shipped.get(ShippedField.WRONG_PAYLOAD, 0)),
-                begins_at=int(read[SessionField.BEGINS_AT]) if SessionField.BEGINS_AT in read else None,
+                begins_at=int(fields[SessionField.BEGINS_AT]) if SessionField.BEGINS_AT in fields else None,
             )
         except (KeyError, ValueError):
             return None
@@ -165,42 +167,42 @@ class Sessions:
     def __init__(self, store: Redis) -> None:
         self._store = store
 
-    async def create(self, session: Session, *, limit_of_caller: int) -> bool:
+    async def create(self, session: Session, *, max_sessions: int) -> bool:
         """Write the record of a new session, and return True if its SSRC was free.
 
         Raises:
-            TooManySessionsError: The caller has ``limit_of_caller`` active sessions.
+            TooManySessionsError: The caller has ``max_sessions`` active sessions.
         """
         now = int(time.time())
-        kept_until = session.expires_at + state.SESSION_KEPT_S
-        key, of_caller = state.session(session.ssrc), state.caller_sessions(session.caller)
+        key_expires_at = session.expires_at + state.SESSION_RETENTION_S
+        key, caller_key = state.session(session.ssrc), state.caller_sessions(session.caller)
         # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
         # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
         # other fields.
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.ID, session.id)
-            pipe.expireat(key, kept_until, nx=True)
+            pipe.expireat(key, key_expires_at, nx=True)
             owned, _ = await pipe.execute()
         if not owned:
             return False
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(of_caller, "-inf", now)
-            pipe.zadd(of_caller, {str(session.ssrc): session.expires_at})
-            pipe.zcard(of_caller)
-            pipe.expireat(of_caller, kept_until, gt=True)
-            pipe.expireat(of_caller, kept_until, nx=True)
+            pipe.zremrangebyscore(caller_key, "-inf", now)
+            pipe.zadd(caller_key, {str(session.ssrc): session.expires_at})
+            pipe.zcard(caller_key)
+            pipe.expireat(caller_key, key_expires_at, gt=True)
+            pipe.expireat(caller_key, key_expires_at, nx=True)
             _, _, live, _, _ = await pipe.execute()
-        if live > limit_of_caller:
-            await self._forget(session)
-            raise TooManySessionsError(f"{limit_of_caller} sessions are open, the maximum; close one")
+        if live > max_sessions:
+            await self._delete(session)
+            raise TooManySessionsError(f"{max_sessions} sessions are open, the maximum; close one")
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(key, mapping=_fields(session))
             if session.srtp_key:
-                pipe.set(state.srtp_key(session.ssrc), session.srtp_key, exat=kept_until)
+                pipe.set(state.srtp_key(session.ssrc), session.srtp_key, exat=key_expires_at)
             if session.archived_from:
                 pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at})
-                pipe.expireat(state.ARCHIVE, kept_until, gt=True)
-                pipe.expireat(state.ARCHIVE, kept_until, nx=True)
+                pipe.expireat(state.ARCHIVE, key_expires_at, gt=True)
+                pipe.expireat(state.ARCHIVE, key_expires_at, nx=True)
             await pipe.execute()
         return True
 
@@ -209,14 +211,14 @@ class Sessions:
         async with self._store.pipeline(transaction=False) as pipe:
             for key in (state.session(ssrc), state.shipped(ssrc), state.transcribed(ssrc)):
                 pipe.hgetall(key)
-            return Session.of(ssrc, *map(texts, await pipe.execute()))
+            return Session.from_fields(ssrc, *map(texts, await pipe.execute()))
 
     async def srtp_key(self, ssrc: int) -> str | None:
         """Return the SRTP key of an open external session, as Base64."""
         key = await self._store.get(state.srtp_key(ssrc))
         return text(key) if key else None
 
-    async def take_audio_from(self, session: Session, gateway: str, begins_at: int) -> None:
+    async def set_gateway(self, session: Session, gateway: str, begins_at: int) -> None:
         """Accept plain RTP only from a gateway's address.
 
         Args:
@@ -228,32 +230,32 @@ class Sessions:
             pipe.hset(key, SessionField.GATEWAY, gateway)
             await pipe.execute()
 
-    async def note(self, session: Session, **fields: str) -> None:
+    async def update(self, session: Session, **fields: str) -> None:
         """Write fields that change during a session, such as ``language`` and ``told``."""
         key = state.session(session.ssrc)
         # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
             await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
-    async def hear(self, session: Session, audio_s: float) -> None:
+    async def add_audio(self, session: Session, audio_s: float) -> None:
         """Count audio received by a session's socket."""
         key = state.session(session.ssrc)
         if await self._store.exists(key):
             await self._store.hincrbyfloat(key, SessionField.AUDIO_S, audio_s)
 
-    async def settle(self, session: Session) -> bool:
+    async def mark_settled(self, session: Session) -> bool:
         """Mark a session's usage as reported, and return True if it was not before."""
         key = state.session(session.ssrc)
         return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
 
-    async def lapse(self, session: Session, grace_s: int) -> None:
+    async def start_grace_period(self, session: Session, grace_s: int) -> None:
         """Let a session expire unless its caller reconnects within the grace period."""
         lapses_at = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(state.session(session.ssrc), SessionField.LAPSES_AT, str(lapses_at))
-            over_at = {str(session.ssrc): min(lapses_at, session.expires_at)}
-            pipe.zadd(state.caller_sessions(session.caller), over_at)
-            pipe.zadd(state.ARCHIVE, over_at, xx=True)
+            ends_at = {str(session.ssrc): min(lapses_at, session.expires_at)}
+            pipe.zadd(state.caller_sessions(session.caller), ends_at)
+            pipe.zadd(state.ARCHIVE, ends_at, xx=True)
             await pipe.execute()
 
     async def resume(self, session: Session) -> None:
@@ -265,12 +267,12 @@ class Sessions:
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)
             await pipe.execute()
 
-    async def refuse(self, ssrc: int) -> None:
+    async def mark_refused(self, ssrc: int) -> None:
         """Record that a full host rejects a session's audio, so that the gateway can inform its caller."""
         if await self._store.exists(state.session(ssrc)):
             await write_transcribed(self._store, ssrc, {TranscribedField.REFUSED_AT: str(int(time.time()))})
 
-    async def accept(self, ssrc: int) -> None:
+    async def clear_refusal(self, ssrc: int) -> None:
         """Record that a host accepts the audio of a session that another one had rejected."""
         await self._store.hdel(state.transcribed(ssrc), TranscribedField.REFUSED_AT)
 
@@ -278,14 +280,14 @@ class Sessions:
         """Reject further audio. Speech so far is still transcribed."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(state.session(session.ssrc), SessionField.STATE, SessionState.CLOSED)
-            pipe.expire(state.session(session.ssrc), state.SESSION_KEPT_S)
+            pipe.expire(state.session(session.ssrc), state.SESSION_RETENTION_S)
             pipe.delete(state.srtp_key(session.ssrc))
             pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
             # A second request has no effect, since the session ended at the first.
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
             await pipe.execute()
 
-    async def _forget(self, session: Session) -> None:
+    async def _delete(self, session: Session) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.delete(state.session(session.ssrc), state.srtp_key(session.ssrc))
             pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))

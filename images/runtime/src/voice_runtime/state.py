@@ -39,41 +39,41 @@ ARCHIVE_INDEX = ARCHIVE_INDEX_KEY
 ARCHIVE_INDEX_CLAIM = ARCHIVE_INDEX_CLAIM_KEY
 FILE_PIECES = FILE_PIECES_KEY
 REVISIONS = REVISION_KEYS
-REVISION_KEPT_S = 86_400
+REVISION_RETENTION_S = 86_400
 """Tasks of that revision renew it; after a day without any, the next task to start sets the newest revision."""
-SESSION_KEPT_S = 600
+SESSION_RETENTION_S = 600
 """Time for which a session's record and transcript outlive its expiry, for late readers."""
 
-USAGE_KEPT_S = 3 * 86_400
+USAGE_RETENTION_S = 3 * 86_400
 """Time for which a caller's usage of a day is kept: two more days."""
 
-TRANSCRIPT_EVENTS = 4096
+MAX_TRANSCRIPT_EVENTS = 4096
 """About twenty minutes of partial transcripts at three per second; there are far fewer finals."""
 
 FINALS = 20_000
 """Finals of an archived session: one every four seconds for a day, the maximum duration in a deployment file."""
 
-ARCHIVE_INDEX_KEPT_S = 86_400
+ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
 
 AUDIO_CHUNKS = 1024
 """Chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30 s, and its overlap
 with the next."""
 
-AUDIO_KEPT_S = 120
+AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""
 
 LEASE_S = 5
 """Time without renewal after which another host may take over a session."""
 
-HELD_KEPT_S = 300
+HOST_SESSIONS_RETENTION_S = 300
 """Time for which the sessions of a failed host are stored."""
 
 
-FILE_PIECES_WAITING = 64
+MAX_FILE_PIECES = 64
 """Maximum for all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
 
-FILE_PIECE_KEPT_S = 20
+FILE_PIECE_RETENTION_S = 20
 """Time without polling by its gateway after which a piece expires, since the gateway has failed."""
 
 FILE_PIECE_LEASE_S = 5
@@ -185,6 +185,6 @@ def host(tier: Tier, host_id: str) -> str:
     return HOST_KEY.format(tier=tier, host=host_id)
 
 
-def held(host_id: str) -> str:
+def host_sessions(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
     return HELD_KEY.format(host=host_id)

@@ -37,7 +37,7 @@ class StoreSettings(BaseSettings):
     ca_file: Path | None = None
 
     @model_validator(mode="after")
-    def _one_of_each(self) -> Self:
+    def _check_combinations(self) -> Self:
         if (self.host is None) == (self.host_file is None):
             raise ValueError("set one of VOICE_VALKEY_HOST and VOICE_VALKEY_HOST_FILE")
         if self.password is not None and self.password_file is not None:
@@ -86,7 +86,7 @@ class FileCredentials(CredentialProvider):
         return self.get_credentials()
 
 
-class Following(Connection):
+class ReresolvingConnection(Connection):
     """Connects to the current address, since a restored store has another name."""
 
     def __init__(self, *, address: Callable[[], str], **options: Any) -> None:  # noqa: ANN401  the client's own
@@ -98,7 +98,7 @@ class Following(Connection):
         await super()._connect()  # type: ignore[no-untyped-call]  # the client's own
 
 
-class FollowingTls(Following, SSLConnection):
+class ReresolvingTlsConnection(ReresolvingConnection, SSLConnection):
     """Connects over TLS to the current address."""
 
 
@@ -109,8 +109,8 @@ def connect(settings: StoreSettings) -> "Redis":
         OSError: The password or host file cannot be read.
     """
     password, _ = settings.secret(), settings.address()
-    encrypted: dict[str, Any] = {
-        "connection_class": FollowingTls,
+    tls_options: dict[str, Any] = {
+        "connection_class": ReresolvingTlsConnection,
         "ssl_ca_certs": settings.ca_file and str(settings.ca_file),
     }
     pool = BlockingConnectionPool(
@@ -125,6 +125,6 @@ def connect(settings: StoreSettings) -> "Redis":
         socket_keepalive=True,
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), RETRIES),
         retry_on_error=[StoreConnectionError, StoreTimeoutError],
-        **(encrypted if settings.tls else {"connection_class": Following}),
+        **(tls_options if settings.tls else {"connection_class": ReresolvingConnection}),
     )
     return Redis.from_pool(pool)

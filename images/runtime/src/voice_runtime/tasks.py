@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-AGAIN_S = 0.5
+RETRY_INTERVAL_S = 0.5
 
 
-async def end(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+async def cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
     """Cancel tasks, and return after all have ended.
 
     It is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose a
     cancellation, and `asyncio.run` would wait for such a task indefinitely.
     """
-    left = set(tasks)
-    while left := {task for task in left if not task.done()}:
-        for task in left:
+    pending = set(tasks)
+    while pending := {task for task in pending if not task.done()}:
+        for task in pending:
             task.cancel()
-        await asyncio.wait(left, timeout=AGAIN_S)
+        await asyncio.wait(pending, timeout=RETRY_INTERVAL_S)
 
 
-def others() -> set["asyncio.Task[Any]"]:
+def other_tasks() -> set["asyncio.Task[Any]"]:
     """Return all tasks of the loop except the current one."""
     return asyncio.all_tasks() - {asyncio.current_task()}

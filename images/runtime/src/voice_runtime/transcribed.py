@@ -10,8 +10,8 @@ from voice_runtime import state
 async def write_transcribed(store: Redis, ssrc: int, fields: dict[Any, str]) -> None:
     """Write the ASR tier's progress of a session, with the lifetime of its record."""
     key = state.transcribed(ssrc)
-    kept_s = max(await store.ttl(state.session(ssrc)), state.SESSION_KEPT_S)
+    retention_s = max(await store.ttl(state.session(ssrc)), state.SESSION_RETENTION_S)
     async with store.pipeline(transaction=True) as pipe:
         pipe.hset(key, mapping=fields)
-        pipe.expire(key, kept_s)
+        pipe.expire(key, retention_s)
         await pipe.execute()

@@ -34,7 +34,7 @@ class EventKind(StrEnum):
     format."""
 
 
-LATEST = 256
+MAX_RECENT_EVENTS = 256
 """Number of events among which the last final is searched; an utterance has fewer without one."""
 GAP_NUMBER = 2**31
 """Base of a gap's number inside an utterance, to which its position is added: after all partials, before the end."""
@@ -107,7 +107,7 @@ class EventId:
         return f"{self.utterance}-{self.number}"
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Parse an id.
 
         Raises:
@@ -148,26 +148,26 @@ class Transcripts:
             state.session(ssrc), SessionField.ARCHIVED_FROM
         ):
             await self._append(ssrc, state.finals(ssrc), event_id, transcript, state.FINALS)
-        return await self._append(ssrc, state.transcript(ssrc), event_id, transcript, state.TRANSCRIPT_EVENTS)
+        return await self._append(ssrc, state.transcript(ssrc), event_id, transcript, state.MAX_TRANSCRIPT_EVENTS)
 
-    async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, most: int) -> bool:
+    async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, maxlen: int) -> bool:
         """Append to a bounded stream, and return True if there were no later events."""
         try:
             await self._store.xadd(
                 key,
                 {_FIELD: transcript.model_dump_json(exclude_defaults=True)},
                 id=str(event_id),
-                maxlen=most,
+                maxlen=maxlen,
                 approximate=True,
             )
         except ResponseError as error:
             if "equal or smaller" in str(error):
                 return False
             raise
-        await self._keep(ssrc, key)
+        await self._extend_retention(ssrc, key)
         return True
 
-    async def covered(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
+    async def mark_transcribed(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
         """Record that finals cover a session's chunks up to a sequence, and their number.
 
         Args:
@@ -181,11 +181,11 @@ class Transcripts:
         if characters:
             await self._store.hincrby(state.transcribed(ssrc), TranscribedField.CHARACTERS, characters)
 
-    async def lose(self, ssrc: int, milliseconds: int) -> None:
+    async def add_lost(self, ssrc: int, milliseconds: int) -> None:
         """Record the duration of a session's lost audio."""
         key = state.transcribed(ssrc)
         await self._store.hincrby(key, TranscribedField.LOST_MS, milliseconds)
-        await self._keep(ssrc, key)
+        await self._extend_retention(ssrc, key)
 
     async def read(
         self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100
@@ -197,14 +197,16 @@ class Transcripts:
         self, after: Mapping[int, EventId], *, count: int
     ) -> dict[int, list[tuple[EventId, Transcript]]]:
         """Return up to ``count`` events after a position in each of several sessions, in one request."""
-        places = {state.transcript(ssrc): (ssrc, place) for ssrc, place in after.items()}
-        answer: Any = await self._store.xread({key: str(place) for key, (_, place) in places.items()}, count=count)
+        positions = {state.transcript(ssrc): (ssrc, position) for ssrc, position in after.items()}
+        answer: Any = await self._store.xread(
+            {key: str(position) for key, (_, position) in positions.items()}, count=count
+        )
         return {
-            places[text(key)][0]: [
-                (EventId.of(entry_id), Transcript.model_validate_json(fields[_FIELD]))
-                for entry_id, fields in entries(found)
+            positions[text(key)][0]: [
+                (EventId.parse(entry_id), Transcript.model_validate_json(fields[_FIELD]))
+                for entry_id, fields in entries(stream)
             ]
-            for key, found in answer or ()
+            for key, stream in answer or ()
         }
 
     async def finals(self, ssrc: int) -> list[Transcript]:
@@ -214,11 +216,11 @@ class Transcripts:
 
     async def last_final(self, ssrc: int) -> Transcript | None:
         """Return the last published final."""
-        answer: Any = await self._store.xrevrange(state.transcript(ssrc), count=LATEST)
-        told = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer))
-        return next((event for event in told if event.kind is EventKind.FINAL), None)
+        answer: Any = await self._store.xrevrange(state.transcript(ssrc), count=MAX_RECENT_EVENTS)
+        events = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer))
+        return next((event for event in events if event.kind is EventKind.FINAL), None)
 
-    async def _keep(self, ssrc: int, key: str) -> None:
+    async def _extend_retention(self, ssrc: int, key: str) -> None:
         """Set the transcript's lifetime to that of its session's record."""
         remaining = await self._store.ttl(state.session(ssrc))
-        await self._store.expire(key, max(remaining, state.SESSION_KEPT_S))
+        await self._store.expire(key, max(remaining, state.SESSION_RETENTION_S))

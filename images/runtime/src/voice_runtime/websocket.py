@@ -13,12 +13,12 @@ from websockets.http11 import Request
 SLICE_BYTES = 4096
 """Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-SHORTEST_REST_S = 0.001
-REST = 4
+MIN_REST_S = 0.001
+REST_FACTOR = 4
 """All connections with a backlog together use at most a fifth of the loop's time."""
-LARGE_BYTES = 256 << 20
+MAX_LARGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
-READ_WITHIN_S = 20.0
+READ_TIMEOUT_S = 20.0
 """Maximum time without reads by a client with pending data, and for closing its connection."""
 UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
@@ -72,7 +72,7 @@ class UnreadLimit(asyncio.Protocol):
         self._was_closing = self.transport.is_closing()
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._unread_timer = self.loop.call_later(READ_WITHIN_S, _end_unread, weakref.ref(self))
+        self._unread_timer = self.loop.call_later(READ_TIMEOUT_S, _end_unread, weakref.ref(self))
 
     def stop_unread_limit(self) -> None:
         """Stop the timeout, also when another protocol takes over the connection."""
@@ -109,8 +109,8 @@ class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
         """
         return type("PacedWebSocket", (cls,), {"max_bytes": max_bytes})
 
-    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  uvicorn's
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  uvicorn's
+        super().__init__(*args, **kwargs)
         self._unread = bytearray()
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -184,32 +184,32 @@ class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
             # A client that reads no answers to its pings would fill this process's memory with them.
             self.transport.pause_reading()
             return
-        begun = time.perf_counter()
-        if begun >= self._rest_until:
+        started_at = time.perf_counter()
+        if started_at >= self._rest_until:
             piece = bytes(self._unread[:SLICE_BYTES])
             del self._unread[:SLICE_BYTES]
             super().data_received(piece)
             self._check_large()
-            ended = time.perf_counter()
-            self._rest_until = ended + (ended - begun) * REST * max(1, len(self.resting))
+            ended_at = time.perf_counter()
+            self._rest_until = ended_at + (ended_at - started_at) * REST_FACTOR * max(1, len(self.resting))
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
         if self._unread:
             self.transport.pause_reading()
             self.resting.add(self)
-            rest_s = max(SHORTEST_REST_S, self._rest_until - time.perf_counter())
+            rest_s = max(MIN_REST_S, self._rest_until - time.perf_counter())
             self._timer = self.loop.call_later(rest_s, self._read)
         elif not self.read_paused:
             self.transport.resume_reading()
 
     def _check_large(self) -> None:
-        """Close the connection if incomplete messages of all connections exceed ``LARGE_BYTES``."""
-        held = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
-        if held <= self.config.ws_max_size:
+        """Close the connection if incomplete messages of all connections exceed ``MAX_LARGE_BYTES``."""
+        buffered_bytes = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
+        if buffered_bytes <= self.config.ws_max_size:
             self.large.pop(self, None)
             return
-        self.large[self] = held
-        if sum(self.large.values()) > LARGE_BYTES:
+        self.large[self] = buffered_bytes
+        if sum(self.large.values()) > MAX_LARGE_BYTES:
             self.conn.fail(1013, "too many large messages arrive at a time; send smaller ones, or try again")
             self.handle_parser_exception()
 

@@ -164,7 +164,7 @@ class AsrHost:
         kind, address = HostKind(self._kind), self._address
         host = Host(self._name, kind, address, free_slots=10_000, draining=self.draining, zone=self._zone)
         async with Redis(host=LOOPBACK, port=self._store.port, password=PASSWORD) as store:
-            await HostRegistry(store, Tier.ASR).beat(host)
+            await HostRegistry(store, Tier.ASR).send_heartbeat(host)
 
     def of(self, ssrc: int) -> list[Chunk]:
         return [chunk for chunk in self.chunks if chunk.session == ssrc]

@@ -16,7 +16,7 @@ from srtp import GCM_BYTES, master, text_of
 from voice_runtime.media import Media
 
 ROW = struct.Struct("<qqq")
-PHONES = {3: Media.of("111 opus/48000/2 20"), 4: Media.of("96 L16/8000/1 40")}
+PHONES = {3: Media.parse("111 opus/48000/2 20"), 4: Media.parse("96 L16/8000/1 40")}
 COUNTING = BUILD.parent / "tests" / "libcounting.so"
 
 

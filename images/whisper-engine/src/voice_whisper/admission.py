@@ -119,7 +119,7 @@ class Admission:
         try:
             chunk = AudioChunk.parse(datagram)
         except MalformedChunkError as error:
-            counters.malformed[error.why] += 1
+            counters.malformed[error.reason] += 1
             return
         counters.events["chunks"] += 1
         if chunk.kind not in self._services.transcriber.kinds:
@@ -213,7 +213,7 @@ class Admission:
     async def _refuse(self, ssrc: int) -> None:
         """Report to the gateway that this host is full, so that the session's speech is not transcribed."""
         with contextlib.suppress(*STORE_ERRORS):
-            await self._sessions.refuse(ssrc)
+            await self._sessions.mark_refused(ssrc)
 
     async def _admit(self, ssrc: int) -> None:
         try:
@@ -222,7 +222,7 @@ class Admission:
                 _remember(self._refused_until, ssrc, time.monotonic() + REFUSED_FOR_S)
             elif self.free_slots:
                 self._opening.add(ssrc)
-                await until_done("admission", lambda: self._services.journal.take(ssrc))
+                await until_done("admission", lambda: self._services.journal.acquire(ssrc))
                 await self._open(ssrc, record)
         finally:
             self._opening.discard(ssrc)
@@ -248,7 +248,7 @@ class Admission:
         await session.restore()
         self.live[ssrc] = session
         if record.refused_at:
-            self._begin(until_done("admission", lambda: self._sessions.accept(ssrc)))
+            self._begin(until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
 
 
 def _remember(until: dict[int, float], ssrc: int, at: float) -> None:

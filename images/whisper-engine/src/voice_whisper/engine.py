@@ -151,7 +151,7 @@ class Engine:
         try:
             async with asyncio.timeout(LAST_STEPS_S / 2):
                 await self._batch.flush()
-                await self._registry.leave(self._settings.host)
+                await self._registry.remove(self._settings.host)
         except STORE_ERRORS as error:
             log.warning("left without a word: %s", error)
         log.info("drained: %d sessions are left to other hosts", left)

@@ -8,7 +8,7 @@ import numpy as np
 
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.file_pieces import FilePieces, Piece, PieceHeard
+from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.state import FILE_PIECE_LEASE_S
 from voice_whisper.counters import Counters
 from voice_whisper.job import GivenUpError, Wanted
@@ -35,7 +35,7 @@ class FileReader:
         """Run until cancelled; while the store is unavailable, pieces wait."""
         while True:
             try:
-                piece = await self._pieces.take(self._host) if has_time() else None
+                piece = await self._pieces.claim(self._host) if has_time() else None
                 if piece is None:
                     await asyncio.sleep(LOOK_EVERY_S)
                     continue
@@ -50,25 +50,25 @@ class FileReader:
                 await asyncio.wait({work}, timeout=FILE_PIECE_LEASE_S / 2)
                 if not work.done() and not await self._pieces.renew(piece.name):
                     return
-            await self._pieces.answer(piece.name, work.result())
+            await self._pieces.complete(piece.name, work.result())
         finally:
             work.cancel()
 
-    async def _hear(self, piece: Piece) -> PieceHeard:
+    async def _hear(self, piece: Piece) -> PieceTranscript:
         utterance = utterance_of(piece.audio)
         self._counters.events["file_pieces"] += 1
         if utterance.is_steady(utterance.frames):
-            return PieceHeard()
+            return PieceTranscript()
         try:
             heard = await self._transcriber.transcribe(utterance, piece.language, Wanted.FILE, piece.prompt)
         except GivenUpError as error:
             log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  an answer
             self._counters.events["given_up"] += 1
-            return PieceHeard(failed=True)
+            return PieceTranscript(failed=True)
         # Models transcribe noise as a full stop.
         if not any(map(str.isalnum, heard.text)):
-            return PieceHeard(language=heard.language)
-        return PieceHeard(text=heard.text, language=heard.language, words=[timed(word) for word in heard.words])
+            return PieceTranscript(language=heard.language)
+        return PieceTranscript(text=heard.text, language=heard.language, words=[timed(word) for word in heard.words])
 
 
 def utterance_of(audio: bytes) -> Utterance:

@@ -86,7 +86,7 @@ class Keeper:
             slots=settings.sessions,
             languages=self._admission.languages,
         )
-        await self._registry.beat(host)
+        await self._registry.send_heartbeat(host)
 
     async def _leave_registry(self) -> None:
         if not self._admission.is_closed:
@@ -94,11 +94,11 @@ class Keeper:
         self._admission.is_closed = True
         for ssrc in list(self._admission.live):
             self._admission.drop(ssrc)
-        await self._registry.leave(self._settings.host)
+        await self._registry.remove(self._settings.host)
 
     async def _resume(self) -> None:
         """Continue the sessions from before a restart or a stuck transcriber."""
-        left = await self._journal.sessions_of(self._settings.host)
+        left = await self._journal.sessions_on(self._settings.host)
         others = await self._journal.renew(left)
         for ssrc in set(left) - set(others):
             await self._admission.adopt(ssrc, is_ours=True)

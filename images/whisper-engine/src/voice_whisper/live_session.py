@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
-from voice_runtime.redaction import digits_at_end, without
+from voice_runtime.redaction import digits_at_end, redact_transcript
 from voice_runtime.sessions import Session, Sessions, primary_language
 from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
 from voice_whisper.agreement import MIN_AUDIO_S, shifted, sounds_over, text_of
@@ -151,7 +151,7 @@ class LiveSession:
                 utterance.keep(entry_id, chunk.sequence)
             else:
                 stale.append(entry_id)
-        await until_done("a journal", lambda: self._services.journal.forget(self._ssrc, stale))
+        await until_done("a journal", lambda: self._services.journal.delete(self._ssrc, stale))
         self.advance()
 
     def advance(self) -> None:
@@ -230,11 +230,11 @@ class LiveSession:
 
     async def _transcribe(self, final: _Due, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
         counters = self._services.counters
-        over_at = begun_at = time.monotonic()
+        ends_at = begun_at = time.monotonic()
         heard, ahead = None, self._ahead
         if ahead and (ahead.utterance, ahead.end) == (utterance, utterance.end) and (heard := await ahead.hearing):
             begun_at = ahead.begun_at
-            heard = replace(heard, stages_ms=heard.stages_ms | {"turn": max(0.0, 1000 * (over_at - ahead.done_at))})
+            heard = replace(heard, stages_ms=heard.stages_ms | {"turn": max(0.0, 1000 * (ends_at - ahead.done_at))})
         heard = heard or await self._hear(utterance)
         if heard is None:
             counters.events["given_up"] += 1
@@ -297,7 +297,7 @@ class LiveSession:
 
     async def _transcribe_during_silence(self, ahead: _Speculation, frames: int) -> Heard | None:
         utterance = ahead.utterance
-        begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         heard = await self._hear(utterance)
         ahead.done_at = time.monotonic()
         if heard is None:
@@ -306,7 +306,7 @@ class LiveSession:
             utterance.says_all = sounds_over(heard.text) or heard is NOTHING
         if not utterance.marks:
             self._join(utterance)
-            utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= MIN_AUDIO_S)
+            utterance.agreement.hear(shifted(heard.words, begin_s), votes=received_s >= MIN_AUDIO_S)
             await self._publish_partial(utterance, frames, replace(heard, stages_ms={}))  # the final contains them
         return heard
 
@@ -325,16 +325,16 @@ class LiveSession:
             is_news = await until_done("an event", publishing)
             if transcript.kind is EventKind.GAP and is_news:
                 lost_ms = transcript.end_ms - transcript.start_ms
-                await until_done("a gap", lambda: services.transcripts.lose(ssrc, lost_ms))
+                await until_done("a gap", lambda: services.transcripts.add_lost(ssrc, lost_ms))
         if utterance is None:
             return
         if not utterance.is_mark:
             services.counters.events["finals" if is_news else "finals_of_others"] += 1
         characters = len(transcript.text) if is_news else 0
-        covered = partial(services.transcripts.covered, ssrc, utterance.last, utterance.next_number, characters)
-        await until_done("a final", covered)
+        mark = partial(services.transcripts.mark_transcribed, ssrc, utterance.last, utterance.next_number, characters)
+        await until_done("a final", mark)
         await until_done("the journal", services.batch.flush)
-        await until_done("the journal", lambda: services.journal.forget(ssrc, list(utterance.entries)))
+        await until_done("the journal", lambda: services.journal.delete(ssrc, list(utterance.entries)))
 
     def _consider_partial(self) -> None:
         utterance = self._audio.current
@@ -359,7 +359,7 @@ class LiveSession:
             self._partial = self._begin(self._transcribe_partial(utterance, utterance.frames))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
-        begin_s, heard_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
         try:
             heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.PARTIAL, self._prompt)
         except StaleError:
@@ -369,7 +369,7 @@ class LiveSession:
             return
         self._services.counters.worked(time.monotonic(), heard.processing_s)
         self._join(utterance)
-        utterance.agreement.hear(shifted(heard.words, begin_s), votes=heard_s >= MIN_AUDIO_S)
+        utterance.agreement.hear(shifted(heard.words, begin_s), votes=received_s >= MIN_AUDIO_S)
         await self._publish_partial(utterance, frames, heard)
         self._trim(utterance)
 
@@ -391,7 +391,7 @@ class LiveSession:
         if not self._redact:
             return said
         is_final = said.kind is EventKind.FINAL
-        found = without(said, self._redact, self._digits_before)
+        found = redact_transcript(said, self._redact, self._digits_before)
         if is_final and said.text:
             self._digits_before = digits_at_end(said.text.split(), self._digits_before)
         return found

@@ -56,8 +56,8 @@ def _without_pauses(word: Word, loud: NDArray[np.bool_]) -> Word:
     places = np.flatnonzero(loud[first:behind])
     if not places.size:
         return word
-    stretches = np.split(places, np.flatnonzero(np.diff(places) > PAUSE_ROWS) + 1)
-    longest = max(stretches, key=len)
+    runs = np.split(places, np.flatnonzero(np.diff(places) > PAUSE_ROWS) + 1)
+    longest = max(runs, key=len)
     start = first + max(0, int(longest[0]) - AROUND_ROWS)
     end = min(behind, first + int(longest[-1]) + 1 + AROUND_ROWS)
     # Attention locates a word within a tenth of a second, so smaller corrections are not applied.

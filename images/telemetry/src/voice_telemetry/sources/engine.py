@@ -74,7 +74,7 @@ class Engine:
             fields = await self._store.hgetall(state.host(Tier.ASR, self._host))
         except (RedisError, OSError):
             return []
-        host = Host.of(self._host, texts(fields))
+        host = Host.from_fields(self._host, texts(fields))
         if host is None:
             return []
         free = [Sample("FreeSlots", host.free_slots)]

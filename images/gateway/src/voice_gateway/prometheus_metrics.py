@@ -7,7 +7,7 @@ from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSI
 from voice_runtime.metrics import Metrics
 
 
-class Exposed(Metrics):
+class PrometheusMetrics(Metrics):
     """Counts events, and serves the metrics.
 
     Raises:
@@ -17,8 +17,8 @@ class Exposed(Metrics):
     def __init__(self, deployment: str, fleet: str, address: str, port: int) -> None:
         super().__init__(deployment, fleet)
         self._registry = CollectorRegistry()
-        ours = [metric for metric in METRICS.values() if metric.publisher is Image.GATEWAY]
-        self._exposed = {metric.name: self._expose(metric, deployment, fleet) for metric in ours}
+        gateway_metrics = [metric for metric in METRICS.values() if metric.publisher is Image.GATEWAY]
+        self._series = {metric.name: self._create_series(metric, deployment, fleet) for metric in gateway_metrics}
         start_http_server(port, addr=address, registry=self._registry)
 
     def count(self, name: str) -> None:
@@ -27,7 +27,7 @@ class Exposed(Metrics):
 
     def observe(self, name: str, value: float) -> None:
         """Record a value."""
-        match self._exposed[name]:
+        match self._series[name]:
             case Counter() as counter:
                 counter.inc(value)
             case Histogram() as histogram:
@@ -38,10 +38,12 @@ class Exposed(Metrics):
     def flush(self) -> None:
         """Do nothing, since a scrape reads the current values."""
 
-    def _expose(self, metric: Metric, deployment: str, fleet: str) -> Counter | Gauge | Histogram:
-        about = metric.series, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+    def _create_series(self, metric: Metric, deployment: str, fleet: str) -> Counter | Gauge | Histogram:
+        description = metric.series, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
         if metric.adds:
-            return Counter(*about, registry=self._registry).labels(deployment, fleet)
+            return Counter(*description, registry=self._registry).labels(deployment, fleet)
         if metric.unit == "Milliseconds":
-            return Histogram(*about, buckets=LATENCY_BUCKETS_MS, registry=self._registry).labels(deployment, fleet)
-        return Gauge(*about, registry=self._registry).labels(deployment, fleet)
+            return Histogram(*description, buckets=LATENCY_BUCKETS_MS, registry=self._registry).labels(
+                deployment, fleet
+            )
+        return Gauge(*description, registry=self._registry).labels(deployment, fleet)

@@ -11,20 +11,20 @@ from redis.asyncio import Redis
 from voice_gateway.fleet import Fleet
 from voice_runtime import state
 
-HELD_S = 10
+RESERVATION_TTL_S = 10
 """Time after which the slot of a gateway that has failed is released; sockets renew theirs every two seconds."""
-FREED_S = 5
+RELEASE_DELAY_S = 5
 """Time within which an engine detects that a session has ended, and reuses its slot."""
 
 
-class Places:
+class SlotReservations:
     """Reservations of slots with their expiry."""
 
     def __init__(self, store: Redis, fleet: Fleet) -> None:
         self._store = store
         self._fleet = fleet
 
-    async def take(self, ssrc: int, until: float) -> bool:
+    async def acquire(self, ssrc: int, until: float) -> bool:
         """Reserve a slot up to a time (seconds since 1970), and return True if there was one.
 
         There are never more reservations than slots. Of several concurrent requests for the last one, all may fail.
@@ -37,16 +37,16 @@ class Places:
         if added and held > self._fleet.slots:
             await self._store.zrem(state.PLACES, str(ssrc))
             return False
-        await self.hold(ssrc, until)
+        await self.extend(ssrc, until)
         return True
 
-    async def hold(self, ssrc: int, until: float) -> None:
+    async def extend(self, ssrc: int, until: float) -> None:
         """Extend an existing reservation."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zadd(state.PLACES, {str(ssrc): until})
-            pipe.expire(state.PLACES, state.SESSION_KEPT_S)
+            pipe.expire(state.PLACES, state.SESSION_RETENTION_S)
             await pipe.execute()
 
-    async def leave(self, ssrc: int, after_s: float = FREED_S) -> None:
+    async def release(self, ssrc: int, after_s: float = RELEASE_DELAY_S) -> None:
         """Release a reservation after a delay, if there is one."""
         await self._store.zadd(state.PLACES, {str(ssrc): time.time() + after_s}, xx=True)
