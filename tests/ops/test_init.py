@@ -160,8 +160,8 @@ def test_an_invalid_answer_is_prompted_again_immediately(tmp_path: Path) -> None
     assert "many is no whole number; type one such as 500" in told
     assert "0 calls are not within what one deployment carries there, 1 to 175,790" in told
     assert "1,000,000,000 calls are not within" in told
-    assert "20 calls on CPUs cost about 512 USD" in told
-    assert "more than the budget of 100 USD; raise it to 512" in told
+    assert "20 calls on CPUs cost about 523 USD" in told
+    assert "more than the budget of 100 USD; raise it to 523" in told
     assert voice_blueprint.load(file).aws.observability.monthly_budget_usd == 1000
 
 
@@ -271,7 +271,7 @@ def test_few_calls_run_on_cpus_for_the_price_of_the_small_file(tmp_path: Path) -
     file = tmp_path / "first call.yaml"
     result = init(file, *options)
     assert result.exit_code == 0, result.output
-    assert "20 calls on CPUs, about 512 USD" in result.stdout
+    assert "20 calls on CPUs, about 523 USD" in result.stdout
     assert f"next: voice plan '{file}'" in result.stdout
     deployment = voice_blueprint.load(file)
     assert (deployment.name, deployment.aws.region) == ("first-call", "us-east-1")
@@ -280,7 +280,7 @@ def test_few_calls_run_on_cpus_for_the_price_of_the_small_file(tmp_path: Path) -
     assert deployment.load.calls == 20
     done = CliRunner().invoke(app, ["cost", str(ROOT / "tests/deployments/small.yaml"), "--json"])
     (estimate,) = json.loads(done.stdout)["clouds"].values()
-    assert estimate["usd_per_month"]["expected"] == pytest.approx(512, abs=1)
+    assert estimate["usd_per_month"]["expected"] == pytest.approx(523, abs=1)
 
 
 @pytest.mark.parametrize("options", [AWS, AZURE], ids=["aws", "azure"])

@@ -95,7 +95,7 @@ def test_a_file_is_compared_with_its_last_release(repository: Path) -> None:
     assert change["low"] == 0
     assert change["peak"] == pytest.approx(6.88 * 730 + 200 * 0.08 + 7 * 0.3)  # including its disk and its metrics
     by_revision = voice_cost(repository, "--diff", "HEAD")
-    assert f"than {repository} at HEAD (" in by_revision.stdout
+    assert f"compared with {repository} at HEAD (" in by_revision.stdout
 
 
 @pytest.mark.parametrize(
