@@ -91,7 +91,7 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
     told = json.loads(result.stdout)["measured"]
     assert told["calls"] == 1
     assert "CPU engine with tiny.en" in told["conditions"]
-    assert "more not tried" in told["conditions"]
+    assert "more calls not tested" in told["conditions"]
     (cpu,) = [each for each in capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
     assert (cpu.calls, cpu.binding.kind) == (1, "measured")
     added = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in before.splitlines()]

@@ -113,7 +113,7 @@ def test_pods_with_gpus_need_a_deployment() -> None:
         (relations.RELATION_MUTATIONS, 7, 17),
         (reviewed_mutations.REVIEWED_MUTATIONS, 0, 14),
         (invented_mutations.INVENTED_MUTATIONS, 54, 72),
-        (granted_mutations.PERMISSION_MUTATIONS, 0, 25),
+        (granted_mutations.PERMISSION_MUTATIONS, 0, 28),
         (granted_mutations.ROUTE_MUTATIONS, 0, 12),
     ],
     ids=["first", "second", "relations", "reviewed", "invented", "granted", "routed"],
