@@ -394,7 +394,7 @@ def test_the_changelog_begins_with_the_current_version() -> None:
 
 
 def test_the_documented_price_of_the_small_file_matches_the_command() -> None:
-    row = re.search(r"^  together +(\d+) +(\d+) +(\d+)$", recorded("voice cost deployments/small.yaml"), re.MULTILINE)
+    row = re.search(r"^  total +(\d+) +(\d+) +(\d+)$", recorded("voice cost deployments/small.yaml"), re.MULTILINE)
     assert row
     low, expected, peak = map(int, row.groups())
     assert f"about {round(expected, -1)} USD a month" in read_document("README.md")

@@ -188,51 +188,6 @@ async def test_an_answer_after_a_reconnect_is_paused_and_continued(
     assert len(engines.asked) == 1
 
 
-async def test_speech_before_an_answer_is_no_interruption_of_the_agent(
-    place: Place, engines: Engines, store: Redis
-) -> None:
-    """A question that continues while its answer is prepared is answered as a whole."""
-    engines.finals, engines.speaks_after_s = [(1900, "What is this?")], PATIENCE_S
-    engines.answers = [f"{word} is the answer." for word in ("One", "Two", "Three", "Four")]
-    async with place.call() as caller:
-        conversation = caller.messages[0]["id"]
-        for turn in range(2):
-            await speak(caller)
-            await until(lambda turn=turn: len(engines.spoken) == 2 * turn + 1)  # type: ignore[misc]
-            engines.finals.append((0, "And that?"))
-            engines.speaks_after_s = 0.0
-            await speak(caller)
-            while len(await said(store, conversation)) < 3 * (turn + 1):
-                await caller.send(silence(0.02))
-            engines.finals.append((0, "And what is this?"))
-            engines.speaks_after_s = PATIENCE_S
-        assert b"voice_agent_barge_in_seconds_count 0.0" in place.agent.metrics.text()
-
-
-@pytest.mark.usefixtures("sounds_over")
-async def test_each_pause_of_each_turn_is_prepared(place: Place, engines: Engines, store: Redis) -> None:
-    engines.answers = [f"{word}." for word in ("One", "Two", "Three", "Four")]
-    async with place.call() as caller:
-        conversation = caller.messages[0]["id"]
-        await until(lambda: len(engines.updates) == 1)
-        for turn in range(2):
-            for pause in range(2):
-                engines.finals.append((0, f"part {turn}{pause}"))
-                await caller.send(speech(1.0))
-                await caller.send(silence(PAUSE_S))
-                await until(lambda count=2 * turn + pause + 1: len(engines.asked) == count)  # type: ignore[misc]
-            await caller.send(silence(ENDED_S))
-            while len(await said(store, conversation)) < 2 * (turn + 1):
-                await caller.send(silence(0.02))
-    assert [text for _, text in await said(store, conversation)] == [
-        "part 00 part 01",
-        "Two.",
-        "part 10 part 11",
-        "Four.",
-    ]
-    assert len(engines.asked) == 4
-
-
 @pytest.mark.usefixtures("sounds_over")
 async def test_a_prepared_answer_is_discarded_if_the_transcript_changes(
     place: Place, engines: Engines, store: Redis
