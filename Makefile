@@ -37,7 +37,7 @@ ENGINES_TESTS_whole := tests/engines $(ENGINES_POD:%=--ignore=%)
 OWN_TOOLS := tests/voice tests/engines
 # CI shares its cores with other work: tests that failed there run once more, one at a time. The output contains both
 # runs, and a second failure ends the run.
-REPEAT_FAILED := $(if $(CI),|| pytest --last-failed --last-failed-no-failures none --maxfail 1)
+repeat_failed = $(if $(CI),|| pytest --last-failed --last-failed-no-failures none --maxfail 1 $(1))
 # Build variants in which the data plane is tested (images/vad-dataplane/tests/run.sh).
 TESTED := program address,undefined
 
@@ -129,7 +129,7 @@ types: $(DEV)
 
 # Four on two cores: a third of the tests' time is spent waiting for programs and timers.
 pytest: $(COMPILED)
-	pytest -n 4 --dist loadfile --no-loadscope-reorder $(OWN_TOOLS:%=--ignore=%) $(REPEAT_FAILED)
+	pytest -n 4 --dist loadfile --no-loadscope-reorder $(OWN_TOOLS:%=--ignore=%) $(call repeat_failed,$(OWN_TOOLS:%=--ignore=%))
 
 test-nightly: $(DEV) $(FUZZ) $(CHECKOV) $(AZURITE) ## Run the tests that are too long for every change
 	$(INSTALL) tests/packages.txt voice_sandbox/hosts/packages.txt
@@ -153,8 +153,8 @@ test-mutants: $(MUTANTS) ## Change the sources and see that a test fails; ARGS=-
 
 test-voice: $(VOICE_PATH) $(if $(ARGS),$(FRAMEWORKS) $(AGENT)) ## Test the voice path: real processes, faults, a browser
 	$(INSTALL) tests/voice/packages.txt
-	pytest -n 2 --dist loadfile --no-loadscope-reorder tests/voice --ignore $(DRAIN) $(ARGS) $(REPEAT_FAILED)
-	pytest $(DRAIN) $(ARGS) $(REPEAT_FAILED)
+	pytest -n 2 --dist loadfile --no-loadscope-reorder tests/voice --ignore $(DRAIN) $(ARGS) $(call repeat_failed,tests/voice --ignore $(DRAIN) $(ARGS))
+	pytest $(DRAIN) $(ARGS) $(call repeat_failed,$(DRAIN) $(ARGS))
 
 # In parallel: half of an engine's start is imports, on one core.
 test-engines: $(DEV) $(ENGINES_SETUP) ## Test the deployed engines on this CPU; ENGINES=short
