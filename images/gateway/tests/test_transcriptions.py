@@ -158,7 +158,7 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
         while await store.exists(*left):
             await asyncio.sleep(0.01)
     while await pieces.count_waiting():
-        assert await pieces.claim("asr-1") is None, "nobody waits for it"
+        assert await pieces.claim("asr-1") is None, "no caller waits for it"
     await gateway.start().ready()
     await gateway.accepts_callers()
     (await asked()).cancel()
