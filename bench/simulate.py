@@ -16,7 +16,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import Cells
 from voice_ops.output import err, out
 from voice_ops.simulate.capacity import fleet_plans, store_calls
-from voice_ops.simulate.cells import Whole, loss, lost_cells, sample, whole
+from voice_ops.simulate.cells import CELL_TICK_S, Whole, loss, lost_cells, sample, whole
 from voice_ops.simulate.policies import own
 from voice_ops.simulate.run import Settings
 from voice_ops.simulate.traces import Trace, designed
@@ -50,6 +50,7 @@ def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> Whole:
         cross_zone=cell.aws.edge.cross_zone,
         seed=1,
         store_calls=store_calls(cell),
+        tick_s=CELL_TICK_S,
     )
     return whole(sample(plans, own(plans), trace, settings), total.cell_count, trace, lost)
 

@@ -153,7 +153,7 @@ class Calls:
 
     @property
     def carried(self) -> int:
-        return sum(int(fleet.calls.sum()) for fleet in self.asr)
+        return sum(int(np.add.reduce(fleet.calls)) for fleet in self.asr)
 
     def waiting(self, now: float) -> float:
         """Return the number of requested calls that are not served, as if refused callers waited in a queue."""
@@ -192,13 +192,14 @@ class Calls:
             count = min(count, max(0, self.store_calls - self.carried))
         placed = self._fill(count) if count else 0
         for number, front in enumerate(self.fronts):
-            whole, carried = front.plan.share == 1, self.carried
-            want = placed if whole else int(self.chance.binomial(placed, front.plan.share))
+            want = placed if front.plan.share == 1 else int(self.chance.binomial(placed, front.plan.share))
             refused = want - self._share_out(front, want)
-            self._leave_asr(refused)
-            for before in self.fronts[:number]:
-                self._leave(before, refused, carried)
-            placed -= refused
+            if refused:
+                carried = self.carried
+                self._leave_asr(refused)
+                for before in self.fronts[:number]:
+                    self._leave(before, refused, carried)
+                placed -= refused
             if front.plan.kind == "agent":
                 self.ledger.conversations += want
                 self.ledger.conversations_refused += refused

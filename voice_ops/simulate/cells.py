@@ -16,13 +16,15 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.policies import Policy
 from voice_ops.simulate.report import summarize
-from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
 from voice_ops.simulate.traces import NOTICED_S, REGION_BACK_S, REGION_LOST_S, Trace
 
 SAMPLES = 3
 """Number of simulated cells, with different callers."""
 LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for the loss of one cell, of an account's and of a region's cells at the peak."""
+CELL_TICK_S = DAY_TICK_S
+"""Period of a simulated cell, also for short traces: samples differ by more than periods of 1 s and 10 s do."""
 _END_S = 120 * 60.0
 
 

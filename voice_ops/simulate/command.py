@@ -23,7 +23,7 @@ from voice_ops.progress import heartbeat
 from voice_ops.simulate.account import quota_codes
 from voice_ops.simulate.calls import REDIAL_SHARE
 from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
-from voice_ops.simulate.cells import LOSSES, SAMPLES, Whole, loss, lost_cells, sample, whole
+from voice_ops.simulate.cells import CELL_TICK_S, LOSSES, SAMPLES, Whole, loss, lost_cells, sample, whole
 from voice_ops.simulate.metrics import check_modelled
 from voice_ops.simulate.plots import draw
 from voice_ops.simulate.policies import PEERS, Policy, own
@@ -122,6 +122,7 @@ def simulate(  # noqa: PLR0917  typer's options
             rollout=aws.rollout if aws else Rollout(),
             store_calls=store_calls(deployment),
             redial_share=redial,
+            tick_s=CELL_TICK_S if _has_cells(deployment) else None,
         )
     except (TraceError, ValueError) as error:
         raise stop(str(error), REFUSED) from None
@@ -158,11 +159,15 @@ def simulate(  # noqa: PLR0917  typer's options
         err.print(f"wrote {picture!s}", soft_wrap=True)
 
 
+def _has_cells(deployment: Deployment) -> bool:
+    return deployment.whole is not None and deployment.whole.cell_count > 1
+
+
 def _of_cells(
     deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
 ) -> Whole | None:
     """Return the results of all cells of a file with several, the first of which has been simulated."""
-    if deployment.whole is None or deployment.whole.cell_count == 1:
+    if deployment.whole is None or not _has_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)
     with heartbeat(err, "simulate further cells"):

@@ -81,10 +81,10 @@ def check_modelled(plan: FleetPlan) -> None:
 
 
 _FOLDS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
-    Statistic.AVERAGE: (np.sum, operator.add),
-    Statistic.SUM: (np.sum, operator.add),
-    Statistic.MAXIMUM: (np.max, max),
-    Statistic.MINIMUM: (np.min, min),
+    Statistic.AVERAGE: (np.add.reduce, operator.add),
+    Statistic.SUM: (np.add.reduce, operator.add),
+    Statistic.MAXIMUM: (np.maximum.reduce, max),
+    Statistic.MINIMUM: (np.minimum.reduce, min),
 }
 """Functions of a statistic that combine the samples of a tick, and of two ticks."""
 

@@ -25,7 +25,7 @@ size."""
 START_LOAD = 0.7
 """Initial utilization, if the file's bounds allow it."""
 FINE_S, FINE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
-"""Traces of up to six hours are simulated by the second, longer ones by the minimum period of an alarm."""
+"""Traces of up to six hours are simulated by the second, longer ones and cells by the minimum period of an alarm."""
 
 VAD_GAP_S = 20.0
 """Interruption of a call when a VAD host fails: two health checks of the load balancer, 10 s apart."""

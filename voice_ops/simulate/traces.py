@@ -4,9 +4,11 @@ import csv
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from voice_blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURES, HEALTH_CHECK_INTERVAL_S
 from voice_blueprint.day import day
@@ -85,7 +87,12 @@ class Trace:
 
     def at(self, second: float) -> float:
         """Return the requested calls at a time; before the first point, those of the first point."""
-        return float(np.interp(second, self.seconds, self.calls))
+        return float(np.interp(second, *self._points))
+
+    @cached_property
+    def _points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Arrays, since ``interp`` would convert a day's points for each tick.
+        return np.array(self.seconds), np.array(self.calls)
 
 
 REGION_LOST_S, REGION_BACK_S = 20 * _MINUTE, 80 * _MINUTE
