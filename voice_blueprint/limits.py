@@ -4,11 +4,15 @@ vCPU quotas are separate, in ``catalog/quotas.yaml``, since they differ between 
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint import catalog
+from voice_blueprint.capacity.bounds import PACKET_BYTES, PACKETS_PER_S, SOCKETS_PER_CALL
+from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.catalog import Limit
+from voice_blueprint.contract.network import FLOWS
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.base import HostCount
@@ -17,6 +21,17 @@ from voice_blueprint.file.source import Location
 
 PUBLISH_EVERY_S = 5
 """Interval at which telemetry sends metrics (images/telemetry, ``publish_every_s``), one request each."""
+STORE_CONNECTIONS = 50
+"""Maximum connections of a gateway, an agent, an engine or its telemetry to the state store
+(voice_runtime/store.py)."""
+VAD_STORE_CONNECTIONS = 4
+"""Connections of the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
+STACKS = 7
+"""Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
+EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
+"""Throughput and connections of a capacity unit of an application gateway; see ``EDGE_UNITS``."""
+CALL_MBPS = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
+"""Throughput of a call's audio in one direction over a WebSocket, which is similar to that over RTP."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,8 @@ def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
     """Yield the requirements of each section."""
     known = catalog.limits()
     found = list(_aws(deployment.aws_section)) if deployment.aws_section else []
-    found += list(_azure(deployment.azure_section)) if deployment.azure_section else []
+    if deployment.azure_section:
+        found += [*_azure(deployment.azure_section), *_azure_edge(deployment)]
     for id_, low, most, location in found:
         yield LimitNeed(known[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(most))), location)
 
@@ -68,6 +84,22 @@ def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     # Each host and task has a network interface of its own, and publishes its own metrics.
     yield "network-interfaces", hosts_low, hosts_most, ("aws", "vad", "hosts_per_zone")
     yield "put-metric-data", hosts_low / PUBLISH_EVERY_S, hosts_most / PUBLISH_EVERY_S, ("aws", "vad", "hosts_per_zone")
+    low, most = (
+        STORE_CONNECTIONS * sum(getattr(each, bound) for each in services)
+        + 2 * STORE_CONNECTIONS * sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
+        + VAD_STORE_CONNECTIONS * zones * getattr(per_zone, bound)
+        for bound in ("min", "max")
+    )
+    yield "store-connections", low, most, at_tasks
+    requests = aws.edge.throttle.requests_per_s
+    yield "api-requests", requests, requests, ("aws", "edge", "throttle", "requests_per_s")
+    # After the loss of a zone, its tasks are started in the others.
+    for service, location in zip(services, (at_tasks, ("aws", "agents", "tasks")), strict=False):
+        yield "fargate-starts", service.min / zones, service.max / zones, location
+    stacks = STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
+    yield "stacks", stacks, stacks, ("aws",)
+    rules = max(max(Counter(getattr(flow, end) for flow in FLOWS).values()) for end in ("source", "destination"))
+    yield "security-group-rules", rules, rules, ("aws",)
 
 
 def _azure(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
@@ -79,3 +111,20 @@ def _azure(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
         yield "aks-nodes-per-pool", nodes.min, nodes.max, location
     low, most = (sum(getattr(nodes, bound) for _, nodes in pools) for bound in ("min", "max"))
     yield "aks-nodes", low, most, ("azure", "pools")
+    yield "aks-node-pools", len(pools), len(pools), ("azure", "pools")
+
+
+def _azure_edge(deployment: Deployment) -> Iterator[tuple[str, float, float, Location]]:
+    azure, load = deployment.azure, deployment.load
+    if azure.callers is None:
+        return
+    # Each port of a load-balanced service is a rule of every node: the gateway's two, RTP, and the agents'.
+    rules = 3 + bool(azure.agents)
+    yield "load-balancer-rules", rules, rules, ("azure", "callers")
+    if load is None:
+        return
+    # All calls are assumed to use WebSockets, since the file does not contain the share of RTP. A conversation's answer
+    # is audio as well.
+    directions = 1 + (load.conversation_share if azure.agents else 0)
+    each = max(directions * CALL_MBPS / EDGE_UNIT_MBPS, SOCKETS_PER_CALL / EDGE_UNIT_CONNECTIONS)
+    yield "edge-units", each * load.calls, each * peak_calls(load), ("load", "calls")

@@ -56,12 +56,14 @@ class Rendered:
         nodes: Bounds of each node pool on Azure.
         vcpus: vCPUs at the minimum and at the maximum, by quota: a family or Fargate on AWS, the location on Azure.
         sockets: Maximum sockets of a gateway task or pod.
+        rules: Ports of load-balanced services on Azure.
     """
 
     units: Mapping[str, Bounds]
     nodes: Mapping[str, Bounds]
     vcpus: Mapping[str, Bounds]
     sockets: int
+    rules: int = 0
 
 
 def added(bounds: Iterator[Bounds]) -> Bounds:
@@ -123,7 +125,7 @@ def rendered_aws(deployment: Deployment, stacks: Templates) -> Rendered:
     )
 
 
-def assert_aws_needs(deployment: Deployment, rendered: Rendered) -> None:
+def assert_aws_needs(deployment: Deployment, stacks: Templates, rendered: Rendered) -> None:
     """Compare the quotas and limits that `preflight` queries with the rendered bounds."""
     asked: dict[str, list[Bounds]] = {}
     for (family, _), bounds in vcpu_needs(deployment).items():
@@ -137,6 +139,23 @@ def assert_aws_needs(deployment: Deployment, rendered: Rendered) -> None:
     assert limits["nlb-targets"] == most["gateway"] + most["vad"]
     assert limits["ecs-tasks-per-service"] == max(most["gateway"], most.get("agent", 0))
     assert limits["network-interfaces"] == sum(most.values())
+    assert limits["stacks"] == len(stacks)
+    assert limits["security-group-rules"] == most_rules(stacks)
+
+
+def most_rules(stacks: Templates) -> int:
+    """Return the maximum number of rules in one direction of a security group."""
+    rules = Counter[str]()
+    for template in stacks.values():
+        for logical, each in template["Resources"].items():
+            properties = each.get("Properties", {})
+            if each["Type"] == "AWS::EC2::SecurityGroup":
+                for kind in ("Ingress", "Egress"):
+                    rules[f"{logical} {kind}"] += len(properties.get(f"SecurityGroup{kind}", ()))
+            elif each["Type"] in {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}:
+                (group, _) = properties["GroupId"]["Fn::GetAtt"]
+                rules[f"{group} {each['Type'].removeprefix('AWS::EC2::SecurityGroup')}"] += 1
+    return max(rules.values())
 
 
 def assert_aws_alarms(deployment: Deployment, stacks: Templates, rendered: Rendered) -> None:
@@ -187,7 +206,9 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
         for workload in graph.of_type("apps/v1:Deployment"):
             containers = workload.inputs["spec"]["template"]["spec"]["containers"]
             sockets += sum(int(each) for each in environment(containers, "VOICE_MAX_CONNECTIONS"))
-    return Rendered(units, nodes, {REGIONAL: added(iter(vcpus))}, sockets)
+    services = (each.inputs["spec"] for graph in graphs for each in graph.of_type("kubernetes:core/v1:Service"))
+    rules = sum(len(each["ports"]) for each in services if each.get("type") == "LoadBalancer")
+    return Rendered(units, nodes, {REGIONAL: added(iter(vcpus))}, sockets, rules)
 
 
 def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
@@ -197,6 +218,8 @@ def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
     assert (limits["aks-nodes"].min, limits["aks-nodes"].max) == (low, most)
     highest = max(each.units.max for each in limit_needs(deployment) if each.limit.id == "aks-nodes-per-pool")
     assert highest == max(most for _, most in rendered.nodes.values())
+    assert limits["aks-node-pools"].max == len(rendered.nodes)
+    assert not deployment.azure.callers or limits["load-balancer-rules"].max == rendered.rules
 
 
 # --- Both -----------------------------------------------------------------------------------------------------
@@ -287,7 +310,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
     if deployment.aws_section:
         stacks = templates(deployment)
         rendered = rendered_aws(deployment, stacks)
-        assert_aws_needs(deployment, rendered)
+        assert_aws_needs(deployment, stacks, rendered)
         assert_aws_alarms(deployment, stacks, rendered)
         assert_cost_on_aws(deployment, rendered, played.result)
     else:

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from typer.testing import CliRunner, Result
@@ -70,6 +70,7 @@ def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget
 
 
 @settings(max_examples=60, deadline=None)
+@example(cloud=Cloud.AWS, index=0, calls=100_000, agents=False)  # the default rate limit of the API is too low
 @given(
     cloud=st.sampled_from(list(Cloud)),
     index=st.integers(0, 1000),

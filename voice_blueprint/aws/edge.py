@@ -20,7 +20,6 @@ STREAM_IDLE_S = 300
 """Idle timeout of a streamed response on a Regional endpoint. Source of both:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
 
-API_RATE_PER_S = 10_000
 API_BURST = 5_000
 """Default burst quota of API Gateway for an account and region, requests. Source:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""

@@ -101,5 +101,14 @@ def too_many_for_one(deployment: Deployment) -> bool:
     return at_peak(Tier.STATE, most) < peak_calls(deployment.load)
 
 
+REQUESTS_PER_SESSION = 3
+"""Requests to the session API per session: open, read events, close."""
+
+
+def peak_requests_per_s(load: CallLoad) -> int:
+    """Return the requests per second to the session API at the peak."""
+    return math.ceil(peak_calls(load) / (60 * load.minutes_each) * REQUESTS_PER_SESSION)
+
+
 def peak_calls(load: CallLoad) -> int:
     return math.ceil(load.calls * load.peak_factor)

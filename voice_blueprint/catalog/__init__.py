@@ -117,6 +117,8 @@ class Limit(Model):
     """Default of a new account or subscription."""
     adjustable: bool
     """Whether an increase can be requested."""
+    is_strict: bool = True
+    """Whether usage above the limit fails; otherwise requests wait, or the usage is an upper bound."""
     of_account: bool = False
     """Whether the limit applies to all deployments of an account and region together; otherwise it applies to each
     deployment."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from voice_blueprint.catalog import Limit
 from voice_blueprint.checks.base import Level, Violation, check, place
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.limits import LimitNeed, limit_needs
@@ -9,21 +10,25 @@ from voice_blueprint.limits import LimitNeed, limit_needs
 
 @check(
     "within-limits",
-    "A deployment at its maximum stays within the limits that cannot be raised.",
+    "A deployment at its maximum stays within the strict limits that cannot be raised.",
     source="voice_blueprint/catalog/limits.yaml",
 )
 def within_limits(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(need) for need in limit_needs(deployment) if need.over and not need.limit.adjustable)
+    yield from (_violation(need) for need in limit_needs(deployment) if need.over and _is_fixed(need.limit))
 
 
 @check(
     "limits-requested",
-    "A deployment at its maximum stays within the default of each limit that can be raised.",
+    "A deployment at its maximum stays within the default of each limit that can be raised, or that delays requests.",
     source="voice_blueprint/catalog/limits.yaml; `voice preflight` shows the limits of your account",
     level=Level.WARNING,
 )
 def limits_requested(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(need) for need in limit_needs(deployment) if need.over and need.limit.adjustable)
+    yield from (_violation(need) for need in limit_needs(deployment) if need.over and not _is_fixed(need.limit))
+
+
+def _is_fixed(limit: Limit) -> bool:
+    return limit.is_strict and not limit.adjustable
 
 
 def _violation(need: LimitNeed) -> Violation:

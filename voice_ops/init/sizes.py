@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
+from voice_blueprint.aws.edge import API_BURST
 from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
 from voice_blueprint.azure.rollout import surge_nodes
 from voice_blueprint.capacity.bounds import (
@@ -19,6 +20,7 @@ from voice_blueprint.capacity.bounds import (
     store,
 )
 from voice_blueprint.capacity.conversations import CONVERSATIONS_PER_CORE
+from voice_blueprint.capacity.load import peak_requests_per_s
 from voice_blueprint.capacity.tiers import FILL, caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
 from voice_blueprint.checks.azure.sizing import share_gib
@@ -40,11 +42,13 @@ from voice_blueprint.file.model.azure_callers import (
     VaultCertificate,
 )
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.file.model.edge import GatewayService, NoAuthorizer, TaskCount
+from voice_blueprint.file.model.edge import GatewayService, NoAuthorizer, TaskCount, Throttle
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.file.model.serving import Load, Quantization
 
 SPARE = 1.1
+REQUEST_MARGIN = 1.5
+"""Ratio of the session API's rate limit to the requests at the peak, since refused callers repeat theirs."""
 ZONES = 2
 """Number of availability zones of a first file."""
 VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
@@ -195,10 +199,19 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
         "gateway_max": max(4, tasks.max, math.ceil(taken / task)),  # as many calls as the fleets accept
         "caller_sessions": max(1000, taken),  # a single service may be the only caller
+        "throttle": _throttle(calls),
         "agent_units": _yaml(units) if units else "",
         "node_type": min(large_enough, key=lambda kind: kind.memory_gib).name,
         "mean": mean_for(calls),
     }
+
+
+def _throttle(calls: int) -> str:
+    """Return the rate limits of the session API with a margin for repeated requests; empty if the default suffices."""
+    need = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_for(calls))))
+    if need <= Throttle().requests_per_s:
+        return ""
+    return f"\n    throttle: {{requests_per_s: {need}, burst: {min(2 * need, API_BURST)}}}"
 
 
 def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:

@@ -149,6 +149,9 @@ CASES: tuple[Case, ...] = (
          {f"{CELLS}.purchase": RESERVATION}),
     case("within-limits", "azure.system_pool.nodes", {"azure.system_pool.nodes.max": 1001},
          {"azure.system_pool.nodes.max": 1000}),
+    # 2.22 Mbit/s of a capacity unit for 0.272 Mbit/s of a call, twice that of a conversation
+    case("limits-requested", "load.calls", callers() | peak(4081), callers() | peak(4080)),
+    case("limits-requested", "load.calls", agents() | peak(2041), agents() | peak(2040)),
     case("system-pool-has-node", "azure.system_pool.nodes", {"azure.system_pool.nodes.min": 0},
          {"azure.system_pool.nodes.min": 1}),
     case("api-server-is-closed", "azure.access.authorized_ranges", public("203.0.113.0/24", "0.0.0.0/0"),

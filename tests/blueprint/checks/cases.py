@@ -198,9 +198,18 @@ CASES: tuple[Case, ...] = (
          {"load": {"calls": 104}, "aws.state.node_type": "cache.t4g.micro"}),
     Case("day-fits-load", "load.curve", {"load": {"calls": 100, "curve": "none.csv"}},
          {"load": {"calls": 100, "curve": "spike"}}),
-    # A zone has a third of the tasks, and ten VAD hosts
-    Case("limits-requested", "aws.edge.gateway.tasks", {f"{EDGE}.gateway.tasks.max": 1471},
-         {f"{EDGE}.gateway.tasks.max": 1470}),
+    # A zone has a third of the tasks
+    Case("limits-requested", "aws.edge.gateway.tasks",
+         {f"{EDGE}.gateway.tasks.max": 600, "aws.vad.hosts_per_zone.max": 301},
+         {f"{EDGE}.gateway.tasks.max": 600, "aws.vad.hosts_per_zone.max": 300}),
+    # 50 connections of a task to the state store, and 720 of the hosts
+    Case("limits-requested", "aws.edge.gateway.tasks", {f"{EDGE}.gateway.tasks.max": 1286},
+         {f"{EDGE}.gateway.tasks.max": 1285}),
+    Case("limits-requested", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 10_001},
+         {f"{EDGE}.throttle.requests_per_s": 10_000}),
+    # After the loss of a zone, a third of the tasks starts in the others
+    Case("limits-requested", "aws.agents.tasks", agents(tasks={"min": 1, "max": 1501}),
+         agents(tasks={"min": 1, "max": 1200})),
     Case("tiers-balanced", "aws.vad.hosts_per_zone", {"aws.vad.hosts_per_zone.max": 3},
          {"aws.vad.hosts_per_zone.max": 2}),
     Case("tiers-balanced", "aws.vad.instance_type", pages(1, 2, "c8g.8xlarge"), pages(1, 2, "c8g.4xlarge")),
@@ -398,8 +407,6 @@ CASES: tuple[Case, ...] = (
     Case("api-limits", f"{EDGE}.idle_timeout_s", {f"{EDGE}.idle_timeout_s": 900, f"{EDGE}.token_ttl_s": 3600},
          {f"{EDGE}.idle_timeout_s": 899, f"{EDGE}.token_ttl_s": 3600}),
     Case("api-limits", f"{EDGE}.token_ttl_s", {f"{EDGE}.token_ttl_s": 60}, {f"{EDGE}.token_ttl_s": 61}),
-    Case("api-limits", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 10_001},
-         {f"{EDGE}.throttle.requests_per_s": 10_000}),
     Case("api-limits", f"{EDGE}.throttle.burst", {f"{EDGE}.throttle.burst": 5001}, {f"{EDGE}.throttle.burst": 5000}),
     Case("edge-limits-fit-capacity", f"{EDGE}.caller_sessions", {f"{EDGE}.caller_sessions": 4419},
          {f"{EDGE}.caller_sessions": 4420}),
@@ -411,6 +418,10 @@ CASES: tuple[Case, ...] = (
          {f"{EDGE}.throttle.requests_per_address_5_min": 8999}, {f"{EDGE}.throttle.requests_per_address_5_min": 9000}),
     Case("edge-limits-fit-capacity", f"{EDGE}.throttle.requests_per_s", {f"{EDGE}.throttle.requests_per_s": 29},
          {f"{EDGE}.throttle.requests_per_s": 30}),
+    # 3,030 calls at the peak begin in three minutes, each with three requests
+    Case("edge-limits-fit-capacity", f"{EDGE}.throttle.requests_per_s",
+         {"load": {"calls": 1515}, f"{EDGE}.throttle.requests_per_s": 50},
+         {"load": {"calls": 1500}, f"{EDGE}.throttle.requests_per_s": 50}),
     Case("edge-limits-fit-capacity", f"{EDGE}.gateway.tasks.max",
          {f"{EDGE}.gateway.measured.calls": 736}, {f"{EDGE}.gateway.measured.calls": 737}),
     Case("placeholder-domain", f"{EDGE}.domain", domain("example.com"), domain("example-callers.com")),

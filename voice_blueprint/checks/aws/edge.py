@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from voice_blueprint.aws import edge
 from voice_blueprint.capacity.bounds import gateway_task, least
+from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, peak_requests_per_s
 from voice_blueprint.capacity.tiers import by_tier, capacities
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.network import Tier
@@ -18,8 +19,6 @@ PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "
 AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
 """Volume of a caller's L16 audio at 16 kHz, mono, without headers."""
 
-REQUESTS_PER_SESSION = 3
-"""Requests to the session API per session: open, read events, close."""
 WAF_WINDOW_S = 300
 
 CROSS_ZONE_USD_PER_GB = 0.02
@@ -81,14 +80,12 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
             "expires before a broken connection is noticed, and the caller cannot resume",
             f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
         )
-    for name, limit in (("requests_per_s", edge.API_RATE_PER_S), ("burst", edge.API_BURST)):
-        value = getattr(settings.throttle, name)
-        if value > limit:
-            yield Violation(
-                ("aws", "edge", "throttle", name),
-                f"{name} {value} exceeds the {limit} that API Gateway accepts per account",
-                f"set {name} to at most {limit}",
-            )
+    if settings.throttle.burst > edge.API_BURST:
+        yield Violation(
+            ("aws", "edge", "throttle", "burst"),
+            f"burst {settings.throttle.burst} exceeds the {edge.API_BURST} that API Gateway accepts per account",
+            f"set burst to at most {edge.API_BURST}",
+        )
 
 
 def _max_sessions(deployment: Deployment) -> int:
@@ -133,6 +130,15 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
             f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {requests} that a "
             f"single caller can cause with caller_creations_per_s {creations}, and block other callers",
             f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
+        )
+    load = deployment.load
+    begun = peak_requests_per_s(load) if load else 0
+    if settings.throttle.requests_per_s < begun:
+        yield Violation(
+            (*place, "throttle", "requests_per_s"),
+            f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {begun} of calls that "
+            "begin at the peak, so API Gateway refuses some",
+            f"set requests_per_s to at least {begun}",
         )
     tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
     if tasks * calls < capacity:
