@@ -5,10 +5,14 @@ from types import SimpleNamespace
 
 import httpx2
 import pytest
-from pipecat.frames.frames import ErrorFrame, Frame
+from pipecat.frames.frames import ErrorFrame, Frame, MetricsFrame, TTSAudioRawFrame, TTSSpeakFrame, TTSStartedFrame
+from pipecat.metrics.metrics import TTFBMetricsData
+from pipecat.pipeline.worker import PipelineParams
+from pipecat.tests.utils import run_test
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import SPEECH_RATE, Engines
+from images.conftest import PATIENCE_S
 from voice_agent.speaking import FirstClause, Speaking, speakable
 from voice_agent.trace import Traces
 from voice_agent.usage import Usage
@@ -100,9 +104,21 @@ class Speaker:
     async def _note(self, words: list[tuple[str, float]], _: str) -> None:
         self.words.append(words)
 
+    async def speak_in_a_pipeline(self, text: str) -> list[Frame]:
+        """Return the frames that leave the service downstream."""
+        parameters = PipelineParams(audio_out_sample_rate=SPEECH_RATE, enable_metrics=True)
+        frames, _ = await run_test(
+            self._speaking, frames_to_send=[TTSSpeakFrame(text)], pipeline_params=parameters, start_timeout=PATIENCE_S
+        )
+        return list(frames)
+
     async def say(self, text: str, context: str = "c") -> list[Frame | None]:
         self.words = []
         return [frame async for frame in self._speaking.run_tts(text, context)]
+
+    @property
+    def name(self) -> str:
+        return self._speaking.name
 
     @property
     def times(self) -> list[float]:
@@ -150,3 +166,15 @@ async def test_a_failing_speech_engine_is_reported_with_its_reason(
     assert isinstance(frame, ErrorFrame)
     assert frame.error.endswith(reason)
     assert speaker.words == []
+
+
+async def test_the_start_of_speech_and_its_delay_are_reported_to_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipecat's breakdown of a turn contains the delay."""
+    speaker = Speaker(monkeypatch)
+    speaker.answers = [[0.2]]
+    frames = await speaker.speak_in_a_pipeline(SENTENCE)
+    kinds = [type(frame) for frame in frames if isinstance(frame, TTSStartedFrame | TTSAudioRawFrame)]
+    assert (kinds[0], kinds.count(TTSStartedFrame)) == (TTSStartedFrame, 1)
+    figures = [figure for frame in frames if isinstance(frame, MetricsFrame) for figure in frame.data]
+    [delay] = [figure for figure in figures if isinstance(figure, TTFBMetricsData) and figure.value > 0]
+    assert delay.processor == speaker.name

@@ -38,6 +38,16 @@ def test_repeated_words_are_stable_except_the_last() -> None:
     assert text_of(said.words) == "Please hold the line, while we connect"
 
 
+@pytest.mark.parametrize(("at_s", "told"), [(0.79, "please"), (0.8, "please hold"), (0.81, "please hold")])
+def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str) -> None:
+    said = Agreement()
+    assert said.words_before(at_s) == []
+    said.hear(words("please hold"))
+    assert text_of(said.words_before(at_s)) == told
+    said.end(words("please hold"))
+    assert text_of(said.words_before(at_s)) == "please hold", "it is not tentative"
+
+
 def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
     said = Agreement()
     said.hear(words("thank you"), votes=False)

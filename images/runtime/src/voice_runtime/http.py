@@ -171,8 +171,9 @@ class PromptProtocol(UnreadLimit, H11Protocol):
             self._stop_waiting()
             return
         self._start_waiting()
-        # An idle connection has uvicorn's own timeout, which ends with the first byte.
-        has_begun = self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]
+        # An idle connection has uvicorn's own timeout, which ends with the first byte. Right after a response, the
+        # state is still that of the completed request.
+        has_begun = self.conn.their_state not in (h11.IDLE, h11.DONE) or self.conn.trailing_data[0]
         if has_begun and self._timer is None:
             self._start_timer()
 

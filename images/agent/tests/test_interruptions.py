@@ -1,0 +1,37 @@
+"""Speech during an answer, frame by frame, with a fixed clock."""
+
+from types import SimpleNamespace
+
+import pytest
+from pipecat.frames.frames import BotStartedSpeakingFrame, InputAudioRawFrame, VADUserStartedSpeakingFrame
+from pipecat.turns.types import ProcessFrameResult
+from pipecat.utils.asyncio.task_manager import TaskManager
+
+from images.agent.tests.conftest import RATE, SAMPLE_BYTES
+from voice_agent.interruptions import INTERRUPTS_S, Interruptions
+from voice_agent.playback import Playback
+
+ONSET_S = 1_000_000.0
+DETECTED_AFTER_S = 0.25
+PAUSED_AFTER_S = 0.5
+"""Time from the report of speech to the pause of the answer."""
+MESSAGE_S = 0.25
+MESSAGE = InputAudioRawFrame(bytes(round(MESSAGE_S * RATE) * SAMPLE_BYTES), RATE, 1)
+
+
+async def test_a_second_of_speech_interrupts_and_the_time_to_silence_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported_at = ONSET_S + DETECTED_AFTER_S
+    monkeypatch.setattr("voice_agent.interruptions.time", SimpleNamespace(time=lambda: reported_at + PAUSED_AFTER_S))
+    playback, durations = Playback(), list[float]()
+    strategy = Interruptions(playback, lambda: True, str, durations.append)
+    strategy._task_manager = TaskManager()
+    await strategy.process_frame(BotStartedSpeakingFrame())
+    await strategy.process_frame(VADUserStartedSpeakingFrame(start_secs=DETECTED_AFTER_S, timestamp=reported_at))
+    assert not playback._is_released.is_set()
+    results = [await strategy.process_frame(MESSAGE) for _ in range(round(INTERRUPTS_S / MESSAGE_S))]
+    assert results == [ProcessFrameResult.CONTINUE] * (len(results) - 1) + [ProcessFrameResult.STOP]
+    assert durations == [DETECTED_AFTER_S + PAUSED_AFTER_S]
+    await strategy.cleanup()
+    assert playback._is_released.is_set()

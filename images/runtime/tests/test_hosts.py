@@ -1,0 +1,29 @@
+"""The time after which a host without a heartbeat counts as failed."""
+
+from types import SimpleNamespace
+
+import pytest
+from redis.asyncio import Redis
+
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_runtime import hosts
+from voice_runtime.hosts import Host, HostKind, HostRegistry
+
+
+@pytest.mark.parametrize("started_at", [0.5, 1_000_000.0])
+async def test_a_host_fails_a_fixed_time_after_its_last_heartbeat(
+    store: Redis, monkeypatch: pytest.MonkeyPatch, started_at: float
+) -> None:
+    """The clock counts from the boot of the machine, which may be recent."""
+    now = started_at
+    monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: now, time_ns=lambda: round(now * 1e9)))
+    registry, host = HostRegistry(store, Tier.ASR), Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
+    await registry.send_heartbeat(host)
+    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    now += HOST_DEAD_AFTER_S - 0.25
+    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    now += 0.25
+    assert await registry.live_hosts() == []
+    await registry.send_heartbeat(host)
+    assert [each.id for each in await registry.live_hosts()] == ["h1"]
