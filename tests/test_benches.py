@@ -17,7 +17,7 @@ from bench.voice import goals
 from bench.voice.shown import shown
 from bench.voice.step import Step
 from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, steady, vad
-from voice_ops.call.session import Heard, Word
+from voice_ops.call.session import TranscriptEvent, Word
 from voice_ops.simulate.capacity import GroupPlan
 from voice_ops.simulate.fleet import Host, Members
 from voice_ops.simulate.policies import own
@@ -31,12 +31,12 @@ def test_sources_of_benches_exist() -> None:
 
 
 def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
-    def transcript_event(kind: str, text: str, certain: int, start_ms: int = 0, **more: bool) -> Heard:
+    def transcript_event(kind: str, text: str, certain: int, start_ms: int = 0, **more: bool) -> TranscriptEvent:
         said = text.split()
         words = [Word(text=word, end_ms=start_ms + 100 * place) for place, word in enumerate(said, start=1)]
         committed = " ".join(said[:certain])
         end_ms = start_ms + 100 * (certain if kind == "final" else len(said))
-        return Heard.model_validate(
+        return TranscriptEvent.model_validate(
             dict(kind=kind, text=text, start_ms=start_ms, end_ms=end_ms, committed=committed, words=words, **more)
         )
 

@@ -69,7 +69,7 @@ RENAMED_OPTIONS = {
 }
 """Options of release 0.1.0 that are still accepted, with their names in the next release."""
 
-STDOUT_FAILS = {ENOSPC, EDQUOT, EIO}
+STDOUT_ERRORS = {ENOSPC, EDQUOT, EIO}
 """Errors of a write to a full or broken disk; one without a file name may concern standard output."""
 MIN_FREE = 2**25
 """Minimum free space in bytes; below it, a disk counts as full, since a synth unpacks this much."""
@@ -96,10 +96,10 @@ def _tidy(command: Command) -> None:
     """Wrap each paragraph of the help as a whole, and show no type for flags, which have no value."""
     if command.help:
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
-    _hide_types_of_flags(command.get_params(Context(command)))
+    _hide_flag_types(command.get_params(Context(command)))
 
 
-def _hide_types_of_flags(parameters: Sequence[Parameter]) -> None:
+def _hide_flag_types(parameters: Sequence[Parameter]) -> None:
     for parameter in parameters:
         if isinstance(parameter, TyperOption) and parameter.is_flag:
             parameter.metavar = ""
@@ -119,7 +119,7 @@ class Commands(TyperGroup):
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         parameters = super().get_params(ctx)
-        _hide_types_of_flags(parameters)  # including those of completion, which typer adds last
+        _hide_flag_types(parameters)  # including those of completion, which typer adds last
         return parameters
 
     def main(
@@ -145,10 +145,10 @@ class Commands(TyperGroup):
             complain("aborted")
             sys.exit(FAILED)
         except OSError as error:
-            if error.errno not in STDOUT_FAILS:
+            if error.errno not in STDOUT_ERRORS:
                 raise
-            if error.filename is not None or (full := _full()):
-                complain(f"{error.filename or full}: {error.strerror}; free some space and run the command again")
+            if error.filename is not None or (full_disk := _find_full_disk()):
+                complain(f"{error.filename or full_disk}: {error.strerror}; free some space and run the command again")
                 sys.exit(FAILED)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # further writes can no longer fail
             complain(f"standard output: {error.strerror}")
@@ -158,13 +158,13 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         if args[0] in RENAMED:
             ctx.fail(f"`voice {args[0]}` was renamed to `voice {RENAMED[args[0]]}`")
-        name, listed, rest = super().resolve_command(ctx, args)
+        name, listed, arguments = super().resolve_command(ctx, args)
         ctx.invoked_subcommand = name
         renamed = RENAMED_OPTIONS.get(name or "", {})
-        for position, argument in enumerate(rest):
+        for position, argument in enumerate(arguments):
             option, equals, value = argument.partition("=")
-            rest[position] = renamed.get(option, option) + equals + value
-        return name, load_command(name) if name else listed, rest
+            arguments[position] = renamed.get(option, option) + equals + value
+        return name, load_command(name) if name else listed, arguments
 
     def invoke(self, ctx: Context) -> object:
         try:
@@ -178,7 +178,7 @@ class Commands(TyperGroup):
             raise stop(text, REFUSED) from None
 
 
-def _full() -> str | None:
+def _find_full_disk() -> str | None:
     """Return the full disk that this program writes to, other than standard output, if there is one."""
     folders = (tempfile.gettempdir(), Path.cwd())
     return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE), None)
@@ -205,8 +205,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"voice {version('voice-serve')}")
         raise typer.Exit
 

@@ -6,7 +6,7 @@ FAILED = 1
 REFUSED = 2
 """The input cannot be deployed: the file is invalid, an option is wrong, or a check fails."""
 
-CONTINUES = 75
+IN_PROGRESS = 75
 """A rollout is incomplete, and continues without this command; the code is EX_TEMPFAIL of sysexits.h."""
 
 INTERRUPTED = 130

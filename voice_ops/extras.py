@@ -19,5 +19,5 @@ EXTRAS = {
 
 def extra_for(module: str, command: str) -> str | None:
     """Return the extra that a command misses, its own if it has one, or None if no extra contains the module."""
-    bring = [extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules]
-    return command if command in bring else next(iter(bring), None)
+    providers = [extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules]
+    return command if command in providers else next(iter(providers), None)

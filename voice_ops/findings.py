@@ -11,7 +11,7 @@ from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
-from voice_ops.output import complain, err, report_refusal, stop, styled
+from voice_ops.output import complain, err, print_json_error, stop, styled
 from voice_sandbox.changes import Outage
 
 MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
@@ -24,17 +24,17 @@ def load(file: Path) -> Deployment:
     except voice_blueprint.DeploymentFileError as error:
         for problem in error.problems:
             complain(str(problem))
-        report_refusal([str(problem) for problem in error.problems], REFUSED)
+        print_json_error([str(problem) for problem in error.problems], REFUSED)
         raise typer.Exit(REFUSED) from None
 
 
 def load_checked(file: Path) -> Deployment:
     """Load a deployment file that no check refuses, or print the reasons and exit with 2."""
     deployment = load(file)
-    blocking = [finding for finding in checks.run(deployment) if finding.blocks]
-    if blocking:
-        print_findings(err, deployment, blocking)
-        report_refusal([finding.text(deployment.source) for finding in blocking], REFUSED)
+    blocking_findings = [finding for finding in checks.run(deployment) if finding.blocks]
+    if blocking_findings:
+        print_findings(err, deployment, blocking_findings)
+        print_json_error([finding.text(deployment.source) for finding in blocking_findings], REFUSED)
         raise typer.Exit(REFUSED)
     return deployment
 
@@ -90,10 +90,10 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
     }
 
 
-def refuse(away: Sequence[Outage]) -> None:
+def refuse_outages(unaccepted: Sequence[Outage]) -> None:
     """Exit if a resource that serves calls or stores state would be replaced or deleted."""
-    if away:
-        lines = [*(each.text() for each in away), *(f"--accept-replace {each.name}" for each in away)]
+    if unaccepted:
+        lines = [*(each.text() for each in unaccepted), *(f"--accept-replace {each.name}" for each in unaccepted)]
         raise stop(
             "refused: resources that serve calls or store state would be removed, replaced or deleted\n"
             + "\n".join(lines),

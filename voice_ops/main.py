@@ -10,7 +10,7 @@ from voice_sandbox.loopback import bypass_loopback
 
 def main() -> None:
     """Run the command line."""
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGINT, _exit)
     try:
         from voice_ops.cli import app  # noqa: PLC0415  the largest part of a start
 
@@ -21,6 +21,6 @@ def main() -> None:
         os._exit(INTERRUPTED)  # for Ctrl-C between two lines of this function
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> None:
+def _exit(_signal: int, _frame: FrameType | None) -> None:
     """Exit during imports, when nothing has been started that would have to be stopped."""
     os._exit(INTERRUPTED)

@@ -22,14 +22,14 @@ from typer._click.globals import get_current_context  # typer contains a vendore
 
 from voice_ops.exits import REFUSED
 
-PLAIN = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x", "\N{EN DASH}": "-", "·": "-"}
+ASCII_EQUIVALENTS = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x", "\N{EN DASH}": "-", "·": "-"}
 """Replacements for characters that the output's encoding lacks; any other becomes a question mark."""
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+    return "".join(ASCII_EQUIVALENTS.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 codecs.register_error("voice-plain", _plain)
@@ -42,7 +42,7 @@ MARKS = {"✗ ", "✓ ", "! ", "→ ", "? "}
 """Prefixes of messages: further lines are indented by their width."""
 
 
-class WholeConsole(Console):
+class PlainConsole(Console):
     """A console that prints text unchanged.
 
     No line is truncated, ``[red]`` is not a colour and ``:100:`` is not an emoji.
@@ -62,7 +62,7 @@ class WholeConsole(Console):
         for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
             indent = len(line) - len(line.plain.lstrip(" "))
             mark = 2 if line.plain[indent : indent + 2] in MARKS else 0
-            words = wrapped(line[indent + mark :], max(20, self.width - indent - mark))
+            words = wrap_text(line[indent + mark :], max(20, self.width - indent - mark))
             first = line[: indent + mark]
             for number, each in enumerate(words or [Text()]):
                 super().print((first if not number else Text(" " * len(first))) + each, crop=False, soft_wrap=True)
@@ -71,10 +71,10 @@ class WholeConsole(Console):
 def styled(template: str, *data: object) -> Text:
     """Return the text of a template with markup, such as ``[red]✗[/] {}``; markup in the data is not interpreted."""
     whole = Text.from_markup(template, emoji=False)
-    cuts = [at for match in re.finditer(r"\{\}", whole.plain) for at in match.span()]
+    offsets = [at for match in re.finditer(r"\{\}", whole.plain) for at in match.span()]
     values = iter(data)
     pieces = []
-    for piece in whole.divide(cuts):
+    for piece in whole.divide(offsets):
         if piece.plain == "{}":
             value = str(next(values))
             pieces.append(Text(value, spans=[Span(0, len(value), each.style) for each in piece.spans]))
@@ -83,7 +83,7 @@ def styled(template: str, *data: object) -> Text:
     return Text().join(pieces)
 
 
-def wrapped(text: Text, width: int) -> list[Text]:
+def wrap_text(text: Text, width: int) -> list[Text]:
     """Return a text wrapped to a width; a longer word, such as a URL, is not broken, so that it can be copied."""
     breaks, used = [], 0
     for word in re.finditer(r"\S+\s*", text.plain):
@@ -97,13 +97,13 @@ def wrapped(text: Text, width: int) -> list[Text]:
     return lines
 
 
-out = WholeConsole()
+out = PlainConsole()
 if not out.is_terminal and "COLUMNS" not in os.environ:
     out.width = 120  # rich uses 80 for a pipe or a CI log
-err = WholeConsole(stderr=True)
+err = PlainConsole(stderr=True)
 
 
-_REPORTED = "voice.reported"
+_JSON_PRINTED = "voice.reported"
 """Key in the context of a command that records whether it has printed its JSON object."""
 
 
@@ -118,14 +118,14 @@ def complain(text: str) -> None:
 def stop(text: str, code: int) -> typer.Exit:
     """Print the reason why a command ends, also as JSON with ``--json``, and return the exception to raise."""
     complain(text)
-    report_refusal([text], code)
+    print_json_error([text], code)
     return typer.Exit(code)
 
 
-def report_refusal(problems: list[str], code: int) -> None:
+def print_json_error(problems: list[str], code: int) -> None:
     """Print the reason why a command ends as JSON, if ``--json`` was given and no report has been printed."""
     context = get_current_context(silent=True)
-    if context and context.params.get("as_json") and not context.meta.get(_REPORTED):
+    if context and context.params.get("as_json") and not context.meta.get(_JSON_PRINTED):
         print_json({"refused": code == REFUSED, "problems": problems})
 
 
@@ -139,7 +139,7 @@ def as_json(value: object) -> str:
 def print_json(report: Mapping[str, object], deployment: str = "") -> None:
     """Print the object of ``--json``, which starts with the deployment's name if there is one."""
     if context := get_current_context(silent=True):
-        context.meta[_REPORTED] = True
+        context.meta[_JSON_PRINTED] = True
     typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
@@ -152,14 +152,14 @@ class WholeTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = list(zip(*(list(column.cells) for column in self.columns), strict=True))
         widths = [self._width(console, column, index, rows) for index, column in enumerate(self.columns)]
-        moved: list[int] = []
+        moved_columns: list[int] = []
         # Three for the space between two columns, and one for the edge. The first column identifies the row and stays.
-        while len(moved) < len(widths) - 1 and sum(widths) + 3 * len(widths) + 1 > options.max_width:
+        while len(moved_columns) < len(widths) - 1 and sum(widths) + 3 * len(widths) + 1 > options.max_width:
             widest = max(range(1, len(widths)), key=widths.__getitem__)
-            moved.append(widest)
+            moved_columns.append(widest)
             widths[widest] = -3
-        if moved:
-            yield from self._stacked(console, options, rows, sorted(moved))
+        if moved_columns:
+            yield from self._stack(console, options, rows, sorted(moved_columns))
         else:
             yield from super().__rich_console__(console, options)
         if self.caption:
@@ -171,10 +171,14 @@ class WholeTable(Table):
             (Measurement.get(console, console.options, _text(console, cell)).maximum for cell in cells), default=0
         )
 
-    def _stacked(
-        self, console: Console, options: ConsoleOptions, rows: list[tuple[RenderableType, ...]], moved: list[int]
+    def _stack(
+        self,
+        console: Console,
+        options: ConsoleOptions,
+        rows: list[tuple[RenderableType, ...]],
+        moved_columns: list[int],
     ) -> RenderResult:
-        kept = [index for index in range(len(self.columns)) if index not in moved]
+        kept = [index for index in range(len(self.columns)) if index not in moved_columns]
         slim = Table(title=self.title, title_justify="left", box=self.box, caption=self.caption, caption_justify="left")
         for index in kept:
             column = self.columns[index]
@@ -182,16 +186,16 @@ class WholeTable(Table):
         for row, style in zip(rows, self.rows, strict=True):
             slim.add_row(*(row[index] for index in kept), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
-        notes = iter([_note(console, options, self.columns, row, moved) for row in rows])
+        notes = iter([_note(console, options, self.columns, row, moved_columns) for row in rows])
         # A row of the slim table is one line, since nothing in it wraps. The head ends with its rule.
-        ruled = next(
+        rule_index = next(
             (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
         )
         for at, line in enumerate(lines):
             yield from line
             yield Segment.line()
             text = "".join(each.text for each in line).strip()
-            if at > ruled and text and set(text) != {"─"}:
+            if at > rule_index and text and set(text) != {"─"}:
                 yield from next(notes, [])
 
 
@@ -200,16 +204,20 @@ def _text(console: Console, cell: RenderableType) -> RenderableType:
 
 
 def _note(
-    console: Console, options: ConsoleOptions, columns: list[Column], row: tuple[RenderableType, ...], moved: list[int]
+    console: Console,
+    options: ConsoleOptions,
+    columns: list[Column],
+    row: tuple[RenderableType, ...],
+    moved_columns: list[int],
 ) -> list[Segment]:
     """Return the cells that did not fit a row, each after its heading, wrapped and indented."""
     parts: list[Text] = []
-    for index in moved:
+    for index in moved_columns:
         cell, header = _text(console, row[index]), _text(console, columns[index].header)
         if isinstance(cell, Text) and isinstance(header, Text) and cell.plain:
             parts.append(Text.assemble(f"{header.plain}: " if header.plain else "", cell))
     results: list[Segment] = []
-    for line in wrapped(Text("; ").join(parts), options.max_width - 6) if parts else ():
+    for line in wrap_text(Text("; ").join(parts), options.max_width - 6) if parts else ():
         results += [Segment("      "), *line.render(console), Segment.line()]
     return results
 

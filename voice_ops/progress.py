@@ -18,19 +18,19 @@ SILENCE_S = 30.0
 @contextmanager
 def heartbeat(console: Console, label: str) -> Iterator[None]:
     """Print a line every 30 s while the block runs, if there is no terminal with a spinner."""
-    over, start = Event(), time.monotonic()
+    finished, start = Event(), time.monotonic()
 
-    def beat() -> None:
-        while not over.wait(SILENCE_S):
+    def print_heartbeat() -> None:
+        while not finished.wait(SILENCE_S):
             console.print(styled("… {} [dim]{} s[/]", label, f"{time.monotonic() - start:.0f}"))
 
-    thread = Thread(target=beat, daemon=True)
+    thread = Thread(target=print_heartbeat, daemon=True)
     if not console.is_terminal:
         thread.start()
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         if thread.ident:
             thread.join()
 

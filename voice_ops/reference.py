@@ -46,7 +46,7 @@ def commands() -> str:
         "The output of `voice COMMAND --help`. [The voice command](../commands.md) is an overview.",
     ]
     for name in COMMANDS:
-        for title, command in _leaves(name, load_command(name)):
+        for title, command in _leaf_commands(name, load_command(name)):
             lines += ["", f"## voice {title}", "", _prose(command.help or ""), ""]
             rows = [
                 _parameter(each, Context(command))
@@ -106,9 +106,11 @@ def azure_alerts() -> str:
     results: dict[str, Alert] = {}
     platform: dict[str, PlatformAlert] = {}
     for name in ("production-azure", "cells"):
-        shipped = voice_blueprint.load(DOCS.parent / f"deployments/{name}.yaml").model_copy(update={"images": images})
-        results |= {alert.name: alert for alert in alerts(shipped)}
-        platform = {alert.id: alert for alert in platform_alerts(shipped)} | platform
+        example_deployment = voice_blueprint.load(DOCS.parent / f"deployments/{name}.yaml").model_copy(
+            update={"images": images}
+        )
+        results |= {alert.name: alert for alert in alerts(example_deployment)}
+        platform = {alert.id: alert for alert in platform_alerts(example_deployment)} | platform
     lines = [
         "# Alerts on Azure",
         "",
@@ -153,10 +155,10 @@ def azure_alerts() -> str:
     return "\n".join([*lines, *_table(("Alert", "Fires when it is", "Window", "Pages", "Watches"), rows)]) + "\n"
 
 
-def _leaves(title: str, command: Command) -> Iterator[tuple[str, Command]]:
+def _leaf_commands(title: str, command: Command) -> Iterator[tuple[str, Command]]:
     if isinstance(command, TyperGroup):
         for name, part in command.commands.items():
-            yield from _leaves(f"{title} {name}", part)
+            yield from _leaf_commands(f"{title} {name}", part)
     else:
         yield title, command
 
@@ -166,8 +168,8 @@ def _prose(text: str) -> str:
     return example.sub(r"Example: `\1`", text.replace("\b", "").strip())
 
 
-def _parameter(parameter: TyperArgument | TyperOption, within: Context) -> tuple[str, str]:
-    shown, about = parameter.get_help_record(within) or ("", "")
+def _parameter(parameter: TyperArgument | TyperOption, context: Context) -> tuple[str, str]:
+    shown, about = parameter.get_help_record(context) or ("", "")
     return f"`{shown}`", about.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
 
 

@@ -10,7 +10,7 @@ import httpx2
 from bench.voice.call import SENTENCES, Call, call
 from bench.voice.shown import Shown, shown
 from voice_ops.call.senders import sender_for
-from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
 from voice_ops.demo.services import Gateway
 
@@ -30,11 +30,11 @@ class Outcome:
     """
 
     call: Call
-    events: list[tuple[float, Heard]] = field(default_factory=list)
+    events: list[tuple[float, TranscriptEvent]] = field(default_factory=list)
     error: str = ""
 
     @property
-    def finals(self) -> list[tuple[float, Heard]]:
+    def finals(self) -> list[tuple[float, TranscriptEvent]]:
         return [(at, event) for at, event in self.events if event.kind == "final"]
 
     @property
@@ -72,7 +72,7 @@ class Outcome:
         return word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
 
 
-def _is_of(event: Heard, begin: float, end: float) -> bool:
+def _is_of(event: TranscriptEvent, begin: float, end: float) -> bool:
     return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + ENOUGH_S)
 
 

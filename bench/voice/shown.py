@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-from voice_ops.call.session import Heard
+from voice_ops.call.session import TranscriptEvent
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Shown:
         return self.withdrawn / max(1, self.withdrawn + self.words)
 
 
-def shown(events: Iterable[tuple[float, Heard]]) -> Shown:
+def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Shown:
     """Return the display of a caller's events, which arrived at these seconds of the call."""
     screen = Shown()
     texts: dict[int, tuple[list[str], list[str]]] = {}

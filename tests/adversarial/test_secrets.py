@@ -16,7 +16,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import TOKEN_KEY, holds
 from tests.contract.sources import SANDBOX
 from tests.synthesized import ROOT
-from voice_ops.images.secret_scan import in_archive, in_text, main
+from voice_ops.images.secret_scan import main, scan_archive, scan_text
 from voice_userdata.render import unpacked
 
 # Split, because complete secrets would be detected in this file.
@@ -39,7 +39,7 @@ def test_the_repository_contains_no_secret() -> None:
     assert len(names) > 1000
     files = [(name, (ROOT / name).read_bytes()) for name in names if (ROOT / name).is_file()]
     texts = [(name, content.decode("utf-8", "replace")) for name, content in files if b"\0" not in content[:512]]
-    assert [found for name, text in texts for found in in_text(name, text)] == []
+    assert [found for name, text in texts for found in scan_text(name, text)] == []
 
 
 def deployed_text(template: Mapping[str, Any]) -> str:
@@ -48,13 +48,13 @@ def deployed_text(template: Mapping[str, Any]) -> str:
 
 
 def test_no_template_contains_a_secret() -> None:
-    assert [found for tier, template in SANDBOX.items() for found in in_text(tier, deployed_text(template))] == []
+    assert [found for tier, template in SANDBOX.items() for found in scan_text(tier, deployed_text(template))] == []
 
 
 @secret
 def test_a_secret_in_a_repository_file_is_detected(kind: str, planted: str) -> None:
     text = (ROOT / "voice_ops/cli.py").read_text(encoding="utf-8")
-    assert f"voice_ops/cli.py:{text.count(chr(10)) + 1}: {kind}" in in_text(
+    assert f"voice_ops/cli.py:{text.count(chr(10)) + 1}: {kind}" in scan_text(
         "voice_ops/cli.py", f'{text}KEY = "{planted}"\n'
     )
 
@@ -64,7 +64,7 @@ def test_a_secret_in_a_template_is_detected(kind: str, planted: str) -> None:
     text = deployed_text(SANDBOX["vad"]).replace("systemctl", f"systemctl {planted} ", 1)
     assert planted in text
     line = text[: text.index(planted)].count("\n") + 1
-    assert f"vad:{line}: {kind}" in in_text("vad", text)
+    assert f"vad:{line}: {kind}" in scan_text("vad", text)
 
 
 async def test_logs_contain_no_secret_and_a_planted_one_is_detected(start: Start) -> None:
@@ -73,9 +73,9 @@ async def test_logs_contain_no_secret_and_a_planted_one_is_detected(start: Start
     await holds("it says that the store refuses the password", lambda: bool(gateway.lines))
     log = "".join(gateway.lines)
     assert log
-    assert list(in_text("log", log)) == []
+    assert list(scan_text("log", log)) == []
     assert TOKEN_KEY not in log
-    assert list(in_text("log", f"{log}AUTH {password}\n"))
+    assert list(scan_text("log", f"{log}AUTH {password}\n"))
 
 
 def layer(files: dict[str, str]) -> bytes:
@@ -99,7 +99,7 @@ def test_a_secret_in_a_layer_is_detected_although_the_next_layer_deletes_it(
             member = tarfile.TarInfo(f"blobs/sha256/{number}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-    assert list(in_archive(archive)) == [f"image.tar/blobs/sha256/0/app/settings.py:2: {kind}"]
+    assert list(scan_archive(archive)) == [f"image.tar/blobs/sha256/0/app/settings.py:2: {kind}"]
     assert main([str(archive)]) == 1
 
 

@@ -146,13 +146,13 @@ def test_every_base_requires_its_digest() -> None:
     with pytest.raises(
         commands.WrongDigestError, match=r"requires a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
     ):
-        commands.given_digests(spec, [DIGEST])
-    both = commands.given_digests(spec, [f"BASE_IMAGE={DIGEST}", f"BUILD_IMAGE={DIGEST}"])
+        commands.parse_digests(spec, [DIGEST])
+    both = commands.parse_digests(spec, [f"BASE_IMAGE={DIGEST}", f"BUILD_IMAGE={DIGEST}"])
     assert list(both) == ["BUILD_IMAGE", "BASE_IMAGE"]
 
 
 def test_a_registry_with_a_port_keeps_it() -> None:
-    assert commands.by_digest("localhost:5000/a/b:v1", DIGEST) == f"localhost:5000/a/b@{DIGEST}"
+    assert commands.pin_digest("localhost:5000/a/b:v1", DIGEST) == f"localhost:5000/a/b@{DIGEST}"
 
 
 @pytest.mark.parametrize("name", ["asr-vllm", "lmcache"])

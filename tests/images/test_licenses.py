@@ -17,7 +17,7 @@ from voice_ops.images.licenses import (
     Review,
     bundled_libraries,
     installed,
-    pinned,
+    pinned_packages,
     read_packages,
     stated_license,
 )
@@ -32,17 +32,17 @@ PYAV = installed(distribution("av"))
 
 
 def packages(spec: BuiltImage) -> list[Package]:
-    return [PACKAGES[pin] for pin in pinned(spec).items()]
+    return [PACKAGES[pin] for pin in pinned_packages(spec).items()]
 
 
 @pytest.mark.parametrize("spec", IMAGES_WITH_PACKAGES, ids=lambda spec: spec.name)
 def test_every_package_of_an_image_is_permitted(spec: BuiltImage) -> None:
-    assert pinned(spec)
+    assert pinned_packages(spec)
     assert [problem for package in packages(spec) for problem in REVIEW.problems(package)] == []
 
 
 def test_the_table_matches_the_images_packages() -> None:
-    assert PACKAGES.keys() == {pin for spec in IMAGES_WITH_PACKAGES for pin in pinned(spec).items()}
+    assert PACKAGES.keys() == {pin for spec in IMAGES_WITH_PACKAGES for pin in pinned_packages(spec).items()}
 
 
 @pytest.mark.parametrize("spec", IMAGES_WITH_PACKAGES, ids=lambda spec: spec.name)

@@ -6,7 +6,7 @@ import pytest
 
 from voice_blueprint import catalog
 from voice_blueprint.images import BuiltImage
-from voice_ops.images.locks import BASE, PYTHONS, layer, locked, pins, with_requirements
+from voice_ops.images.locks import BASE, PYTHONS, layer, parse_lock, pins, with_requirements
 
 IMAGES_WITH_LOCKS = with_requirements()
 BASE_PACKAGES = re.compile(
@@ -16,7 +16,7 @@ BASE_PACKAGES = re.compile(
 
 @pytest.mark.parametrize("spec", [spec for spec in IMAGES_WITH_LOCKS if spec.versions], ids=lambda spec: spec.name)
 def test_locks_match_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
-    found = locked((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
+    found = parse_lock((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
     wanted = dict(pin.split("==") for pin in pins(spec))
     if (spec.folder / BASE).exists():
         del wanted[(spec.folder / BASE).read_text(encoding="utf-8").split()[-1]]
@@ -30,8 +30,8 @@ def test_locks_match_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
 @pytest.mark.parametrize("spec", IMAGES_WITH_LOCKS, ids=lambda spec: spec.name)
 def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
     text = (spec.folder / "requirements.txt").read_text(encoding="utf-8")
-    assert len(locked(text)) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 20
-    assert all("--hash=sha256:" in block for _, block in locked(text).values())
+    assert len(parse_lock(text)) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 20
+    assert all("--hash=sha256:" in block for _, block in parse_lock(text).values())
 
 
 def test_images_that_install_python_packages_have_a_base_with_python() -> None:
@@ -41,7 +41,7 @@ def test_images_that_install_python_packages_have_a_base_with_python() -> None:
 
 def test_the_layer_on_vllm_does_not_change_packages_of_the_base() -> None:
     spec = next(spec for spec in IMAGES_WITH_LOCKS if spec.name == "asr-vllm")
-    names = locked((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
+    names = parse_lock((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
     assert [name for name in names if BASE_PACKAGES.match(name)] == []
     # Packages for audio input, the KV pool and KV transfer, built for the CUDA version of the base.
     assert {"soundfile", "soxr", "scipy", "lmcache", "cupy-cuda13x", "nixl", "nixl-cu13"} <= names.keys()
@@ -49,7 +49,9 @@ def test_the_layer_on_vllm_does_not_change_packages_of_the_base() -> None:
 
 
 def test_a_layer_contains_missing_or_different_packages() -> None:
-    base = locked("a==1 \\\n    --hash=sha256:aa\nb==1 \\\n    --hash=sha256:bb\n")
-    wanted = locked("a==1 \\\n    --hash=sha256:aa\nb==0.9 \\\n    --hash=sha256:b9\nc==2 \\\n    --hash=sha256:cc\n")
+    base = parse_lock("a==1 \\\n    --hash=sha256:aa\nb==1 \\\n    --hash=sha256:bb\n")
+    wanted = parse_lock(
+        "a==1 \\\n    --hash=sha256:aa\nb==0.9 \\\n    --hash=sha256:b9\nc==2 \\\n    --hash=sha256:cc\n"
+    )
     assert list(layer(wanted, base)) == ["b", "c"]
     assert layer(wanted, base)["b"] == ("0.9", "b==0.9 \\\n    --hash=sha256:b9\n")

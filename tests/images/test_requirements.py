@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from voice_ops.images.locks import locked
+from voice_ops.images.locks import parse_lock
 
 IMAGES = Path(__file__).parents[2] / "images"
 ONLY_WITH_A_GPU = {"nvidia-cublas-cu12"}
@@ -26,7 +26,7 @@ def test_images_pin_the_versions_of_the_tests(image: str) -> None:
 
 def test_the_neuron_image_pins_the_versions_of_the_engine() -> None:
     engine, neuron = (
-        locked((IMAGES / image / "requirements.txt").read_text(encoding="utf-8"))
+        parse_lock((IMAGES / image / "requirements.txt").read_text(encoding="utf-8"))
         for image in ("whisper-engine", "asr-neuron")
     )
     asked = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from voice_blueprint.images import BuiltImage, specs
-from voice_ops.images.licenses import Review, pinned, read_packages
+from voice_ops.images.licenses import Review, pinned_packages, read_packages
 from voice_ops.images.locks import with_requirements
 from voice_ops.images.sbom import LABEL, add_licenses, main
 
@@ -16,7 +16,7 @@ PACKAGES = read_packages()
 
 def syft_output(spec: BuiltImage, **more: str) -> dict[str, Any]:
     """Return syft's output for an image: packages of Debian and of Python, without reviewed licenses."""
-    python = pinned(spec) | more
+    python = pinned_packages(spec) | more
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -39,7 +39,7 @@ def test_every_package_and_bundled_library_has_a_license(spec: BuiltImage) -> No
     assert document["metadata"]["component"]["licenses"] == [{"expression": spec.labels[LABEL]}]
     licensed = {each["name"]: each["licenses"] for each in document["components"] if "licenses" in each}
     review = Review.read()
-    for name, version in pinned(spec).items():
+    for name, version in pinned_packages(spec).items():
         package = PACKAGES[name, version]
         assert licensed[name] == [{"expression": review.expression(package)}]
         assert licensed.keys() >= set(package.libraries)

@@ -29,12 +29,12 @@ from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.limits import limit_needs
 from voice_blueprint.observability.aws.alerts.tiers import SATURATED
-from voice_ops.cost.day import PlayedDay, play_day
+from voice_ops.cost.day import DaySimulation, simulate_day
 from voice_ops.cost.estimate import Assumptions, Section, azure_rented, price, sections
 from voice_ops.cost.model import Audio, Line
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import ANY_BUDGET, drafts
+from voice_ops.init.drafts import UNLIMITED_BUDGET, drafts
 from voice_ops.needs import fargate_needs, vcpu_needs
 from voice_ops.preflight.azure.quotas import REGIONAL
 from voice_ops.preflight.azure.quotas import vcpu_needs as azure_vcpu_needs
@@ -285,7 +285,9 @@ def assert_cost_on_aws(deployment: Deployment, rendered: Rendered, result: Resul
     assert {kind: hosts[kind] for kind in most} == dict(most)
 
 
-def assert_cost_on_azure(deployment: Deployment, graphs: list[Graph], rendered: Rendered, played: PlayedDay) -> None:
+def assert_cost_on_azure(
+    deployment: Deployment, graphs: list[Graph], rendered: Rendered, played: DaySimulation
+) -> None:
     """Compare the nodes of `voice cost` with the rendered pools, and their mean with the simulated day."""
     rented = tuple(azure_rented(graphs, played.expected))
     lines = host_lines(Section("azure", deployment.azure.location, rented, Audio(None, "none"), ()))
@@ -306,7 +308,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
     """Render, plan, price and simulate a file with digests of all images, and compare."""
     text = edit_document({"images": DIGESTS}, text)
     deployment = load_text(text, folder)
-    played = play_day(deployment)
+    played = simulate_day(deployment)
     if deployment.aws_section:
         stacks = templates(deployment)
         rendered = rendered_aws(deployment, stacks)
@@ -324,7 +326,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
 
 def first_file(cloud: Cloud, calls: int) -> str:
     first, *_ = drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
-    return first.text(ANY_BUDGET, "schema.json")
+    return first.text(UNLIMITED_BUDGET, "schema.json")
 
 
 @pytest.mark.parametrize(("cloud", "calls"), FILES_ON_EVERY_CHANGE)

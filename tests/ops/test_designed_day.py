@@ -11,11 +11,11 @@ from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import with_images
-from voice_ops.cost.day import play_day
+from voice_ops.cost.day import simulate_day
 from voice_ops.cost.estimate import Assumptions, price, sections
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.gameday.command import _simulated
-from voice_ops.gameday.simulated import play
+from voice_ops.gameday.simulated import simulate_scenarios
 from voice_ops.init.answers import Answers, Cloud
 from voice_ops.init.drafts import drafts
 from voice_ops.simulate.run import Result
@@ -41,13 +41,13 @@ def load_shipped(name: str) -> Deployment:
 @cache
 def generate_file(cloud: Cloud, calls: int) -> Deployment:
     first, *_ = drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
-    with first.loaded() as deployment:
+    with first.load() as deployment:
         return deployment
 
 
 def assert_no_alert(deployment: Deployment) -> None:
     """Simulate the day with the alerts of the file, and assert that none fires."""
-    played = play_day(deployment, alerts_of=with_images(deployment)).result
+    played = simulate_day(deployment, alert_deployment=with_images(deployment)).result
     load = designed_load(deployment)
     assert played.firings == ()
     assert float(played.course.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)
@@ -59,10 +59,10 @@ def assert_cost_matches_simulation(deployment: Deployment) -> None:
 
     For fleets of two or three hosts a single additional host is 7 %, so the median of three days is used.
     """
-    ours, *others = (hosts_usd(play_day(deployment, seed=seed).result) for seed in (1, 2))
+    ours, *others = (hosts_usd(simulate_day(deployment, seed=seed).result) for seed in (1, 2))
     assert ours > 0
     if ours != pytest.approx(others[0], rel=TOLERANCE):
-        others += [hosts_usd(play_day(deployment, seed=seed).result) for seed in (3, 4)]
+        others += [hosts_usd(simulate_day(deployment, seed=seed).result) for seed in (3, 4)]
     assert ours == pytest.approx(float(np.median(others)), rel=TOLERANCE)
 
 
@@ -91,7 +91,7 @@ def test_a_new_file_fires_no_alert_on_its_day(cloud: Cloud, calls: int) -> None:
 
 def alerts_of_faults(deployment: Deployment) -> set[str]:
     """Simulate each game-day fault, and return the alerts; a fault that drops calls must fire a documented alert."""
-    effects = play(deployment)
+    effects = simulate_scenarios(deployment)
     rows = [_simulated(deployment, name, effect) for name, effect in effects.items()]
     assert [row for row in rows if not row.passed] == []
     return {row.scenario for row in rows if row.fired}
@@ -130,5 +130,5 @@ def test_host_cost_matches_the_simulated_day_and_stays_below_the_budget_notifica
         and line.price.item.startswith(("c8g.", "fargate-"))
     ]
     assert len({line.kind for line in lines}) == 2
-    integrated = hosts_usd(play_day(deployment).result) * HOURS_PER_MONTH
+    integrated = hosts_usd(simulate_day(deployment).result) * HOURS_PER_MONTH
     assert sum(line.usd.expected for line in lines) == pytest.approx(integrated, rel=TOLERANCE)

@@ -25,13 +25,13 @@ from voice_ops.init.answers import Answers, Cloud
 from voice_ops.init.drafts import deployment_name, drafts
 from voice_ops.init.sizes import (
     MAX_SMALL_CALLS,
-    NoFileForThisError,
+    UnsupportedAnswersError,
     aws_values,
     azure_values,
     bounds,
     max_calls,
+    offers_gpus,
     regions,
-    sells_gpus,
 )
 from voice_ops.simulate.capacity import fleet_plans
 
@@ -62,7 +62,7 @@ PLACEHOLDER_CHECKS = {
 def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget: int = 10**9) -> Iterator[Deployment]:
     """Yield the files for these answers, and assert that only placeholder checks report warnings."""
     for draft in drafts(Answers(cloud, region, calls, agents), "mine"):
-        with draft.loaded(budget) as deployment:
+        with draft.load(budget) as deployment:
             findings = [each for each in checks.run(deployment) if each.check.level is not Level.INFO]
             # Large deployments require higher quotas than those of a new account.
             assert {each.check.id for each in findings} - {"limits-requested"} == PLACEHOLDER_CHECKS[cloud], findings
@@ -78,7 +78,7 @@ def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget
     agents=st.booleans(),
 )
 def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int, calls: int, *, agents: bool) -> None:
-    sold = [region for region in regions(cloud) if sells_gpus(cloud, region) or not agents]
+    sold = [region for region in regions(cloud) if offers_gpus(cloud, region) or not agents]
     region = sold[index % len(sold)]
     calls = min(calls, max_calls(cloud, region, agents=agents))
     found = list(drafted_files(cloud, region, calls, agents=agents))
@@ -95,11 +95,11 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
 @pytest.mark.parametrize("cloud", list(Cloud))
 @pytest.mark.parametrize("agents", [True, False])
 def test_the_maximum_number_of_calls_is_accepted_and_one_more_refused(cloud: Cloud, *, agents: bool) -> None:
-    region = next(region for region in regions(cloud) if sells_gpus(cloud, region))
+    region = next(region for region in regions(cloud) if offers_gpus(cloud, region))
     most = max_calls(cloud, region, agents=agents)
     values = {Cloud.AWS: aws_values, Cloud.AZURE: azure_values}[cloud]
     assert values(region, most, agents=agents)
-    with pytest.raises(NoFileForThisError, match="more than one state store"):
+    with pytest.raises(UnsupportedAnswersError, match="more than one state store"):
         values(region, most + 1, agents=agents)
 
 

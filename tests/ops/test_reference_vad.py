@@ -21,7 +21,7 @@ def test_a_mark_is_never_lost(more: int) -> None:
     chunks = []
     for frame in range(SPOKEN_FRAMES + more):
         spoken = samples[frame * CHUNK_FRAME_SAMPLES :][:CHUNK_FRAME_SAMPLES]
-        chunks += utterances.take(spoken, concealed=False)
+        chunks += utterances.take(spoken, is_concealed=False)
     assert chunks
     assert chunks[-1].flags & END_FLAGS == ChunkFlag(0), "the sample is still spoken there"
     chunks += utterances.close(ChunkFlag.COMMIT)

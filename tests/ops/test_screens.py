@@ -36,7 +36,7 @@ from voice_ops import output
 from voice_ops.cli import COMMANDS, PANELS, app, load_command
 from voice_ops.exits import REFUSED
 from voice_ops.gameday.command import Row, runbooks
-from voice_ops.output import WholeConsole, empty_table, styled
+from voice_ops.output import PlainConsole, empty_table, styled
 from voice_ops.preflight.report import answer, print_report
 from voice_ops.preview.tree import print_violations
 from voice_ops.progress import Progress
@@ -142,7 +142,7 @@ def _without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A nightly test of `gameday` runs its drills, and compares its output with this screen.
     for name in ("Rehearsal", "Month"):
         monkeypatch.setattr(voice_ops.gameday.command, name, MagicMock())
-    monkeypatch.setattr(voice_ops.gameday.command, "_drilled", simulated_drill)
+    monkeypatch.setattr(voice_ops.gameday.command, "_run_drill", simulated_drill)
 
 
 def simulated_drill(deployment: Deployment, name: str, progress: Progress, _: object) -> Row:
@@ -318,7 +318,7 @@ def test_all_output_uses_the_two_consoles() -> None:
 
 
 def printed(table: RenderableType, width: int) -> str:
-    console = WholeConsole()
+    console = PlainConsole()
     console.file, console.width = io.StringIO(), width
     console.print(table)
     return console.file.getvalue()

@@ -48,7 +48,7 @@ def test_output_is_written_in_every_encoding(encoding: str, arguments: tuple[str
 @pytest.mark.parametrize("moment_s", [0.05, 0.1, 0.2, 0.3, 0.5, 0.8])
 def test_ctrl_c_is_handled_at_any_time(moment_s: float) -> None:
     """Wait until the program runs: before, Python's default handler would handle SIGINT."""
-    announced = f"from voice_ops import main; main.signal.signal(2, main._leave); print(flush=True); {PROGRAM}"
+    announced = f"from voice_ops import main; main.signal.signal(2, main._exit); print(flush=True); {PROGRAM}"
     with subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", announced, "cost", SMALL], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:

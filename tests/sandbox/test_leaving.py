@@ -24,7 +24,7 @@ from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
 from voice_ops.exits import INTERRUPTED
 from voice_ops.preflight.aws.commands import ACTIONS
-from voice_ops.rollout.resume import Begun
+from voice_ops.rollout.resume import StoredRollout
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
 
@@ -107,7 +107,7 @@ class Operator:
 
     def begin_rollout(self, label: str) -> None:
         """Record a rollout in the account, like `voice rollout --start`."""
-        rollout = Begun("a hash", label, "2026-11-26T00:00:00+00:00")
+        rollout = StoredRollout("a hash", label, "2026-11-26T00:00:00+00:00")
         self.client("ssm").put_parameter(Name=ROLLOUT, Value=json.dumps(asdict(rollout)), Type="String")
 
     def bake(self) -> str:
@@ -159,7 +159,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operat
     """Return a signed-in operator with the file of a sandbox in one zone."""
     for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.outside"):
         monkeypatch.setattr(f"{module}.POLL_S", 0.2)
-    monkeypatch.setattr("voice_ops.prune.drain.FORGET_S", 0.0)
+    monkeypatch.setattr("voice_ops.prune.drain.DNS_CACHE_S", 0.0)
     file = tmp_path / "sandbox.yaml"
     file.write_text(edit_document(BASE, FILE.read_text(encoding="utf-8")), encoding="utf-8")
     (tmp_path / "all").mkdir()

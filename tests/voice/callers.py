@@ -12,7 +12,7 @@ import numpy as np
 
 from voice_ops.call.recording import FRAME_SAMPLES, RATE, read
 from voice_ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
-from voice_ops.call.session import CallError, Heard, Session
+from voice_ops.call.session import CallError, Session, TranscriptEvent
 from voice_ops.demo.command import SAMPLE, word_error_rate
 
 SENTENCE_STARTS_S = {
@@ -54,7 +54,7 @@ class Caller:
     sentences: tuple[str, ...]
     pause_s: float
     session: Session
-    finals: list[Heard] = field(default_factory=list)
+    finals: list[TranscriptEvent] = field(default_factory=list)
     is_speaking: bool = False
 
     @classmethod

@@ -13,15 +13,15 @@ from playwright.sync_api import Browser, Page
 from voice_blueprint.contract.session_api import TOKEN_HEADER
 from voice_ops.demo.agent.caller import FRAME, FRAME_S, RATE, Caller, Samples
 from voice_ops.demo.agent.command import (
+    MAX_ERROR_RATE,
     OBJECTION,
     QUESTIONS,
     STORY,
-    WORST_ERROR_RATE,
     Turn,
-    at_caller,
-    prompts_of,
+    prompt_tokens,
     remembered,
-    started,
+    resample_for_caller,
+    start_services,
     talk,
     transcript,
 )
@@ -63,7 +63,7 @@ AudioBufferSourceNode.prototype.stop = function (...given) { window.stopped += 1
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentPath]:
-    with started(tmp_path_factory.mktemp("agent")) as path:
+    with start_services(tmp_path_factory.mktemp("agent")) as path:
         yield path
 
 
@@ -71,7 +71,7 @@ def test_answers_are_transcribed_correctly(path: AgentPath) -> None:
     held = asyncio.run(talk(path, [QUESTION]))
     [turn] = held.turns
     assert turn.text
-    assert turn.error_rate <= WORST_ERROR_RATE, turn
+    assert turn.error_rate <= MAX_ERROR_RATE, turn
     assert {"endpointing_wait", "transcription", "llm_inference", "speech_synthesis"} <= held.stages_ms[0].keys()
 
 
@@ -82,20 +82,20 @@ def test_the_conversation_of_a_returning_caller_is_a_prefix_cache_hit(path: Agen
 
 async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
     url, store = f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations", connect(path.store_settings)
-    rate, before = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompts_of(path))
+    rate, before = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompt_tokens(path))
 
     async def ask(caller: Caller, text: str, messages: int) -> None:
         async def is_answered() -> bool:
             return len(await remembered(store, caller.conversation)) == messages
 
-        await caller.ask(at_caller(path.say(text), rate), is_answered)
+        await caller.ask(resample_for_caller(path.say(text), rate), is_answered)
 
     async with Caller(url) as caller:
         await ask(caller, QUESTION, 2)
     async with Caller(f"{url}/{caller.conversation}", {TOKEN_HEADER: caller.token}) as again:
         await ask(again, QUESTIONS[1], 4)
     await store.aclose()
-    return prompts_of(path)[before:]
+    return prompt_tokens(path)[before:]
 
 
 class LoudspeakerCaller(Caller):
@@ -105,7 +105,7 @@ class LoudspeakerCaller(Caller):
     DELAY_S = 0.15
 
     def _begin(self) -> None:
-        super()._begin()
+        super()._reset()
         self._echoed = 0
 
     def _microphone(self, samples: Samples) -> Samples:
@@ -129,7 +129,7 @@ def test_an_answer_from_a_loudspeaker_does_not_interrupt_itself(path: AgentPath)
             async def is_answered() -> bool:
                 return len(await remembered(store, caller.conversation)) >= 2
 
-            heard = await caller.ask(at_caller(path.say(STORY), rate), is_answered)
+            heard = await caller.ask(resample_for_caller(path.say(STORY), rate), is_answered)
             said = await remembered(store, caller.conversation)
             assert caller._echoed * FRAME_S > LONG_ANSWER_S, "the microphone has recorded no answer"
             result = said, caller.interruptions, heard.size
@@ -163,7 +163,7 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turn = Turn(answered, transcript(whisper, heard, SPEAKER_RATE))
-    assert turn.error_rate <= WORST_ERROR_RATE, turn
+    assert turn.error_rate <= MAX_ERROR_RATE, turn
 
     page.evaluate("window.stopped = 0")
     say(page, path, STORY)

@@ -14,7 +14,7 @@ import websockets
 from tests.voice.callers import SENTENCES, Transport, speech
 from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE
 from voice_ops.call.senders import Samples, sender_for
-from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Heard, Session
+from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
 from voice_ops.demo.services import VoicePath
 
@@ -47,7 +47,7 @@ class Reader:
         lost: The final report of missing audio.
     """
 
-    events: list[Heard] = field(default_factory=list)
+    events: list[TranscriptEvent] = field(default_factory=list)
     lost: str = ""
 
     async def read(self, session: Session) -> None:
@@ -59,7 +59,7 @@ class Reader:
                 raise
             self.lost = str(error)
 
-    def events_of_type(self, kind: str) -> list[Heard]:
+    def events_of_type(self, kind: str) -> list[TranscriptEvent]:
         return [event for event in self.events if event.kind == kind]
 
     def engine_s(self) -> float:

@@ -25,10 +25,10 @@ def sign_in(deployment: Deployment) -> boto3.Session:
     Raises:
         BotoCoreError: There are no credentials, or they cannot be read.
     """
-    signed_in = session(deployment.aws.region)
-    if signed_in.get_credentials() is None:
+    client_session = session(deployment.aws.region)
+    if client_session.get_credentials() is None:
         raise NoCredentialsError
-    return signed_in
+    return client_session
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Account:
             if each["StackName"] in self.templates or tag in each.get("Tags", [])
         }
 
-    def left(self) -> dict[str, str]:
+    def undefined_stacks(self) -> dict[str, str]:
         """Return the status of the existing stacks that the file no longer defines."""
         return {stack: state for stack, state in self.stacks().items() if stack not in self.templates}
 

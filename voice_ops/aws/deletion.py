@@ -44,36 +44,36 @@ def exporters(template: Mapping[str, Any], live: Templates) -> set[str]:
     return {exported[name] for name in imports(template.get("Resources", {})) if name in exported}
 
 
-def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], tell: Callable[[str], None]) -> None:
+def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], report: Callable[[str], None]) -> None:
     """Delete stacks in this order, and wait for each.
 
     Args:
         client: CloudFormation client of their region.
-        tell: Function that receives a line per stack.
+        report: Function that receives a line per stack.
 
     Raises:
         DeletionError: A stack could not be deleted.
     """
     for stack in stacks:
-        tell(f"delete {stack}")
+        report(f"delete {stack}")
         since = time.monotonic()
         client.delete_stack(StackName=stack)
-        while result := _described(client, stack):
-            state, waited = result["StackStatus"], time.monotonic() - since
+        while result := _stack_status(client, stack):
+            state, elapsed_s = result["StackStatus"], time.monotonic() - since
             # A deletion that is rejected immediately, for example because of an export in use, leaves the previous
             # status.
-            if state.endswith("FAILED") or (not state.startswith("DELETE") and waited > POLL_S):
+            if state.endswith("FAILED") or (not state.startswith("DELETE") and elapsed_s > POLL_S):
                 reason = result.get("StackStatusReason") or state
                 raise DeletionError(f"{stack} was not deleted: {reason}; fix the cause and run the command again")
-            if waited > MAX_WAIT_S:
+            if elapsed_s > MAX_WAIT_S:
                 raise DeletionError(
-                    f"{stack} is still {state} after {waited:.0f} s (limit: {MAX_WAIT_S} s); check its events and "
+                    f"{stack} is still {state} after {elapsed_s:.0f} s (limit: {MAX_WAIT_S} s); check its events and "
                     "run the command again"
                 )
             time.sleep(POLL_S)
 
 
-def _described(client: CloudFormationClient, stack: str) -> StackTypeDef | None:
+def _stack_status(client: CloudFormationClient, stack: str) -> StackTypeDef | None:
     """Return a stack's status, or ``None`` once it is deleted."""
     try:
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]

@@ -76,8 +76,8 @@ def explain(error: Exception) -> Refusal:
         return Refusal(first_line(str(error)), "see the message; `aws configure list` shows what is configured")
     code, message = error_code(error), first_line(str(error.response.get("Error", {}).get("Message", "")))
     if code in EXPIRED | NOT_ACCEPTED:
-        words = "have expired" if code in EXPIRED else "are not accepted"
-        return Refusal(f"the credentials {words} ({code})", SIGN_IN, no_credentials=True)
+        problem = "have expired" if code in EXPIRED else "are not accepted"
+        return Refusal(f"the credentials {problem} ({code})", SIGN_IN, no_credentials=True)
     if code in THROTTLED:
         attempts = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
         return Refusal(
@@ -90,7 +90,7 @@ def explain(error: Exception) -> Refusal:
     return Refusal(f"{error.operation_name}: {code}: {message}", "see the message")
 
 
-def failed(error: Exception) -> typer.Exit:
+def command_error(error: Exception) -> typer.Exit:
     """Return an explanation of a boto3 exception as an error to raise, for commands that cannot continue."""
     refusal = explain(error)
     return stop(f"{refusal.found}; {refusal.remedy}", FAILED)

@@ -11,7 +11,7 @@ from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.refusals import is_denied
 
 
-def dropped(first: Account) -> Iterator[Account]:
+def removed_regions(first: Account) -> Iterator[Account]:
     """Yield the deployment in each region that was removed from its file.
 
     An output of the stacks contains the file's name.
@@ -28,12 +28,14 @@ def dropped(first: Account) -> Iterator[Account]:
         if region in deployment.file_regions:
             continue
         try:
-            is_there = any(first.listed("cloudformation", "describe_stacks", path, region))
+            is_deployed = any(first.listed("cloudformation", "describe_stacks", path, region))
         except ClientError as error:
             if not is_denied(error):
                 raise
             continue
-        if is_there:
+        if is_deployed:
             section = deployment.aws.model_copy(update={"region": region})
-            there = deployment.model_copy(update={"name": f"{deployment.file_name}-{region}", "aws_section": section})
-            yield replace(first, deployment=there, templates={}, session=sign_in(there))
+            regional = deployment.model_copy(
+                update={"name": f"{deployment.file_name}-{region}", "aws_section": section}
+            )
+            yield replace(first, deployment=regional, templates={}, session=sign_in(regional))

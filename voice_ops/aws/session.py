@@ -26,16 +26,16 @@ def session(region: str) -> boto3.Session:
     Raises:
         BotoCoreError: The configuration cannot be read.
     """
-    core = botocore.session.get_session()
-    mode = core.get_config_variable("retry_mode")
+    botocore_session = botocore.session.get_session()
+    mode = botocore_session.get_config_variable("retry_mode")
     # The legacy mode is the SDK's default: it makes five attempts, and lacks the newer timeouts.
     retries: Any = {"mode": "standard" if mode == "legacy" else mode}
-    core.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
-    core.register("before-parse", _refuse_pages)
-    made = boto3.Session(botocore_session=core, region_name=region)
+    botocore_session.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
+    botocore_session.register("before-parse", _refuse_pages)
+    result = boto3.Session(botocore_session=botocore_session, region_name=region)
     # Creating a client takes longer than most requests, since boto3 builds its class each time.
-    made.client = cache(made.client)  # type: ignore[method-assign]
-    return made
+    result.client = cache(result.client)  # type: ignore[method-assign]
+    return result
 
 
 def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
@@ -47,12 +47,12 @@ def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
         return
     body, protocol = response_dict["body"], operation_model.service_model.resolved_protocol
     if "json" in protocol:
-        fits = _is_json_object(body)
+        conforms = _is_json_object(body)
     elif protocol in XML_PROTOCOLS:
-        fits = _is_xml(body)
+        conforms = _is_xml(body)
     else:  # binary: none of its messages starts like an HTML page
-        fits = not body.lstrip().startswith(b"<")
-    if body and not fits:
+        conforms = not body.lstrip().startswith(b"<")
+    if body and not conforms:
         raise ResponseParserError(f"the response to {operation_model.name} is not in the format {protocol}")
 
 

@@ -15,9 +15,9 @@ from voice_stacks.azure.policy.quantities import QuantityError, quantity
 IMAGE = re.compile(r"[^/@]+/(?P<name>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
 OWN_NAMES = {ClusterOutput.DEPLOYMENT, ClusterOutput.LOCATION, ClusterOutput.RESOURCE_GROUP, ClusterOutput.CLUSTER_NAME}
 """Outputs of the cluster that are derived from the file; Azure determines the others."""
-SHORTEST_OUTPUT = 8
+MIN_OUTPUT_LENGTH = 8
 """Minimum length of an output that can be recognized within a setting."""
-BAD_WAITS = {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImagePull",
+FAILURE_REASONS = {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImagePull",
              "ImagePullBackOff", "InvalidImageName", "RunContainerError"}  # fmt: skip
 """Reasons for which a container waits and does not start without intervention.
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet (images/types.go, kuberuntime)"""
@@ -26,17 +26,17 @@ Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DefinedWorkloads:
     """Resources that a file defines.
 
     Attributes:
         deployments: Its Deployments by namespace and name.
-        chosen: Values that Azure determines when a cluster is created; here they are placeholders, so settings that
-            contain one cannot be compared.
+        placeholders: Values that stand for those Azure determines when it creates a cluster; settings that contain one
+            cannot be compared.
     """
 
     deployments: Mapping[tuple[str, str], Manifest]
-    chosen: frozenset[str]
+    placeholders: frozenset[str]
 
     @property
     def namespaces(self) -> list[str]:
@@ -44,11 +44,11 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveDeployment:
     """A Deployment of the cluster, and the reasons why pods of it do not run."""
 
     manifest: Manifest
-    troubles: tuple[str, ...]
+    problems: tuple[str, ...]
 
     @property
     def desired(self) -> int:
@@ -73,7 +73,7 @@ class Live:
         return bool(seen) and self.desired == self.updated == self.available == int(status.get("replicas", 0))
 
 
-def wanted(deployment: Deployment) -> Wanted:
+def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
     """Run the file's programs on the local engine.
 
     Raises:
@@ -83,22 +83,22 @@ def wanted(deployment: Deployment) -> Wanted:
         cluster, workloads = (each.up.graph for each in rehearsal.run())
     outputs = {key: reveal(value) for key, value in cluster.outputs.items() if key not in OWN_NAMES}
     manifests = [reveal(each.inputs) for each in workloads.of_type("kubernetes:apps/v1:Deployment")]
-    return Wanted(
+    return DefinedWorkloads(
         {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in manifests},
-        frozenset(text for text in _texts(outputs) if len(text) >= SHORTEST_OUTPUT),
+        frozenset(text for text in _texts(outputs) if len(text) >= MIN_OUTPUT_LENGTH),
     )
 
 
-def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], Live]:
+def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
     """Return the Deployments of the cluster by namespace and name."""
     results = {}
     for namespace in namespaces:
         pods = kubernetes.items(f"/api/v1/namespaces/{namespace}/pods")
         for each in kubernetes.items(f"/apis/apps/v1/namespaces/{namespace}/deployments"):
             selected = each["spec"]["selector"]["matchLabels"].items()
-            own = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
-            troubles = dict.fromkeys(text for pod in own for text in _troubles(pod))
-            results[namespace, each["metadata"]["name"]] = Live(each, tuple(troubles))
+            matching_pods = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
+            problems = dict.fromkeys(text for pod in matching_pods for text in _pod_problems(pod))
+            results[namespace, each["metadata"]["name"]] = LiveDeployment(each, tuple(problems))
     return results
 
 
@@ -109,29 +109,29 @@ def digests(manifest: Manifest) -> dict[str, str]:
     return {result["name"]: result["digest"] for result in map(IMAGE.fullmatch, images) if result}
 
 
-def differences(new: Wanted, key: tuple[str, str], old: Manifest) -> list[str]:
+def differences(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
     """Return the settings of a pod that a deploy of the file would change, which replaces the Deployment's pods."""
-    return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.chosen, ""))
+    return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, ""))
 
 
-def _compare(new: Any, old: Any, chosen: frozenset[str], at: str) -> Iterator[str]:  # noqa: ANN401  parts of a manifest
+def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  of a manifest
     """Yield the differences of a cluster's object from a manifest.
 
     Settings that only the cluster has are its defaults.
     """
     if isinstance(new, dict):
         for key, value in new.items():
-            below = f"{at}.{key}" if at else key
-            yield from _compare(value, old.get(key) if isinstance(old, dict) else None, chosen, below)
+            child_path = f"{path}.{key}" if path else key
+            yield from _compare(value, old.get(key) if isinstance(old, dict) else None, placeholders, child_path)
     elif isinstance(new, list) and (key := _key(new)):
-        named = {each.get(key): each for each in old or () if isinstance(each, dict)}
+        by_key = {each.get(key): each for each in old or () if isinstance(each, dict)}
         for each in new:
-            yield from _compare(each, named.get(each[key]), chosen, f"{at}[{each[key]}]")
+            yield from _compare(each, by_key.get(each[key]), placeholders, f"{path}[{each[key]}]")
     elif isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
-        for index, (one, other) in enumerate(zip(new, old, strict=True)):
-            yield from _compare(one, other, chosen, f"{at}[{index}]")
-    elif not _equal(new, old, chosen):
-        yield at
+        for index, (item, other) in enumerate(zip(new, old, strict=True)):
+            yield from _compare(item, other, placeholders, f"{path}[{index}]")
+    elif not _equal(new, old, placeholders):
+        yield path
 
 
 def _key(items: list[Any]) -> str | None:
@@ -143,14 +143,14 @@ def _key(items: list[Any]) -> str | None:
     return None
 
 
-def _equal(new: Any, old: Any, chosen: frozenset[str]) -> bool:  # noqa: ANN401
+def _equal(new: Any, old: Any, placeholders: frozenset[str]) -> bool:  # noqa: ANN401
     if new == old or (not new and old is None):  # the API server omits empty values
         return True
     if not isinstance(new, str) or not isinstance(old, str):
         return False
-    if (one := IMAGE.fullmatch(new)) and (other := IMAGE.fullmatch(old)):
-        return one.groupdict() == other.groupdict()
-    if any(value in new for value in chosen):
+    if (item := IMAGE.fullmatch(new)) and (other := IMAGE.fullmatch(old)):
+        return item.groupdict() == other.groupdict()
+    if any(value in new for value in placeholders):
         return True
     try:
         return quantity(new) == quantity(old)
@@ -166,7 +166,7 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
             yield from _texts(each)
 
 
-def _troubles(pod: Manifest) -> Iterator[str]:
+def _pod_problems(pod: Manifest) -> Iterator[str]:
     """Yield the reasons why a pod does not start."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():
@@ -179,5 +179,5 @@ def _troubles(pod: Manifest) -> Iterator[str]:
     for key in ("initContainerStatuses", "containerStatuses"):
         for each in status.get(key) or ():
             waiting = each.get("state", {}).get("waiting", {})
-            if waiting.get("reason") in BAD_WAITS:
+            if waiting.get("reason") in FAILURE_REASONS:
                 yield f"container {each['name']}: {waiting['reason']}"

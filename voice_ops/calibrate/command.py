@@ -33,7 +33,7 @@ from voice_ops.output import err, out, print_json, stop
 from voice_ops.progress import Progress
 
 SAMPLE = Path(__file__).parents[1] / "demo/page/sample.wav"
-WHOLE_ANSWER_S = 120.0
+RESPONSE_TIMEOUT_S = 120.0
 Option = typer.Option
 
 
@@ -71,17 +71,17 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
     Example: voice calibrate deployments/small.yaml cpu --url https://voice.example.org/v1 --auth iam
     """
     deployment = load(file)
-    place = _place(deployment, fleet)
+    place = _fleet_location(deployment, fleet)
     if url is None and place[1] != "asr":
         raise stop(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
     try:
         if url is None:
-            with own_engine(model) as (local, what):
+            with own_engine(model) as (local, engine_name):
                 calls, is_limit = _measure(local, audio, final_ms, max_calls, auth, api_key_env)
-            on = f"{what}, {os.cpu_count()} vCPU of {platform.machine()}"
+            hardware = f"{engine_name}, {os.cpu_count()} vCPU of {platform.machine()}"
         else:
             calls, is_limit = _measure(url, audio, final_ms, max_calls, auth, api_key_env)
-            on = f"{hosts} hosts at {url}" if hosts > 1 else url
+            hardware = f"{hosts} hosts at {url}" if hosts > 1 else url
     except (OptionError, RecordingError) as error:
         raise stop(str(error), REFUSED) from None
     except LoadTestError as error:
@@ -90,13 +90,15 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
         raise stop("interrupted: the file is unchanged", INTERRUPTED) from None
     if calls < hosts:
         raise stop(
-            f"{on} cannot serve {hosts} calls with final transcripts within {final_ms:g} ms: the file is unchanged",
+            f"{hardware} cannot serve {hosts} calls with final transcripts within {final_ms:g} ms: "
+            "the file is unchanged",
             FAILED,
         )
     measured = Measured(
         calls=calls // hosts,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        conditions=f"{on}: {audio.name}, finals within {final_ms:g} ms{'' if is_limit else ', more calls not tested'}",
+        conditions=f"{hardware}: {audio.name}, finals within {final_ms:g} ms"
+        + ("" if is_limit else ", more calls not tested"),
     )
     _write(file, place, measured)
     if as_json:
@@ -109,15 +111,15 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
         )
 
 
-def _place(deployment: Deployment, fleet: str) -> Location:
+def _fleet_location(deployment: Deployment, fleet: str) -> Location:
     asr = [each.name for each in deployment.aws_section.asr] if deployment.aws_section else []
-    known = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
-    if fleet not in known:
+    fleets = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
+    if fleet not in fleets:
         raise stop(
-            f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(known) or 'none on AWS'}", REFUSED
+            f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(fleets) or 'none on AWS'}", REFUSED
         )
-    places: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
-    return places.get(fleet) or ("aws", "asr", asr.index(fleet))
+    locations: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
+    return locations.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
 def _measure(  # noqa: PLR0917  two places call it
@@ -128,9 +130,9 @@ def _measure(  # noqa: PLR0917  two places call it
     )
     progress = Progress(err)
 
-    def sustains(calls: int) -> bool:
+    def can_sustain(calls: int) -> bool:
         # A new endpoint each time, since its connections end with the run.
-        endpoint = options.endpoint_of("host", "--url", url, Api.SESSION, "", "{}", auth, key)
+        endpoint = options.parse_endpoint("host", "--url", url, Api.SESSION, "", "{}", auth, key)
         work = LoadTest(
             api=Api.SESSION,
             endpoints=[endpoint],
@@ -142,7 +144,7 @@ def _measure(  # noqa: PLR0917  two places call it
             scenario=None,
             rounds=1,
             warmup=1 if calls == 1 else 0,
-            timeout_s=WHOLE_ANSWER_S,
+            timeout_s=RESPONSE_TIMEOUT_S,
             seed=0,
             setup={},
         )
@@ -150,7 +152,7 @@ def _measure(  # noqa: PLR0917  two places call it
         final = result.summary.metrics.get("final")
         return not result.summary.failures and final is not None and final.max <= final_ms
 
-    return highest_sustained(sustains, max_calls)
+    return highest_sustained(can_sustain, max_calls)
 
 
 @contextmanager

@@ -14,15 +14,15 @@ def with_value(text: str, place: Location, key: str, value: dict[str, object]) -
         node = _child(node, part)
     if not isinstance(node, yaml.MappingNode):
         raise TypeError(f"{'.'.join(map(str, place))} is not a mapping")
-    written = f"{key}: {json.dumps(value, ensure_ascii=False)}"
+    entry = f"{key}: {json.dumps(value, ensure_ascii=False)}"
     for name, there in node.value:
         if name.value == key:
-            return text[: name.start_mark.index] + written + text[_end(there) :]
+            return text[: name.start_mark.index] + entry + text[_end(there) :]
     # After the first key, which is a fleet's name or type, or before the only key.
     (first, _), *others = node.value
     at = (others[0][0] if others else first).start_mark.index
     separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column
-    return text[:at] + written + separator + text[at:]
+    return text[:at] + entry + separator + text[at:]
 
 
 def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:

@@ -13,16 +13,16 @@ def highest_sustained(sustains: Callable[[int], bool], max_calls: int) -> tuple[
     Returns:
         The maximum number of sustained calls, and whether it is limited by the host and not by ``max_calls``.
     """
-    carried, calls = 0, 1
+    sustained, calls = 0, 1
     while sustains(calls):
-        carried = calls
-        if carried == max_calls:
-            return carried, False
-        calls = min(2 * carried, max_calls)
-    while calls - carried > 1:
-        between = (carried + calls) // 2
-        if sustains(between):
-            carried = between
+        sustained = calls
+        if sustained == max_calls:
+            return sustained, False
+        calls = min(2 * sustained, max_calls)
+    while calls - sustained > 1:
+        midpoint = (sustained + calls) // 2
+        if sustains(midpoint):
+            sustained = midpoint
         else:
-            calls = between
-    return carried, True
+            calls = midpoint
+    return sustained, True

@@ -15,7 +15,7 @@ from voice_ops.call.dialects import Api
 from voice_ops.call.other_apis import speak
 from voice_ops.call.recording import RATE, RecordingError, read
 from voice_ops.call.senders import Samples, sender_for
-from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.output import err, out, stop, styled
 
@@ -79,17 +79,17 @@ async def _call(samples: Samples, server: str, headers_for: Access, *, websocket
         session = await Session.open(client, server, "websocket" if websocket else "srtp")
         err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
         begin = time.monotonic()
-        printing = asyncio.create_task(_print(session, begin))
+        print_task = asyncio.create_task(_print(session, begin))
         try:
             await sender_for(session).send(samples)
             await session.close()
-            await printing
+            await print_task
         except (CallError, asyncio.CancelledError):
             with contextlib.suppress(CallError):
                 await session.close()
             raise
         finally:
-            printing.cancel()
+            print_task.cancel()
 
 
 async def _call_other(api: Api, samples: Samples, server: str, key: str) -> None:
@@ -106,7 +106,7 @@ async def _print(session: Session, begin: float) -> None:
             out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
 
 
-def _line(heard: Heard, at_s: float) -> Text:
+def _line(heard: TranscriptEvent, at_s: float) -> Text:
     place = f"{heard.start_ms / 1000:6.2f}-{heard.end_ms / 1000:.2f} s"
     line = f"{at_s:7.2f} s  {heard.kind:7}  {place:16}  {heard.text}"
     return Text(line, "" if heard.kind == "final" else "dim")

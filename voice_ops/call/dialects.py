@@ -9,7 +9,7 @@ from typing import Any
 
 from voice_blueprint.contract.session_api import LISTEN_PATH, REALTIME_PATH
 from voice_ops.call.recording import RATE
-from voice_ops.call.session import CallError, Heard
+from voice_ops.call.session import CallError, TranscriptEvent
 
 
 class Api(StrEnum):
@@ -29,16 +29,16 @@ class Dialect:
         first: Message before the audio.
         audio: Function that encodes samples as a message.
         last: Message after the audio.
-        heard: Function that parses transcripts from a message.
-        says_end: Whether the server closes the connection after the last final.
+        parse_transcripts: Function that parses transcripts from a message.
+        closes_at_end: Whether the server closes the connection after the last final.
     """
 
     path: str
     first: str | None
     audio: Callable[[bytes], str | bytes]
     last: str
-    heard: Callable[[dict[str, Any]], Heard | None]
-    says_end: bool
+    parse_transcripts: Callable[[dict[str, Any]], TranscriptEvent | None]
+    closes_at_end: bool
 
 
 class _OpenAi:
@@ -47,7 +47,7 @@ class _OpenAi:
     def __init__(self) -> None:
         self._begins: dict[str, int] = {}
 
-    def __call__(self, event: dict[str, Any]) -> Heard | None:
+    def __call__(self, event: dict[str, Any]) -> TranscriptEvent | None:
         kind = str(event["type"])
         if kind == "error":
             raise CallError(event["error"]["message"])
@@ -57,14 +57,14 @@ class _OpenAi:
             return None
         start_ms = self._begins.pop(event["item_id"], 0)
         end_ms = start_ms + round(1000 * event["usage"]["seconds"])
-        return Heard(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
+        return TranscriptEvent(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
 
 
-def _deepgram(message: dict[str, Any]) -> Heard | None:
+def _deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
     if message["type"] != "Results":
         return None
     start_ms = round(1000 * message["start"])
-    return Heard(
+    return TranscriptEvent(
         kind="final" if message["is_final"] else "partial",
         text=message["channel"]["alternatives"][0]["transcript"],
         start_ms=start_ms,
@@ -73,11 +73,13 @@ def _deepgram(message: dict[str, Any]) -> Heard | None:
 
 
 def _update(turns: dict[str, str] | None) -> str:
-    about = {"format": {"type": "audio/pcm", "rate": RATE}, "turn_detection": turns}
-    return json.dumps({"type": "session.update", "session": {"type": "transcription", "audio": {"input": about}}})
+    audio_settings = {"format": {"type": "audio/pcm", "rate": RATE}, "turn_detection": turns}
+    return json.dumps(
+        {"type": "session.update", "session": {"type": "transcription", "audio": {"input": audio_settings}}}
+    )
 
 
-ONE_TURN = _update(None)
+SINGLE_TURN = _update(None)
 """First message of OpenAI's protocol if all speech is a single transcript."""
 DIALECTS = {
     Api.OPENAI: Dialect(
@@ -86,7 +88,7 @@ DIALECTS = {
         lambda audio: json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(audio).decode()}),
         json.dumps({"type": "input_audio_buffer.commit"}),
         _OpenAi(),
-        says_end=False,
+        closes_at_end=False,
     ),
     Api.DEEPGRAM: Dialect(
         f"{LISTEN_PATH}?encoding=linear16&sample_rate={RATE}&interim_results=true",
@@ -94,6 +96,6 @@ DIALECTS = {
         lambda audio: audio,
         json.dumps({"type": "CloseStream"}),
         _deepgram,
-        says_end=True,
+        closes_at_end=True,
     ),
 }

@@ -11,13 +11,13 @@ import websockets
 from voice_ops.call.dialects import DIALECTS, Api, Dialect
 from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
 from voice_ops.call.senders import Samples
-from voice_ops.call.session import CallError, Heard
+from voice_ops.call.session import CallError, TranscriptEvent
 
 QUIET_S = 5.0
 """OpenAI's protocol has no end: the call ends after this time without messages."""
 
 
-async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[Heard]:
+async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[TranscriptEvent]:
     """Stream a recording in real time, and yield the transcripts.
 
     Args:
@@ -31,14 +31,14 @@ async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncItera
     url = server.rstrip("/").replace("http", "ws", 1) + dialect.path
     try:
         async with websockets.connect(url, additional_headers={"Authorization": f"Bearer {key}"}) as connection:
-            sending = asyncio.create_task(_send(connection, dialect, samples))
+            send_task = asyncio.create_task(_send(connection, dialect, samples))
             try:
-                async for message in _messages(connection, sending, dialect):
-                    if heard := dialect.heard(message):
+                async for message in _messages(connection, send_task, dialect):
+                    if heard := dialect.parse_transcripts(message):
                         yield heard
-                await sending
+                await send_task
             finally:
-                sending.cancel()
+                send_task.cancel()
     except (websockets.WebSocketException, OSError) as error:
         raise CallError(f"{url}: {error}") from None
 
@@ -55,16 +55,16 @@ async def _send(connection: websockets.ClientConnection, dialect: Dialect, sampl
 
 
 async def _messages(
-    connection: websockets.ClientConnection, sending: asyncio.Task[None], dialect: Dialect
+    connection: websockets.ClientConnection, send_task: asyncio.Task[None], dialect: Dialect
 ) -> AsyncIterator[dict[str, Any]]:
     while True:
         try:
-            async with asyncio.timeout(None if dialect.says_end else QUIET_S):
+            async with asyncio.timeout(None if dialect.closes_at_end else QUIET_S):
                 message = await connection.recv()
         except websockets.ConnectionClosedOK:
             return
         except TimeoutError:
-            if sending.done():
+            if send_task.done():
                 return
         else:
             yield json.loads(message)

@@ -42,16 +42,16 @@ def read(file: Path) -> NDArray[np.int16]:
         raise RecordingError(f"{file} contains no audio")
     if rate != RATE:
         samples = soxr.resample(samples, rate, RATE)
-    whole = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)
-    whole[: samples.size] = samples
-    return np.clip(np.rint(whole), -_INT16, _INT16 - 1).astype(np.int16)
+    padded_samples = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)
+    padded_samples[: samples.size] = samples
+    return np.clip(np.rint(padded_samples), -_INT16, _INT16 - 1).astype(np.int16)
 
 
 def _samples(data: bytes, width: int) -> NDArray[np.float64]:
     """Return PCM of 8 to 32 bits, scaled to 16 bits."""
     if width == 1:  # the only unsigned format
         return (np.frombuffer(data, np.uint8).astype(np.float64) - 128) * 256
-    whole = np.frombuffer(data, np.uint8)[: len(data) // width * width].reshape(-1, width)
-    padded = np.zeros((len(whole), 4), np.uint8)
-    padded[:, 4 - width :] = whole
+    padded_samples = np.frombuffer(data, np.uint8)[: len(data) // width * width].reshape(-1, width)
+    padded = np.zeros((len(padded_samples), 4), np.uint8)
+    padded[:, 4 - width :] = padded_samples
     return padded.view("<i4")[:, 0].astype(np.float64) / (1 << 16)

@@ -21,13 +21,13 @@ from voice_ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
-CLOSED_WELL = 1000
-REFUSALS = {1003, 1007, 1008, 1009}
+NORMAL_CLOSURE = 1000
+REJECTION_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again; after all others, the session waits for its
 caller."""
 SERVER_ERROR = 500
 """From this status on, another gateway may respond differently."""
-CONNECTS = 10
+MAX_CONNECTS = 10
 PAUSE_S = 0.5
 """Pause before a reconnect: ten of them are shorter than the minimum grace period of a deployment file."""
 
@@ -122,23 +122,23 @@ class WebSocketSender:
 
     async def send(self, samples: Samples) -> None:
         frames, self._begin = _frames(samples), asyncio.get_running_loop().time()
-        why = ""
-        for _ in range(CONNECTS):
+        reason = ""
+        for _ in range(MAX_CONNECTS):
             try:
                 connection = await self._connect(frames)
             except (websockets.WebSocketException, OSError) as error:
                 # After an accepted connection, the error is a restart or a network failure, which is temporary.
                 if not self._was_let_in or _is_refusal(error):
                     raise CallError(f"{self._url} refuses the audio connection: {error}") from None
-                why = str(error)
+                reason = str(error)
             else:
-                if connection.close_code == CLOSED_WELL:
+                if connection.close_code == NORMAL_CLOSURE:
                     return
-                why = f"{connection.close_code} {connection.close_reason}"
-                if connection.close_code in REFUSALS:
+                reason = f"{connection.close_code} {connection.close_reason}"
+                if connection.close_code in REJECTION_CODES:
                     break
             await asyncio.sleep(PAUSE_S)
-        raise CallError(f"{self._url} closed the connection: {why}")
+        raise CallError(f"{self._url} closed the connection: {reason}")
 
     async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
         """Send the remaining frames, and return the connection after it was closed."""

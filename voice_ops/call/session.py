@@ -16,7 +16,7 @@ SUBPROTOCOL = "voice.v1"
 
 TIMEOUT_S = 30.0
 """Read timeout of a response; event streams have heartbeats."""
-RESUMES = 10
+MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of a stream without an event."""
 PAUSE_S = 1.0
 MAX_CELLS = 10
@@ -44,7 +44,7 @@ class Media(BaseModel):
     srtp: Srtp | None = None
 
 
-class Opened(BaseModel):
+class SessionResponse(BaseModel):
     """Response to the opening of a session."""
 
     id: str
@@ -64,7 +64,7 @@ class Word(BaseModel):
     end_ms: int
 
 
-class Heard(BaseModel):
+class TranscriptEvent(BaseModel):
     """An event of the transcript.
 
     Attributes:
@@ -90,12 +90,12 @@ class Heard(BaseModel):
 class Session:
     """An open session."""
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, opened: Opened) -> None:
-        self.media = opened.media
+    def __init__(self, client: httpx2.AsyncClient, url: str, response: SessionResponse) -> None:
+        self.media = response.media
         self._client = client
-        self._events = urljoin(url, opened.events)
+        self._events = urljoin(url, response.events)
         self._url = self._events.removesuffix("/events")
-        self._token = opened.token
+        self._token = response.token
         self._last_event_id = ""
 
     @classmethod
@@ -120,7 +120,7 @@ class Session:
             url = urljoin(url, answer.headers["Location"])
         _check(answer, url)
         try:
-            return cls(client, url, Opened.model_validate_json(answer.content))
+            return cls(client, url, SessionResponse.model_validate_json(answer.content))
         except ValidationError as error:
             raise CallError(f"{url} does not respond as the session API does: {error.errors()[0]['msg']}") from None
 
@@ -140,17 +140,17 @@ class Session:
             raise CallError(f"the session could not be closed: {str(error) or type(error).__name__}") from None
         _check(answer, self._url)
 
-    async def follow(self) -> AsyncIterator[Heard]:
+    async def follow(self) -> AsyncIterator[TranscriptEvent]:
         """Yield the transcripts until the session has ended, reconnecting if the stream breaks.
 
         Raises:
             CallError: The stream cannot be resumed, or ends before all speech was transcribed.
         """
-        breaks = 0
-        while breaks < RESUMES:
+        failures = 0
+        while failures < MAX_RECONNECTS:
             try:
                 async for event in self._stream():
-                    breaks = 0
+                    failures = 0
                     if event.event == "end":
                         end = json.loads(event.data)
                         if end.get("lost_ms"):
@@ -162,12 +162,12 @@ class Session:
                     if event.event == "error" and self.media.srtp:
                         raise CallError(json.loads(event.data)["detail"])
                     if event.event in KINDS:
-                        yield Heard.model_validate_json(event.data)
+                        yield TranscriptEvent.model_validate_json(event.data)
             except httpx2.HTTPError:
                 pass
-            breaks += 1
+            failures += 1
             await asyncio.sleep(PAUSE_S)
-        raise CallError(f"the event stream was interrupted {RESUMES} times in a row")
+        raise CallError(f"the event stream was interrupted {MAX_RECONNECTS} times in a row")
 
     async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
         headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
@@ -195,7 +195,7 @@ def _check(answer: httpx2.Response, url: str) -> None:
         return
     try:
         body: Any = answer.json()
-        said = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
+        message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
     except (ValueError, AttributeError, TypeError):
-        said = answer.reason_phrase
-    raise CallError(f"{url} returned {answer.status_code}: {said}")
+        message = answer.reason_phrase
+    raise CallError(f"{url} returned {answer.status_code}: {message}")

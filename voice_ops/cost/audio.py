@@ -17,51 +17,58 @@ def aws_calls(aws: Aws, load: CallLoad) -> Amount:
 
 def azure_calls(azure: Azure, load: CallLoad) -> Amount:
     """Return the concurrent calls of the Azure section."""
-    return _calls([low for low, _ in _azure_room(azure).values()], load)
+    return _calls([low for low, _ in _azure_caller_tiers(azure).values()], load)
 
 
-def aws_audio(aws: Aws, load: CallLoad, *, typed: bool) -> Audio:
+def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
     """Return the audio hours of the AWS section.
 
     Args:
         load: The load of the designed day.
-        typed: Whether the file contains the load.
+        has_load: Whether the file contains the load.
     """
-    room = {each.name: f"{each.low:,}-{each.most:,} calls ({each.binding.name})" for each in capacities(aws)}
-    return _audio(aws_calls(aws, load), load, "" if typed else _rooms(room))
+    capacity_texts = {each.name: f"{each.low:,}-{each.most:,} calls ({each.binding.name})" for each in capacities(aws)}
+    return _audio(aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
 
 
-def azure_audio(azure: Azure, load: CallLoad | None, *, typed: bool) -> Audio:
+def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
     """Return the audio hours of the Azure section; the capacity of engines is their number of sessions by memory."""
-    rooms = list(listening(azure))
-    if not rooms or load is None:
+    engines = list(listening(azure))
+    if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
-    found = {room.service: f"{room.low}-{room.most} replicas x {room.sessions} sessions" for room in rooms}
-    found |= {name: f"{low:,}-{most:,} calls" for name, (low, most) in _azure_room(azure).items() if name != "engines"}
-    why = f"{_rooms(found)}; sessions are upper limits by memory"
-    return _audio(azure_calls(azure, load), load, "" if typed else why)
+    texts = {engine.service: f"{engine.low}-{engine.most} replicas x {engine.sessions} sessions" for engine in engines}
+    texts |= {
+        name: f"{low:,}-{most:,} calls" for name, (low, most) in _azure_caller_tiers(azure).items() if name != "engines"
+    }
+    why = f"{_join_capacities(texts)}; sessions are upper limits by memory"
+    return _audio(azure_calls(azure, load), load, "" if has_load else why)
 
 
-def _rooms(found: dict[str, str]) -> str:
-    return ", ".join(f"{name} {calls}" for name, calls in found.items())
+def _join_capacities(texts: dict[str, str]) -> str:
+    return ", ".join(f"{name} {calls}" for name, calls in texts.items())
 
 
-def _calls(lows: list[int], load: CallLoad) -> Amount:
-    return Amount(min(min(lows) * FILL, load.calls), load.calls, peak_calls(load))
+def _calls(minimums: list[int], load: CallLoad) -> Amount:
+    return Amount(min(min(minimums) * FILL, load.calls), load.calls, peak_calls(load))
 
 
-def _audio(calls: Amount, load: CallLoad, untyped: str) -> Audio:
-    assumed = f"{load.calls:,} calls, {peak_calls(load):,} at the peak, {load.curve}"
-    if untyped:
-        assumed = f"the file has no load; assumed: {assumed}, {FILL:.0%} of the smallest tier's maximum ({untyped})"
+def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
+    assumptions = f"{load.calls:,} calls, {peak_calls(load):,} at the peak, {load.curve}"
+    if fleet_sizes:
+        assumptions = (
+            f"the file has no load; assumed: {assumptions}, {FILL:.0%} of the smallest tier's maximum ({fleet_sizes})"
+        )
     else:
-        assumed = f"load of the file: {assumed}"
-    return Audio(calls * HOURS_PER_MONTH, assumed)
+        assumptions = f"load of the file: {assumptions}"
+    return Audio(calls * HOURS_PER_MONTH, assumptions)
 
 
-def _azure_room(azure: Azure) -> dict[str, tuple[int, int]]:
+def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the calls of transcription engines and caller tiers, at the minimum and maximum number of units."""
-    rooms = list(listening(azure))
-    engines = sum(room.low * room.sessions for room in rooms), sum(room.most * room.sessions for room in rooms)
+    capacities_by_service = list(listening(azure))
+    engines = (
+        sum(capacity_texts.low * capacity_texts.sessions for capacity_texts in capacities_by_service),
+        sum(capacity_texts.most * capacity_texts.sessions for capacity_texts in capacities_by_service),
+    )
     tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
     return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}

@@ -16,7 +16,7 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.h
 
 TARGET_TRACKING_ALARMS = 2
 
-INSIGHTS_OF_CLUSTER, INSIGHTS_OF_SERVICE = 13, 25
+CLUSTER_METRICS, SERVICE_METRICS = 13, 25
 """Series of Container Insights that are charged as custom metrics: ten of a cluster, of each service and of each task
 definition, three more of a cluster, and five more of a service. Each service has its own task definition.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html"""
@@ -92,14 +92,19 @@ def _cluster(templates: Templates, stack: str, properties: Properties) -> Iterat
     services = [at for at, _, kind, _ in templates.resources() if kind == "AWS::ECS::Service" and at == stack]
     settings = {each["Name"]: each["Value"] for each in properties.get("ClusterSettings", ())}
     if settings.get("containerInsights") == "enabled":
-        series = INSIGHTS_OF_CLUSTER + INSIGHTS_OF_SERVICE * len(services)
+        series = CLUSTER_METRICS + SERVICE_METRICS * len(services)
         yield Use("cloudwatch-custom-metric", Amount.fixed(series))
 
 
 def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
-    watched = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [properties]
-    quick = min(int(metric["Period"]) for metric in watched) < HIGH_RESOLUTION_BELOW_S
-    yield Use("cloudwatch-high-resolution-alarm" if quick else "cloudwatch-alarm", Amount.fixed(len(watched)))
+    queried_metrics = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [
+        properties
+    ]
+    is_high_resolution = min(int(metric["Period"]) for metric in queried_metrics) < HIGH_RESOLUTION_BELOW_S
+    yield Use(
+        "cloudwatch-high-resolution-alarm" if is_high_resolution else "cloudwatch-alarm",
+        Amount.fixed(len(queried_metrics)),
+    )
 
 
 def _task_scaling(_: Templates, __: str, properties: Properties) -> Iterator[Use]:

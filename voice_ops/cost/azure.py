@@ -47,8 +47,8 @@ def _registry(inputs: Inputs, _: Expected) -> Iterator[Use]:
 
 
 def _grafana(inputs: Inputs, _: Expected) -> Iterator[Use]:
-    redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
-    yield Use("grafana-zone-redundant-hour" if redundant else "grafana-standard-hour", Amount.fixed(1))
+    is_redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
+    yield Use("grafana-zone-redundant-hour" if is_redundant else "grafana-standard-hour", Amount.fixed(1))
 
 
 def _state(inputs: Inputs, _: Expected) -> Iterator[Use]:

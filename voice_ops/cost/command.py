@@ -12,7 +12,7 @@ from voice_ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
 from voice_ops.cost.estimate import Assumptions, Section, price, sections
 from voice_ops.cost.model import Estimate, total
 from voice_ops.cost.offers import read_offer
-from voice_ops.cost.prices import PriceBook, price_book, save_fetched
+from voice_ops.cost.prices import PriceBook, price_book, save_downloads
 from voice_ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate, print_total
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_checked
@@ -20,7 +20,7 @@ from voice_ops.options import DeploymentFile, Json
 from voice_ops.output import complain, err, out, print_json, stop
 from voice_sandbox.azure.errors import EngineError
 
-FETCHED = WORKING_FOLDER / ".voice/prices.json"
+PRICES_FILE = WORKING_FOLDER / ".voice/prices.json"
 """Downloaded prices, which take precedence over the catalogue's until the file is deleted."""
 
 DIFF_HELP = f"Show the difference in cost from another file, or from FILE at a git revision or {LAST_RELEASE}."
@@ -58,46 +58,46 @@ def cost(
     """
     assumed = Assumptions(utilization)
     deployment = load_checked(file)
-    against, before = _other(file, diff) if diff else ("", None)
-    ours = _sections(deployment, assumed)
-    theirs = _sections(before, assumed) if before else []
+    other_name, before = _load_other(file, diff) if diff else ("", None)
+    sections = _sections(deployment, assumed)
+    other_sections = _sections(before, assumed) if before else []
     _read(price_lists or ())
-    fresh = _refresh([*ours, *theirs]) if refresh else True
+    is_fresh = _refresh([*sections, *other_sections]) if refresh else True
     book = price_list()
-    priced = [price(section, book) for section in ours]
-    others = [price(section, book) for section in theirs]
+    estimates = [price(section, book) for section in sections]
+    others = [price(section, book) for section in other_sections]
     if as_json:
-        report: dict[str, object] = {"clouds": {name: as_dict(each) for name, each in _named(priced).items()}}
-        if len(priced) > 1:
-            report["usd_per_month"] = total(each.usd for each in priced)
+        report: dict[str, object] = {"clouds": {name: as_dict(each) for name, each in _by_cloud(estimates).items()}}
+        if len(estimates) > 1:
+            report["usd_per_month"] = total(each.usd for each in estimates)
         if deployment.cell_count > 1:
-            usd = total(each.usd for each in priced) * deployment.cell_count
+            usd = total(each.usd for each in estimates) * deployment.cell_count
             report["cells"] = {"count": deployment.cell_count, "usd_per_month": usd}
         if before:
             report["diff"] = {
-                "other": against,
-                "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(priced, others)},
+                "other": other_name,
+                "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(estimates, others)},
             }
         print_json(report, deployment.name)
     else:
-        for estimate in priced:
+        for estimate in estimates:
             print_estimate(estimate)
-        if len(priced) > 1:
-            print_total(priced)
+        if len(estimates) > 1:
+            print_total(estimates)
         if deployment.cell_count > 1:
-            low, expected, peak = (total(each.usd for each in priced) * deployment.cell_count).cases
+            low, expected, peak = (total(each.usd for each in estimates) * deployment.cell_count).cases
             out.print(
                 f"this is the cost of one cell; {deployment.cell_count:,} cells cost {low:,.0f} to {peak:,.0f} USD a "
                 f"month, {expected:,.0f} expected",
                 soft_wrap=True,
             )
-        for _, our, their in _pairs(priced, others) if before else ():
-            print_difference(our, their, against)
-    if not fresh or (strict and any(each.hosts for each in priced)):
+        for _, our, their in _pairs(estimates, others) if before else ():
+            print_difference(our, their, other_name)
+    if not is_fresh or (strict and any(each.hosts for each in estimates)):
         raise typer.Exit(FAILED)
 
 
-def _other(file: Path, asked: str) -> tuple[str, Deployment]:
+def _load_other(file: Path, asked: str) -> tuple[str, Deployment]:
     try:
         with other(file, asked) as (name, path):
             return name, load_checked(path)
@@ -123,7 +123,7 @@ def _one_cell(deployment: Deployment) -> Deployment:
 def price_list() -> PriceBook:
     """Return the current prices, or exit with 2 and a message if they cannot be read."""
     try:
-        return price_book(FETCHED)
+        return price_book(PRICES_FILE)
     except ValueError as error:
         raise stop(str(error), REFUSED) from None
 
@@ -135,7 +135,7 @@ def _read(files: Iterable[Path]) -> None:
             prices = read_offer(file)
         except ValueError as error:
             raise stop(str(error), REFUSED) from None
-        save_fetched(FETCHED, prices)
+        save_downloads(PRICES_FILE, prices)
         regions = {price.region for price in prices}
         err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
@@ -144,28 +144,28 @@ def _refresh(asked: Iterable[Section]) -> bool:
     """Download the prices of rented items; return True if every API responded."""
     from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
 
-    answered = True
+    all_responded = True
     for section in asked:
-        ask = refresh_aws if section.cloud == "aws" else refresh_azure
+        query = refresh_aws if section.cloud == "aws" else refresh_azure
         try:
-            found = ask(section.items, section.region)
+            found = query(section.items, section.region)
         except PricesUnreachableError as error:
             complain(str(error))
-            answered = False
+            all_responded = False
             continue
-        save_fetched(FETCHED, found.prices)
+        save_downloads(PRICES_FILE, found.prices)
         err.print(f"{section.cloud}: {len(found.prices)} prices fetched for {section.region}", soft_wrap=True)
         if found.unknown:
             err.print(f"  no price found: {', '.join(found.unknown)}", soft_wrap=True)
-    return answered
+    return all_responded
 
 
-def _pairs(priced: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
-    ours, theirs = _named(priced), _named(others)
-    return [(cloud, ours.get(cloud), theirs.get(cloud)) for cloud in {**ours, **theirs}]
+def _pairs(estimates: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
+    sections, other_sections = _by_cloud(estimates), _by_cloud(others)
+    return [(cloud, sections.get(cloud), other_sections.get(cloud)) for cloud in {**sections, **other_sections}]
 
 
-def _named(estimates: list[Estimate]) -> dict[str, Estimate]:
+def _by_cloud(estimates: list[Estimate]) -> dict[str, Estimate]:
     """Return estimates by cloud, further regions after the first."""
     named: dict[str, Estimate] = {}
     for each in estimates:

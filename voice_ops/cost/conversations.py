@@ -38,8 +38,8 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
     nodes: dict[str, dict[bool, float]] = {}
     for room in rooms(azure):
         own = room.service in named and room.model != callers.asr.model
-        of_pool = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
-        of_pool[own] += room.most / room.replicas_per_node
+        pool_nodes = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
+        pool_nodes[own] += room.most / room.replicas_per_node
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
     shares = {pool: found[True] / sum(found.values()) for pool, found in nodes.items() if found[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
@@ -52,14 +52,16 @@ def _conversations(
     if not chain or not load.conversation_share:
         return None
     share = load.conversation_share
-    held = Amount(min(chain[0].low * FILL, calls.low * share), calls.expected * share, calls.peak * share)
+    concurrent = Amount(min(chain[0].low * FILL, calls.low * share), calls.expected * share, calls.peak * share)
     parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own.items())
     return Conversations(
-        held * (HOURS_PER_MONTH * 60), own, f"{share:.0%} of the calls; share of each tier that only they use: {parts}"
+        concurrent * (HOURS_PER_MONTH * 60),
+        own,
+        f"{share:.0%} of the calls; share of each tier that only they use: {parts}",
     )
 
 
-def aws_uses(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
     """Yield the usage of the load's conversations in addition to that of each call.
 
     The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
@@ -68,35 +70,35 @@ def aws_uses(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
     if found is None or aws.agents is None:
         return
     hours, zones = found.minutes * (1 / 60), len(aws.availability_zones)
-    spoken = hours * _spoken_gb(aws.agents, load)
-    through = spoken + hours * AUDIO_GB
-    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", through * (1 / HOURS_PER_MONTH))
+    speech_gb = hours * _speech_gb_per_hour(aws.agents, load)
+    processed_gb = speech_gb + hours * AUDIO_GB
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH))
     # An agent reaches the gateway through a load balancer with an address in each zone.
-    crossed = hours * ((zones - 1) / zones * AUDIO_GB)
-    yield "AWS::ECS::Service", Use("zone-crossing-data", crossed)
-    yield "AWS::ECS::Service", Use("internet-data", spoken)
-    yield "AWS::EC2::NatGateway", Use("nat-gateway-data", spoken)
+    cross_zone_gb = hours * ((zones - 1) / zones * AUDIO_GB)
+    yield "AWS::ECS::Service", Use("zone-crossing-data", cross_zone_gb)
+    yield "AWS::ECS::Service", Use("internet-data", speech_gb)
+    yield "AWS::EC2::NatGateway", Use("nat-gateway-data", speech_gb)
     yield from aws_logs(aws, hours * (60 / load.minutes_each))
 
 
-def azure_uses(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
     """Yield the same usage on Azure; audio of an external text-to-speech endpoint passes the NAT gateway."""
     found = azure_conversations(azure, load)
     if found is None or azure.agents is None:
         return
     hours = found.minutes * (1 / 60)
-    spoken = hours * _spoken_gb(azure.agents, load)
-    yield "containerservice:AgentPool", Use("azure-internet-data", spoken)
+    speech_gb = hours * _speech_gb_per_hour(azure.agents, load)
+    yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
     calls = azure_calls(azure, load)
-    more = edge_units(load, calls, spoken * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
+    more = edge_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", more)
-    yield "core/v1:Service", Use("azure-load-balancer-data", spoken)
+    yield "core/v1:Service", Use("azure-load-balancer-data", speech_gb)
     logs = list(azure_logs(hours * (60 / load.minutes_each)))
     yield from logs
-    inwards = [] if isinstance(azure.agents.speech, ClusterService) else [spoken]
-    yield "network:NatGateway", Use("azure-nat-gateway-data", total([*inwards, *(use.amount for _, use in logs)]))
+    inbound = [] if isinstance(azure.agents.speech, ClusterService) else [speech_gb]
+    yield "network:NatGateway", Use("azure-nat-gateway-data", total([*inbound, *(use.amount for _, use in logs)]))
 
 
-def _spoken_gb(agents: AgentRules, load: CallLoad) -> float:
+def _speech_gb_per_hour(agents: AgentRules, load: CallLoad) -> float:
     """Return an agent's audio per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
     return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

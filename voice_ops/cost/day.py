@@ -29,7 +29,7 @@ Hosts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PlayedDay:
+class DaySimulation:
     """The simulated designed day of a deployment."""
 
     deployment: Deployment
@@ -62,8 +62,8 @@ class PlayedDay:
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
         if azure.callers and azure.cpu_pool:
             pods = {name: cpus for name, (cpus, _) in cpu_pods(azure.callers, azure.agents).items()}
-            need = sum(cpus * self._hosts[name] for name, cpus in pods.items())
-            counts, times = np.unique(need, return_counts=True)
+            required_cpus = sum(cpus * self._hosts[name] for name, cpus in pods.items())
+            counts, times = np.unique(required_cpus, return_counts=True)
             bounds = azure.cpu_pool.nodes
             each = [cpu_nodes(azure.cpu_pool.vm_size, list(pods.values()), float(count)) for count in counts]
             yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
@@ -71,7 +71,7 @@ class PlayedDay:
     def _place(self) -> float:
         """Return the mean position of the running ASR hosts' calls between the minimum and the maximum."""
         asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
-        low = sum(_fewest(plan) * plan.places for plan in asr)
+        low = sum(_min_hosts(plan) * plan.places for plan in asr)
         most = sum(plan.max_hosts * plan.places for plan in asr)
         mean = sum(float(self._hosts[plan.name].mean()) * plan.places for plan in asr)
         return min(1.0, max(0.0, (mean - low) / max(1, most - low)))
@@ -81,12 +81,14 @@ class PlayedDay:
         return self.result.course.hosts
 
 
-def play_day(deployment: Deployment, *, seed: int = SEED, alerts_of: Deployment | None = None) -> PlayedDay:
+def simulate_day(
+    deployment: Deployment, *, seed: int = SEED, alert_deployment: Deployment | None = None
+) -> DaySimulation:
     """Simulate the designed day of a deployment by its own rules.
 
     Args:
         seed: Seed of the arriving calls.
-        alerts_of: File whose alerts are replayed, or ``None``.
+        alert_deployment: File whose alerts are replayed, or ``None``.
 
     Raises:
         ValueError: The deployment serves no calls, a rule reads a metric that the simulator does not model, or the CSV
@@ -103,10 +105,10 @@ def play_day(deployment: Deployment, *, seed: int = SEED, alerts_of: Deployment 
         store_calls=store_calls(deployment),
         redial_share=REDIAL_SHARE,
     )
-    return PlayedDay(
-        deployment, Simulation(plans, own(plans), designed(deployment), settings, alerts_of=alerts_of).run()
+    return DaySimulation(
+        deployment, Simulation(plans, own(plans), designed(deployment), settings, alerts_of=alert_deployment).run()
     )
 
 
-def _fewest(plan: FleetPlan) -> int:
+def _min_hosts(plan: FleetPlan) -> int:
     return sum(group.min_hosts for group in plan.groups)

@@ -53,7 +53,7 @@ def _git(file: Path, *arguments: str) -> str | None:
     """Return the output of git for the folder of a file, or ``None`` if it fails or is not installed."""
     try:
         # A list of arguments without a shell; revisions are separated from options.
-        done = subprocess.run(  # noqa: S603
+        result = subprocess.run(  # noqa: S603
             ["git", *arguments],  # noqa: S607
             cwd=file.parent,
             capture_output=True,
@@ -62,4 +62,4 @@ def _git(file: Path, *arguments: str) -> str | None:
         )
     except OSError:
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return result.stdout.strip() if result.returncode == 0 else None

@@ -107,7 +107,7 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
         expected, said = _expected(regional, assumed)
         rented = aws_rented(regional, templates(with_images(regional)), expected)
         rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
-        audio = aws_audio(aws_section, load, typed=regional.load is not None)
+        audio = aws_audio(aws_section, load, has_load=regional.load is not None)
         said += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
         held = conversations.aws_conversations(aws_section, load)
         found.append(Section("aws", aws_section.region, tuple(rented), audio, notes + said, held))
@@ -117,20 +117,20 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
         azure_section = deployment.azure_section
         with Rehearsal.of(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
-        alone = deployment
+        azure_only = deployment
         if deployment.aws_section:  # callers of a file with both sections use the AWS section
-            alone = deployment.model_copy(update={"aws_section": None, "load": None})
+            azure_only = deployment.model_copy(update={"aws_section": None, "load": None})
         try:
-            load_here = designed_load(alone)
+            azure_load = designed_load(azure_only)
         except ValueError:
-            load_here = None  # no service accepts audio
-        expected, said = _expected(alone, assumed)
+            azure_load = None  # no service accepts audio
+        expected, said = _expected(azure_only, assumed)
         rented = azure_rented(graphs, expected)
-        if alone.load:
-            rented = [*_without_traffic(rented), *azure_traffic(azure_section, alone.load, expected.place)]
+        if azure_only.load:
+            rented = [*_without_traffic(rented), *azure_traffic(azure_section, azure_only.load, expected.place)]
         rented += _endpoints(azure_section.agents)
-        audio = azure_audio(azure_section, load_here, typed=alone.load is not None)
-        held = conversations.azure_conversations(azure_section, load_here)
+        audio = azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
+        held = conversations.azure_conversations(azure_section, azure_load)
         said += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
         found.append(Section("azure", azure_section.location, tuple(rented), audio, notes + said, held))
     return found
@@ -140,10 +140,10 @@ def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, t
     """Return the expected sizes, and a note if the designed day cannot be simulated."""
     if assumed.utilization is not None:
         return Expected(assumed.utilization), ()
-    from voice_ops.cost.day import play_day  # noqa: PLC0415  with --utilization nothing is simulated
+    from voice_ops.cost.day import simulate_day  # noqa: PLC0415  with --utilization nothing is simulated
 
     try:
-        return play_day(deployment).expected, ()
+        return simulate_day(deployment).expected, ()
     except ValueError as error:
         note = (
             f"expected is {EXPECTED_UTILIZATION:.0%} of the way from low to peak, since the day cannot be simulated: "
@@ -182,15 +182,15 @@ def traffic_rented(deployment: Deployment, utilization: float) -> list[Rented]:
     if load is None:
         return []
     calls = aws_calls(section, load)
-    theirs = _traffic(conversations.aws_uses(section, load), conversations.AGENTS)
+    theirs = _traffic(conversations.aws_usage(section, load), conversations.AGENTS)
     stored = traffic.image_storage(images_for(deployment.model_copy(update={"azure_section": None})))
-    return _traffic((stored, *traffic.aws_uses(section, load, calls, utilization))) + theirs
+    return _traffic((stored, *traffic.aws_usage(section, load, calls, utilization))) + theirs
 
 
 def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[Rented]:
     """Return the Azure usage of the load in addition to nodes."""
     calls = azure_calls(azure_section, load)
-    theirs = _traffic(conversations.azure_uses(azure_section, load), conversations.AGENTS)
+    theirs = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
     return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + theirs
 
 
@@ -250,10 +250,12 @@ def price(section: Section, book: PriceBook) -> Estimate:
             unit = book.find(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
             unpriced[Unpriced(resource.kind, what, f"charged by use{rate}")] = None
-    without = tuple(Unpriced(kind, item, _why(use, section.region)) for (kind, item), use in missing.items())
+    unpriced_uses = tuple(
+        Unpriced(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
+    )
     free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
     hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)
-    left = without + tuple(unpriced)
+    left = unpriced_uses + tuple(unpriced)
     return Estimate(
         section.cloud,
         section.region,
@@ -274,6 +276,6 @@ def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
     return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 
 
-def _why(use: Use, region: str) -> str:
-    where = f" in {region}" if use.exact else ""
-    return f"{use.amount.low:,g} to {use.amount.peak:,g} for the whole month; no list price{where} is known"
+def _unpriced_reason(use: Use, region: str) -> str:
+    region_text = f" in {region}" if use.exact else ""
+    return f"{use.amount.low:,g} to {use.amount.peak:,g} for the whole month; no list price{region_text} is known"

@@ -135,13 +135,13 @@ class Elsewhere:
     Attributes:
         item: The size.
         regions: Regions with a price.
-        least: USD per month at the lowest of these prices.
+        min_usd: USD per month at the lowest of these prices.
         most: USD per month at the highest of these prices.
     """
 
     item: str
     regions: tuple[str, ...]
-    least: Amount
+    min_usd: Amount
     most: Amount
 
 
@@ -220,7 +220,7 @@ class Estimate:
         return sums
 
     @property
-    def borrowed(self) -> dict[str, list[str]]:
+    def prices_from_other_regions(self) -> dict[str, list[str]]:
         """Items priced by another region, by that region."""
         regions: dict[str, list[str]] = {}
         for line in self.lines:

@@ -13,7 +13,7 @@ from voice_ops.cost.meters import REGION_PREFIX, AwsMeter, aws_items, aws_meter,
 from voice_ops.cost.prices import Price
 
 Row = dict[str, Any]
-Found = tuple[str, AwsMeter, str]
+MeterMatch = tuple[str, AwsMeter, str]
 """An item with its meter and a region."""
 
 
@@ -43,15 +43,15 @@ def read_offer(file: Path) -> list[Price]:
     return prices
 
 
-Rates = dict[str, tuple[Found, list[Row]]]
+Rates = dict[str, tuple[MeterMatch, list[Row]]]
 """Items of the catalogue and the terms of their rates, by SKU."""
 
 
 def _read_json(file: Path) -> tuple[str, str, Rates]:
-    wanted: dict[str, Found] = {}
-    known = _known()
+    wanted: dict[str, MeterMatch] = {}
+    known = _meters_by_sku()
 
-    def keep(row: Row) -> Row | None:
+    def drop_unneeded(row: Row) -> Row | None:
         """Return None for rows that are not needed: EC2's file has millions of rows, products first."""
         if "sku" in row and "attributes" in row:
             if found := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, known):
@@ -60,7 +60,7 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
         return None if "offerTermCode" in row and row["sku"] not in wanted else row
 
     with file.open(encoding="utf-8") as text:
-        offer = json.load(text, object_hook=keep)
+        offer = json.load(text, object_hook=drop_unneeded)
     terms = offer["terms"].get("OnDemand", {})
     rates = {sku: (found, list(terms.get(sku, {}).values())) for sku, found in wanted.items()}
     return offer["offerCode"], offer["publicationDate"][:10], rates
@@ -68,7 +68,7 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
 
 def _read_csv(file: Path) -> tuple[str, str, Rates]:
     rates: Rates = {}
-    known, head = _known(), {}
+    known, head = _meters_by_sku(), {}
     with file.open(encoding="utf-8", newline="") as text:
         lines = csv.reader(text)
         # Names and values precede the column names.
@@ -84,7 +84,7 @@ def _read_csv(file: Path) -> tuple[str, str, Rates]:
     return head["OfferCode"], head["Publication Date"][:10], rates
 
 
-def _known() -> Mapping[str, list[tuple[str, AwsMeter]]]:
+def _meters_by_sku() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     known: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
     for item in aws_items():
         if meter := aws_meter(item):
@@ -92,20 +92,20 @@ def _known() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     return known
 
 
-def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> Found | None:
+def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
     usage = fields.get("usagetype") or fields.get("usageType") or ""
     meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known.get(name, ())]
     if not meters:
         return None
     # A column of the CSV file is named after the JSON file's attribute, in words: "Region Code".
-    named = {_plain(name): value for name, value in fields.items()}
+    named = {_normalize(name): value for name, value in fields.items()}
     for item, meter in meters:
-        region = named.get(_plain(meter.region_field))
-        fits = all(named.get(_plain(field)) == value for field, value in meter.filters.items())
+        region = named.get(_normalize(meter.region_field))
+        fits = all(named.get(_normalize(field)) == value for field, value in meter.filters.items())
         if fits and named.get("servicecode") == meter.service and region in catalog.regions():
             return item, meter, str(region)
     return None
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub("[^a-z]", "", name.lower())

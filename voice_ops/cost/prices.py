@@ -65,22 +65,22 @@ class PriceBook:
         For eu-west-1, they are those of eu-west, otherwise of eu, otherwise all.
         """
         known = self._prices.get(item, {}).values()
-        alike = {price.region: _alike(price.region, region) for price in known}
-        return tuple(price for price in known if alike[price.region] == max(alike.values()))
+        similarity = {price.region: _shared_parts(price.region, region) for price in known}
+        return tuple(price for price in known if similarity[price.region] == max(similarity.values()))
 
 
-def _alike(one: str, other: str) -> int:
+def _shared_parts(one: str, other: str) -> int:
     """Return the number of leading parts that two region names share."""
     pairs = zip(one.split("-"), other.split("-"), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def price_book(fetched: Path | None = None) -> PriceBook:
+def price_book(downloads: Path | None = None) -> PriceBook:
     """Return the catalogue's prices, overridden by those of a file of downloaded prices."""
-    return PriceBook([*_catalogue(), *(load_fetched(fetched) if fetched else ())])
+    return PriceBook([*_catalogue(), *(load_downloads(downloads) if downloads else ())])
 
 
-def load_fetched(file: Path) -> list[Price]:
+def load_downloads(file: Path) -> list[Price]:
     """Return the downloaded prices; none without a file.
 
     Raises:
@@ -94,9 +94,9 @@ def load_fetched(file: Path) -> list[Price]:
         raise ValueError(f"{file} is not a price list; delete it and fetch the prices again") from error
 
 
-def save_fetched(file: Path, prices: Iterable[Price]) -> None:
+def save_downloads(file: Path, prices: Iterable[Price]) -> None:
     """Store downloaded prices, merged with earlier ones of other regions and items."""
-    kept = {(price.item, price.region): price for price in [*load_fetched(file), *prices]}
+    kept = {(price.item, price.region): price for price in [*load_downloads(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in kept.values()], indent=1) + "\n", encoding="utf-8")
 

@@ -28,7 +28,7 @@ class PricesUnreachableError(Exception):
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class PriceRefresh:
     """Prices from the price APIs.
 
     Attributes:
@@ -40,7 +40,7 @@ class Refreshed:
     unknown: tuple[str, ...]
 
 
-def refresh_aws(items: Iterable[str], region: str) -> Refreshed:
+def refresh_aws(items: Iterable[str], region: str) -> PriceRefresh:
     """Query the AWS Price List for items in a region. Requires ``pricing:GetProducts``.
 
     Raises:
@@ -48,31 +48,31 @@ def refresh_aws(items: Iterable[str], region: str) -> Refreshed:
     """
     try:
         pages = session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
-        return _each(items, lambda item: _aws_price(pages, item, region))
+        return _refresh_each(items, lambda item: _aws_price(pages, item, region))
     except ERRORS as error:
         raise PricesUnreachableError(
             f"the AWS Price List API did not respond: {error}; it requires credentials that allow pricing:GetProducts"
         ) from None
 
 
-def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICES) -> Refreshed:
+def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICES) -> PriceRefresh:
     """Query the Azure Retail Prices API for items in a region. Requires no credentials.
 
     Raises:
         PricesUnreachableError: The API is unreachable, or its response is invalid.
     """
     try:
-        return _each(items, lambda item: _azure_price(endpoint, item, region))
+        return _refresh_each(items, lambda item: _azure_price(endpoint, item, region))
     except (OSError, ValueError, KeyError) as error:
         raise PricesUnreachableError(
             f"{endpoint} did not respond: {error}; the prices of the catalogue are used"
         ) from None
 
 
-def _each(items: Iterable[str], ask: Callable[[str], Price | None]) -> Refreshed:
-    answers = {item: ask(item) for item in sorted(items)}
-    found = tuple(price for price in answers.values() if price is not None)
-    return Refreshed(found, tuple(item for item, price in answers.items() if price is None))
+def _refresh_each(items: Iterable[str], ask: Callable[[str], Price | None]) -> PriceRefresh:
+    results = {item: ask(item) for item in sorted(items)}
+    found = tuple(price for price in results.values() if price is not None)
+    return PriceRefresh(found, tuple(item for item, price in results.items() if price is None))
 
 
 def _aws_price(pages: "Paginator[Any]", item: str, region: str) -> Price | None:
@@ -103,15 +103,15 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
     if meter is None:
         return None
     today = datetime.now(UTC).date().isoformat()
-    rows = [row for row in _azure_rows(endpoint, meter, region) if _fits(meter, row)]
+    rows = [row for row in _azure_rows(endpoint, meter, region) if _matches(meter, row)]
     if not rows:
         return None
     row = min(rows, key=lambda row: row["tierMinimumUnits"])
     source = f"Azure Retail Prices API, meter {row['meterName']} ({row['meterId']})"
-    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.everywhere else region, today, source)
+    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.is_global else region, today, source)
 
 
-def _fits(meter: AzureMeter, row: dict[str, Any]) -> bool:
+def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
     name = f"{row['productName']} {row['skuName']} {row['meterName']}"
     return (
         row["retailPrice"] > 0
@@ -122,7 +122,7 @@ def _fits(meter: AzureMeter, row: dict[str, Any]) -> bool:
 
 def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
     where = {**meter.where, "priceType": "Consumption"}
-    if not meter.everywhere:
+    if not meter.is_global:
         where["armRegionName"] = region
     terms = " and ".join(f"{name} eq '{value}'" for name, value in where.items())
     query = urllib.parse.urlencode({"api-version": "2023-01-01-preview", "$filter": terms})

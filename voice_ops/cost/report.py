@@ -7,7 +7,7 @@ from voice_ops.output import empty_table, out, styled
 
 CASES = ("low", "expected", "peak")
 FEW_REGIONS = 3
-SHOWN_SHARE = 0.001
+MIN_SHOWN_SHARE = 0.001
 """Share of the peak; smaller items are summed in one row."""
 
 
@@ -21,7 +21,7 @@ def print_estimate(estimate: Estimate) -> None:
     dates = sorted(line.price.date for line in estimate.lines)
     read = styled("  list prices read from {} to {} [dim](--json has the source of each)[/]", dates[0], dates[-1])
     out.print(read, soft_wrap=True)
-    for region, items in estimate.borrowed.items():
+    for region, items in estimate.prices_from_other_regions.items():
         out.print(f"  prices of {region} are used for {', '.join(items)}", soft_wrap=True)
     for note in estimate.notes:
         out.print(f"  {note}", soft_wrap=True)
@@ -128,7 +128,7 @@ def _tier_table(estimate: Estimate) -> Table:
 
 
 def _ranges(hosts: Elsewhere) -> list[str]:
-    pairs = zip(hosts.least.cases, hosts.most.cases, strict=True)
+    pairs = zip(hosts.min_usd.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 
 
@@ -140,7 +140,7 @@ def _item_table(estimate: Estimate) -> Table:
     small = []
     for (tier, item), lines in rows.items():
         amount, price, usd = total(line.amount for line in lines), lines[0].price, total(line.usd for line in lines)
-        if usd.peak < SHOWN_SHARE * estimate.usd.peak:
+        if usd.peak < MIN_SHOWN_SHARE * estimate.usd.peak:
             small.append(usd)
             continue
         size = f"{amount.low:,g}" if amount.low == amount.peak else f"{amount.low:,g}-{amount.peak:,g}"

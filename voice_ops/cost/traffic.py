@@ -79,7 +79,7 @@ ACCESS_LOG_BYTES = 150
 WHISPER_ARTIFACTS_GIB = 6
 """Weights of Whisper large-v2, 3 GiB, and compiled programs of the same size. ASSUMED."""
 
-KEPT_VERSIONS = 2
+RETAINED_VERSIONS = 2
 """Versions of an image in its repository, and of artifacts in the bucket: the current one, and the one to roll back to.
 ASSUMED."""
 
@@ -94,20 +94,23 @@ _PARTS = {
 }
 
 
-def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
     """Yield the type that each use is charged with, and the use of a month.
 
     Args:
         calls: Mean number of concurrent calls over a month.
     """
     call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
-    crossing = (zones - 1) / zones
+    cross_zone_share = (zones - 1) / zones
     speech_gb, text_gb = _speech_gb(load), _text_gb(load)
     # One gigabyte per hour is a unit; new and open connections need less.
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB + text_gb))
     # From the gateway to a VAD host, and from an ASR host to the store, where ElastiCache's side is free; from a VAD
     # host to an ASR host.
-    crossed_gb = crossing * (AUDIO_GB + speech_gb / 2) + crossing * (1 - _at_home(aws, utilization)) * speech_gb
+    crossed_gb = (
+        cross_zone_share * (AUDIO_GB + speech_gb / 2)
+        + cross_zone_share * (1 - _same_zone_share(aws, utilization)) * speech_gb
+    )
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
@@ -119,12 +122,12 @@ def aws_uses(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Ite
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
-    published = _publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", published * 1e-3)
-    by_endpoint = "monitoring" in aws.network.interface_endpoints
-    kind = "AWS::EC2::VPCEndpoint" if by_endpoint else "AWS::EC2::NatGateway"
-    item = "interface-endpoint-data" if by_endpoint else "nat-gateway-data"
-    yield kind, Use(item, published * (PUBLISHED_BYTES / 1e9))
+    publish_requests = _publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", publish_requests * 1e-3)
+    uses_endpoint = "monitoring" in aws.network.interface_endpoints
+    kind = "AWS::EC2::VPCEndpoint" if uses_endpoint else "AWS::EC2::NatGateway"
+    item = "interface-endpoint-data" if uses_endpoint else "nat-gateway-data"
+    yield kind, Use(item, publish_requests * (PUBLISHED_BYTES / 1e9))
 
 
 def _stored(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
@@ -139,10 +142,10 @@ def _stored(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]
     gib = sum(
         catalog.models()[fleet.vllm.model].weights_gib if fleet.vllm else WHISPER_ARTIFACTS_GIB for fleet in fleets
     )
-    logged = (
+    log_gb = (
         opened * (SOCKETS_PER_CALL * ACCESS_LOG_BYTES / 1e9) * (aws.observability.log_retention_days / DAYS_PER_MONTH)
     )
-    yield "AWS::S3::Bucket", Use("s3-standard", logged + Amount.fixed(KEPT_VERSIONS * gib * 2**30 / 1e9))
+    yield "AWS::S3::Bucket", Use("s3-standard", log_gb + Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
 
 def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[str, Use]]:
@@ -160,7 +163,7 @@ def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[st
 def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
     """Return the storage of images in ECR. It is an upper limit: layers are compressed, and shared by versions."""
     gib = sum(specs()[image].size.budget_gib for image in images)
-    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(KEPT_VERSIONS * gib * 2**30 / 1e9))
+    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
 
 def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
@@ -187,51 +190,53 @@ def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) 
         calls: Mean number of concurrent calls over a month.
     """
     call_hours = calls * HOURS_PER_MONTH
-    heard_from = () if azure.agents else azure.services
-    spoken_to = sum(service.sessions for service in heard_from if isinstance(service, TtsService))
-    heard_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, spoken_to)) * HOURS_PER_MONTH
-    sent = call_hours * _text_gb(load) + heard_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
-    yield "containerservice:AgentPool", Use("azure-internet-data", sent)
+    services = () if azure.agents else azure.services
+    speech_sessions = sum(service.sessions for service in services if isinstance(service, TtsService))
+    speech_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, speech_sessions)) * HOURS_PER_MONTH
+    sent_gb = call_hours * _text_gb(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
+    yield "containerservice:AgentPool", Use("azure-internet-data", sent_gb)
     logs = list(azure_logs(call_hours * (60 / load.minutes_each)))
     yield from logs
-    logged = total(use.amount for _, use in logs)
+    log_gb = total(use.amount for _, use in logs)
     samples = _series(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
     yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
-    yield "network:NatGateway", Use("azure-nat-gateway-data", logged + samples * (SAMPLE_BYTES / 1e9))
+    yield "network:NatGateway", Use("azure-nat-gateway-data", log_gb + samples * (SAMPLE_BYTES / 1e9))
     if azure.callers:
         yield from _caller_uses(load, calls)
 
 
 def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the usage of the edge and of the store. ASSUMED: all callers use WebSockets, which cost more."""
-    through_gb = AUDIO_GB + _text_gb(load)
+    gb_per_call_hour = AUDIO_GB + _text_gb(load)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_units(load, calls))
-    yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * through_gb))
+    yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
     # ASR writes transcripts to the store through a private endpoint.
     yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
 
 
-def edge_units(load: CallLoad, calls: Amount, more_gb: Amount = NOTHING) -> Amount:
+def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = NOTHING) -> Amount:
     """Return the capacity units of the edge beyond its reserve, for this number of calls and additional GB per hour.
 
     Of the three dimensions of a unit, the most used one is charged.
     """
     units_per_gb = 8e3 / 3600 / 2.22
-    of_a_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
-    of_bytes = (calls * (AUDIO_GB + _text_gb(load)) + more_gb) * units_per_gb
-    used = Amount(*(max(gb, number * max(of_a_call)) for gb, number in zip(of_bytes.cases, calls.cases, strict=True)))
+    units_per_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
+    units_by_bytes = (calls * (AUDIO_GB + _text_gb(load)) + extra_gb) * units_per_gb
+    used = Amount(
+        *(max(gb, number * max(units_per_call)) for gb, number in zip(units_by_bytes.cases, calls.cases, strict=True))
+    )
     return used.map(lambda units: max(0.0, units - EDGE_INSTANCES[0] * EDGE_UNITS))
 
 
 def _series(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
-    sized = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
-    replicas = [(pool.bounds.min, pool.most_replicas) for service in sized for pool in service.pools]
+    sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
+    replicas = [(pool.bounds.min, pool.most_replicas) for service in sizings for pool in service.pools]
     nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
-    of_replicas, of_nodes = (
+    replica_counts, node_counts = (
         total(Amount.between(low, most, utilization) for low, most in bounds) for bounds in (replicas, nodes)
     )
-    return of_replicas * SERIES_PER_REPLICA + of_nodes * SERIES_PER_NODE
+    return replica_counts * SERIES_PER_REPLICA + node_counts * SERIES_PER_NODE
 
 
 def _requests(load: CallLoad) -> int:
@@ -249,7 +254,7 @@ def _text_gb(load: CallLoad) -> float:
     return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
 
-def _at_home(aws: Aws, utilization: float) -> float:
+def _same_zone_share(aws: Aws, utilization: float) -> float:
     """Return the share of zones in which a VAD host finds one of the ASR hosts that are filled first.
 
     Their fleets have the expected size. ASSUMED: those hosts have free capacity, as long as scaling is fast enough.

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from voice_ops.call.recording import RATE, RecordingError, read
 from voice_ops.call.senders import Samples, sender_for
-from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
 from voice_ops.demo.web import PAGE, PageServer
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
@@ -77,36 +77,36 @@ def _run(folder: Path, model: Path, *, page: bool) -> None:
             _serve(server, gateway)
 
 
-async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Heard]]:
+async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, TranscriptEvent]]:
     """Stream in real time, and return the finals with the time between the end of their audio and their arrival."""
-    finals: list[tuple[float, Heard]] = []
+    finals: list[tuple[float, TranscriptEvent]] = []
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         begin = time.monotonic()
 
         async def listen() -> None:
             async for event in session.follow():
-                late = (time.monotonic() - begin) * 1000 - event.end_ms
+                delay_ms = (time.monotonic() - begin) * 1000 - event.end_ms
                 if event.kind == "final" and event.text:
-                    finals.append((late, event))
+                    finals.append((delay_ms, event))
                     at = f"{event.start_ms / 1000:6.1f} s"
                     out.print(styled("[bold]{}[/]  {}", at, event.text), soft_wrap=True)
 
-        listening = asyncio.create_task(listen())
+        listen_task = asyncio.create_task(listen())
         err.print(styled("[dim]speaking {} s[/]", f"{samples.size / RATE:.0f}"))
         try:
             await sender_for(session).send(samples)
-            await listening
+            await listen_task
         finally:
-            listening.cancel()
+            listen_task.cancel()
     return finals
 
 
-def _report(heard: list[tuple[float, Heard]], text: str) -> None:
+def _report(heard: list[tuple[float, TranscriptEvent]], text: str) -> None:
     table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
-    for late, final in heard:
+    for delay_ms, final in heard:
         stages = "  ".join(f"{stage} {took:.0f}" for stage, took in final.stages_ms.items())
-        table.add_row(f"{final.start_ms / 1000:.1f} s", f"{late:.0f} ms", stages)
+        table.add_row(f"{final.start_ms / 1000:.1f} s", f"{delay_ms:.0f} ms", stages)
     out.print(table)
     rate = word_error_rate(text, " ".join(final.text for _, final in heard))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
@@ -117,9 +117,13 @@ def _report(heard: list[tuple[float, Heard]], text: str) -> None:
 def word_error_rate(said: str, heard: str) -> float:
     """Return the share of words that are wrong, missing or additional, ignoring case and punctuation."""
     steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
-    plain = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
+    normalization = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
     return (
-        float(jiwer.wer(" ".join(said.split()), heard, reference_transform=plain, hypothesis_transform=plain))
+        float(
+            jiwer.wer(
+                " ".join(said.split()), heard, reference_transform=normalization, hypothesis_transform=normalization
+            )
+        )
         if heard.strip()
         else 1.0
     )

@@ -39,12 +39,12 @@ from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.store import StoreSettings, connect
 
 REORDER_FRAMES = 4
-RESENT_CHUNKS = 60
+RESEND_BUFFER_CHUNKS = 60
 MAX_SESSIONS = 64
 RECEIVE_BUFFER_BYTES = 4 << 20
-CLOSED_AFTER_S = 1.0
+SILENCE_TIMEOUT_S = 1.0
 """Time without packets after which a session's utterance ends."""
-FORGOTTEN_AFTER_S = 6.0
+SLOT_TIMEOUT_S = 6.0
 """Time for which speech may have to be sent again, after which the slot of a closed session is released."""
 _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
@@ -77,17 +77,17 @@ class Stream:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._srtp = _srtp_of(session)
+        self._srtp = _srtp_session(session)
         self._utterances = Utterances(session.ssrc, session.last_sequence + 1, session.chunks)
         self.chunks = session.chunks
         self._waiting: dict[int, NDArray[np.int16]] = {}
         self._expected: int | None = None
         self.heard_at = time.monotonic()
         self.host: Host | None = None
-        self.sent: deque[bytes] = deque(maxlen=RESENT_CHUNKS)
+        self.sent: deque[bytes] = deque(maxlen=RESEND_BUFFER_CHUNKS)
         self.last_sequence = session.last_sequence
 
-    def take(self, packet: bytes) -> list[AudioChunk]:
+    def process_packet(self, packet: bytes) -> list[AudioChunk]:
         """Process an RTP packet; return the chunks that it completes."""
         if self._srtp:
             try:
@@ -104,9 +104,9 @@ class Stream:
         if self._expected is None:
             self._expected = sequence
             if self.session.begins_at is not None:
-                self._utterances.begin_at((timestamp - self.session.begins_at) % _TIMESTAMPS // CHUNK_FRAME_SAMPLES)
-        ahead = (sequence - self._expected) % _SEQUENCES
-        if ahead >= _SEQUENCES // 2:
+                self._utterances.resume_at((timestamp - self.session.begins_at) % _TIMESTAMPS // CHUNK_FRAME_SAMPLES)
+        distance = (sequence - self._expected) % _SEQUENCES
+        if distance >= _SEQUENCES // 2:
             return []  # late
         self._waiting[sequence] = samples
         return self._in_order()
@@ -135,17 +135,17 @@ class Stream:
                 chunks += self._play(self._expected)
             elif len(self._waiting) >= REORDER_FRAMES:
                 silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
-                chunks += self._utterances.take(silence, concealed=True)
+                chunks += self._utterances.take(silence, is_concealed=True)
             else:
                 break
             self._expected = (self._expected + 1) % _SEQUENCES
         return chunks
 
     def _play(self, sequence: int) -> list[AudioChunk]:
-        return self._utterances.take(self._waiting.pop(sequence), concealed=False)
+        return self._utterances.take(self._waiting.pop(sequence), is_concealed=False)
 
 
-def _srtp_of(session: Session) -> SrtpSession | None:
+def _srtp_session(session: Session) -> SrtpSession | None:
     if session.kind is SessionKind.GATEWAY or session.srtp_key is None or session.srtp_suite is None:
         return None
     profile = _PROFILES[session.srtp_suite]
@@ -178,7 +178,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if ssrc in self._streams:
             stream = self._streams[ssrc]
             if stream is not None:
-                self._ship(stream, stream.report(data) if is_report else stream.take(data))
+                self._send_chunks(stream, stream.report(data) if is_report else stream.process_packet(data))
         elif is_report:
             return  # not a reason to look up an unknown session
         elif ssrc in self._early:
@@ -194,20 +194,20 @@ class ReferenceVad(asyncio.DatagramProtocol):
         registry = HostRegistry(self._store, Tier.VAD)
         while True:
             live = [stream for stream in self._streams.values() if stream]
-            me = Host(
+            heartbeat = Host(
                 self._settings.host, HostKind.VAD, self._settings.host_address, MAX_SESSIONS - len(live),
                 draining=self.draining,
             )  # fmt: skip
             with contextlib.suppress(RedisError, OSError):
-                await registry.send_heartbeat(me)
+                await registry.send_heartbeat(heartbeat)
                 self._asr = await self._registry.live_hosts()
                 await self._send_after(live)
                 await self._forget_closed(live)
             for stream in live:
                 if stream.sent:
-                    self._pin(stream, starts=False)
-                if time.monotonic() - stream.heard_at > CLOSED_AFTER_S:
-                    self._ship(stream, stream.close())
+                    self._pin(stream, starts_utterance=False)
+                if time.monotonic() - stream.heard_at > SILENCE_TIMEOUT_S:
+                    self._send_chunks(stream, stream.close())
                 if stream.session.expires_at < time.time():
                     self._streams.pop(stream.session.ssrc, None)
             await asyncio.sleep(HOST_HEARTBEAT_S)
@@ -219,12 +219,12 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 session = replace(session, srtp_key=await self._sessions.srtp_key(ssrc))
         except (RedisError, OSError):
             session = None
-        admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
-        if session and admitted and replace(session.media, payload_type=GATEWAY_MEDIA.payload_type) != GATEWAY_MEDIA:
+        is_admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
+        if session and is_admitted and replace(session.media, payload_type=GATEWAY_MEDIA.payload_type) != GATEWAY_MEDIA:
             log.warning("session refused: only the data plane supports %s", session.media)
-            admitted = False
-        self._streams[ssrc] = Stream(session) if session and admitted else None
-        if not admitted:
+            is_admitted = False
+        self._streams[ssrc] = Stream(session) if session and is_admitted else None
+        if not is_admitted:
             asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)
         for packet in self._early.pop(ssrc):
             self.datagram_received(packet, None)
@@ -241,36 +241,36 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
     async def _forget_closed(self, live: list[Stream]) -> None:
         for stream in live:
-            if time.monotonic() - stream.heard_at < FORGOTTEN_AFTER_S:
+            if time.monotonic() - stream.heard_at < SLOT_TIMEOUT_S:
                 continue
             session = await self._sessions.read(stream.session.ssrc)
             if session is None or session.state is not SessionState.OPEN:
                 del self._streams[stream.session.ssrc]
 
-    def _ship(self, stream: Stream, chunks: list[AudioChunk]) -> None:
+    def _send_chunks(self, stream: Stream, chunks: list[AudioChunk]) -> None:
         if chunks:
-            self._pin(stream, starts=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
+            self._pin(stream, starts_utterance=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
         for chunk in chunks:
             stream.last_sequence = chunk.sequence
             stream.chunks = chunk.number + 1
             stream.sent.append(chunk.datagram())
             self._send(stream.host, stream.sent[-1])
 
-    def _pin(self, stream: Stream, *, starts: bool) -> None:
+    def _pin(self, stream: Stream, *, starts_utterance: bool) -> None:
         """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
-        had = stream.host
-        has = next((host for host in self._asr if had and host.id == had.id), None)
-        if has and not (has.draining and starts):
-            stream.host = has
+        previous = stream.host
+        current = next((host for host in self._asr if previous and host.id == previous.id), None)
+        if current and not (current.draining and starts_utterance):
+            stream.host = current
             return
-        taker = max((host for host in self._asr if host.accepts_sessions), key=_preference, default=None)
-        if taker is None:
+        next_host = max((host for host in self._asr if host.accepts_sessions), key=_preference, default=None)
+        if next_host is None:
             return
-        stream.host = taker
+        stream.host = next_host
         # A host that drained before it left has completed its work; without a previous host, the session has none.
-        if had is None or (has is None and not had.draining):
+        if previous is None or (current is None and not previous.draining):
             for datagram in stream.sent:
-                self._send(taker, datagram)
+                self._send(next_host, datagram)
 
     def _send(self, host: Host | None, datagram: bytes) -> None:
         if host:
@@ -297,10 +297,10 @@ async def run(settings: Settings, store: Redis) -> None:
     receiver.bind(address)
     transport, _ = await loop.create_datagram_endpoint(lambda: vad, sock=receiver)
     health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
-    beating = asyncio.create_task(vad.send_heartbeat())
+    heartbeat_task = asyncio.create_task(vad.send_heartbeat())
     log.info("taking RTP on %s:%d", *address)
     await stop.wait()
-    beating.cancel()
+    heartbeat_task.cancel()
     health.close()
     transport.close()
     await store.aclose()

@@ -29,8 +29,8 @@ DATA_PLANE_BUILD = ROOT / "build/vad-dataplane/none/src"
 
 STORES = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
-READY_WITHIN_S = 120
-STOP_WITHIN_S = 20
+READY_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 20
 _POLL_S = 0.1
 _STORE = "store"
 _OK = 200
@@ -78,29 +78,29 @@ class Service:
         Raises:
             ServiceError: It exited, or is not ready in time.
         """
-        limit = time.monotonic() + READY_WITHIN_S
+        limit = time.monotonic() + READY_TIMEOUT_S
         while not self.is_ready():
             if self.process is None or self.process.poll() is not None:
-                raise ServiceError(f"{self.name} ended: {self.last_words()}")
+                raise ServiceError(f"{self.name} ended: {self.recent_output()}")
             if time.monotonic() > limit:
-                raise ServiceError(f"{self.name} is not ready within {READY_WITHIN_S} s: {self.last_words()}")
+                raise ServiceError(f"{self.name} is not ready within {READY_TIMEOUT_S} s: {self.recent_output()}")
             time.sleep(_POLL_S)
         return self
 
-    def stop(self, sign: signal.Signals = signal.SIGTERM, within_s: float = STOP_WITHIN_S) -> int | None:
+    def stop(self, sign: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
         """Stop it, and return its exit code; after the timeout it is killed, and the result is None."""
         if self.process is None:
             return None
         if self.process.poll() is None:
             self.process.send_signal(sign)
         try:
-            code = self.process.wait(within_s)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             code = None
         self._end_group()
         return code
 
-    def last_words(self) -> str:
+    def recent_output(self) -> str:
         """Return the end of its output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-5:]) or "it said nothing"
@@ -184,7 +184,7 @@ class VoicePath:
             'appendonly yes\nsave ""\n',
             encoding="utf-8",
         )
-        return self._start(_STORE, [program, str(configuration)], {}, lambda: self._answers(self.store_port))
+        return self._start(_STORE, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
         http, media = http_port or free_port(), free_port()
@@ -235,7 +235,7 @@ class VoicePath:
                 "VOICE_STATE_FILE": str(self.folder / f"{name}.state"),
                 "VOICE_VAD_MODULE": str(self.data_plane / "vad/vad.so"),
             }
-        return self._start(name, command, environment, lambda: self._answers(health))
+        return self._start(name, command, environment, lambda: self._is_listening(health))
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **more: str) -> Service:
         """Start an ASR host. Several of them need addresses of their own, since they use the same port for chunks."""
@@ -267,7 +267,7 @@ class VoicePath:
         Raises:
             ServiceError: It still rejects sessions.
         """
-        limit = time.monotonic() + READY_WITHIN_S
+        limit = time.monotonic() + READY_TIMEOUT_S
         while (answer := httpx2.post(gateway.url + SESSIONS_PATH, json={"transport": "websocket"})).is_error:
             if time.monotonic() > limit:
                 raise ServiceError(f"{gateway.url} refuses sessions: {answer.text}")
@@ -296,7 +296,7 @@ class VoicePath:
         }
 
     @staticmethod
-    def _answers(port: int) -> bool:
+    def _is_listening(port: int) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((LOOPBACK, port)) == 0
 

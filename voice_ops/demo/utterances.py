@@ -47,26 +47,26 @@ class Utterances:
         self._speaking = False
         self._starts = False
 
-    def take(self, samples: NDArray[np.int16], *, concealed: bool) -> list[AudioChunk]:
+    def take(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
         """Process the next 20 ms, and return the chunks that they complete."""
-        voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
+        is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
         place, self._next = self._next, self._next + 1
-        self._voiced = self._voiced + 1 if voiced else 0
+        self._voiced = self._voiced + 1 if is_voiced else 0
         if not self._speaking:
-            self._recent.append((place, samples, concealed))
+            self._recent.append((place, samples, is_concealed))
             if self._voiced < ONSET_FRAMES:
                 return []
             self._begin()
         else:
-            self._pending.append((place, samples, concealed, voiced))
-        self._quiet = 0 if voiced else self._quiet + 1
-        return self._ship(ends=self._quiet >= HANGOVER_FRAMES)
+            self._pending.append((place, samples, is_concealed, is_voiced))
+        self._quiet = 0 if is_voiced else self._quiet + 1
+        return self._flush(ends_utterance=self._quiet >= HANGOVER_FRAMES)
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
         """End the utterance, at the end of the audio or because its sender requests the transcript."""
         if self._speaking:
             self._mark = mark
-            chunks = self._ship(ends=True)
+            chunks = self._flush(ends_utterance=True)
             self._mark = NO_MARK
             return chunks
         if not mark or self._next == 0:
@@ -75,21 +75,21 @@ class Utterances:
         flags = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE | mark
         return [self._numbered(self._next - 1, flags, self._rows[:0])]
 
-    def begin_at(self, place: int) -> None:
+    def resume_at(self, place: int) -> None:
         """Continue at a position given by the session's clock, after all audio that was sent."""
         self._next = max(place, self._next)
 
     def _begin(self) -> None:
         self._speaking = self._starts = True
-        self._pending = [(place, samples, concealed, False) for place, samples, concealed in self._recent]
+        self._pending = [(place, samples, is_concealed, False) for place, samples, is_concealed in self._recent]
         self._recent.clear()
 
-    def _ship(self, *, ends: bool) -> list[AudioChunk]:
+    def _flush(self, *, ends_utterance: bool) -> list[AudioChunk]:
         chunks = []
-        while len(self._pending) >= FRAMES_IN_CHUNK or (ends and self._pending):
+        while len(self._pending) >= FRAMES_IN_CHUNK or (ends_utterance and self._pending):
             frames, self._pending = self._pending[:FRAMES_IN_CHUNK], self._pending[FRAMES_IN_CHUNK:]
-            chunks.append(self._chunk(frames, last=ends and not self._pending))
-        if ends:
+            chunks.append(self._chunk(frames, last=ends_utterance and not self._pending))
+        if ends_utterance:
             self._speaking = False
             self._quiet = 0
             if not chunks:  # nothing was pending
@@ -105,13 +105,13 @@ class Utterances:
     def _chunk(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
         flags = ChunkFlag.START_OF_SPEECH if self._starts else ChunkFlag(0)
         self._starts = False
-        for _, samples, concealed, _ in frames:
+        for _, samples, is_concealed, _ in frames:
             self._rows = np.concatenate([self._rows, self._mel.push(samples)])
-            flags |= ChunkFlag.CONCEALED if concealed else ChunkFlag(0)
+            flags |= ChunkFlag.CONCEALED if is_concealed else ChunkFlag(0)
         if last:
             self._rows = np.concatenate([self._rows, self._mel.flush()])
             flags |= ChunkFlag.END_OF_SPEECH | self._mark
-        if not any(voiced for *_, voiced in frames):
+        if not any(is_voiced for *_, is_voiced in frames):
             flags |= ChunkFlag.SILENCE
         rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
         return self._numbered(frames[0][0], flags, rows)

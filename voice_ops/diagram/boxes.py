@@ -12,7 +12,7 @@ from voice_blueprint.hosts import NO_DIGEST
 from voice_ops.diagram.graph import Node
 from voice_ops.diagram.templates import Key, Resource, Templates
 
-HELD = "*"
+HELD_AT_ZERO = "*"
 """Marks a size that is kept at 0 because an image has no digest."""
 
 
@@ -52,33 +52,33 @@ def route(templates: Templates, method: Resource) -> str:
 
 
 def methods(templates: Templates, api: Key) -> list[Resource]:
-    result = templates.of_type("ApiGateway::Method")
+    result = templates.resources_by_type("ApiGateway::Method")
     return [method for method in result if templates.origin(method.tier, method.properties["RestApiId"]) == api]
 
 
 def _apis(templates: Templates) -> Iterator[Box]:
-    for api in templates.of_type("ApiGateway::RestApi"):
+    for api in templates.resources_by_type("ApiGateway::RestApi"):
         calls = methods(templates, api.key)
         hosts = [
             templates.table("ApiGateway::DomainName")[domain]["DomainName"]
-            for mapping in templates.of_type("ApiGateway::BasePathMapping")
+            for mapping in templates.resources_by_type("ApiGateway::BasePathMapping")
             if templates.origin(mapping.tier, mapping.properties["RestApiId"]) == api.key
             and (domain := templates.origin(mapping.tier, mapping.properties["DomainName"]))
         ]
-        walls = [
+        edge_protections = [
             "WAF"
-            for association in templates.of_type("WAFv2::WebACLAssociation", api.tier)
+            for association in templates.resources_by_type("WAFv2::WebACLAssociation", api.tier)
             if json.dumps({"Ref": api.key[1]}) in json.dumps(association.properties["ResourceArn"])
         ]
         lines = (
             *hosts,
             *(route(templates, call) for call in calls),
-            f"authenticates by: {', '.join([_guard(templates, calls), *walls])}",
+            f"authenticates by: {', '.join([_authenticator(templates, calls), *edge_protections])}",
         )
         yield Box(Node("session-api", api.tier, "Session API (API Gateway)", lines), frozenset({api.key}))
 
 
-def _guard(templates: Templates, calls: list[Resource]) -> str:
+def _authenticator(templates: Templates, calls: list[Resource]) -> str:
     """Return the authenticator of callers: API Gateway, or the gateway with an issuer's tokens."""
     if any(call.properties.get("ApiKeyRequired") for call in calls):
         return "API key"
@@ -96,16 +96,16 @@ def _guard(templates: Templates, calls: list[Resource]) -> str:
 
 
 def _load_balancers(templates: Templates) -> Iterator[Box]:
-    for balancer in templates.of_type("ElasticLoadBalancingV2::LoadBalancer"):
+    for balancer in templates.resources_by_type("ElasticLoadBalancingV2::LoadBalancer"):
         public = balancer.properties["Scheme"] == "internet-facing"
         listeners = [
             f"{listener.properties['Protocol']} {listener.properties['Port']}"
-            for listener in templates.of_type("ElasticLoadBalancingV2::Listener")
+            for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener")
             if templates.origin(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
         ]
         hosts = [
             record.properties["Name"]
-            for record in templates.of_type("Route53::RecordSet")
+            for record in templates.resources_by_type("Route53::RecordSet")
             if templates.origin(record.tier, record.properties.get("AliasTarget", {}).get("DNSName")) == balancer.key
         ]
         yield Box(
@@ -122,36 +122,36 @@ def _load_balancers(templates: Templates) -> Iterator[Box]:
 
 def _services(templates: Templates) -> Iterator[Box]:
     tasks = templates.table("ECS::TaskDefinition")
-    for service in templates.of_type("ECS::Service"):
+    for service in templates.resources_by_type("ECS::Service"):
         task = tasks.get(templates.origin(service.tier, service.properties["TaskDefinition"]) or service.key, {})
         bounds = [
             f"{target.properties['MinCapacity']}-{target.properties['MaxCapacity']} tasks"
-            for target in templates.of_type("ApplicationAutoScaling::ScalableTarget", service.tier)
+            for target in templates.resources_by_type("ApplicationAutoScaling::ScalableTarget", service.tier)
             if json.dumps({"Fn::GetAtt": [service.key[1], "Name"]}) in json.dumps(target.properties["ResourceId"])
         ]
         network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
         architecture = task.get("RuntimePlatform", {}).get("CpuArchitecture", "x86_64").lower()
         size = f"{int(task.get('Cpu', 0)) / 1024:g} vCPU, {int(task.get('Memory', 0)) / 1024:g} GiB"
-        lines = (f"Fargate {architecture}, {size}", *(_marked(each, task) for each in bounds))
+        lines = (f"Fargate {architecture}, {size}", *(_mark_if_held(each, task) for each in bounds))
         groups = templates.origins(service.tier, network.get("SecurityGroups"))
         node, title = ("agents", "Agents") if service.tier == "agents" else ("gateway", "Gateway service")
         yield Box(Node(node, service.tier, title, lines), frozenset({service.key}), groups)
 
 
-def _marked(bounds: str, properties: Mapping[str, Any]) -> str:
+def _mark_if_held(bounds: str, properties: Mapping[str, Any]) -> str:
     """Mark the size of a launch template or task definition that refers to an image without a digest."""
-    return f"{bounds} {HELD}" if NO_DIGEST in json.dumps(properties) else bounds
+    return f"{bounds} {HELD_AT_ZERO}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:
     """Yield a box for each fleet; groups that only differ in their zone are one fleet."""
     launches = templates.table("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
-    for group in templates.of_type("AutoScaling::AutoScalingGroup"):
-        one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
+    for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
+        is_one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
         kind = _launch(templates, launches, group)["InstanceType"]
         size = (group.properties["MinSize"], group.properties["MaxSize"])
-        fleets[group.tier, kind, *size, "" if one_zone else group.key[1]].append(group)
+        fleets[group.tier, kind, *size, "" if is_one_zone else group.key[1]].append(group)
     for (tier, kind, low, high, _), groups in fleets.items():
         launch = _launch(templates, launches, groups[0])
         name = _common([_group_name(group) for group in groups])
@@ -160,14 +160,14 @@ def _fleets(templates: Templates) -> Iterator[Box]:
         each = "hosts in each zone" if len(groups) > 1 else "hosts"
         lines = (
             *((f"{chip.count} x {chip.model}",) if chip else ()),
-            _marked(f"{low}-{high} {each}", launch),
+            _mark_if_held(f"{low}-{high} {each}", launch),
         )
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
-        worn = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
+        group_keys = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
         # A fleet's own stack, such as asr-inf2, is part of its tier.
         node = Node(name, tier.partition("-")[0], title, lines)
-        yield Box(node, frozenset(group.key for group in groups), frozenset().union(*worn))
+        yield Box(node, frozenset(group.key for group in groups), frozenset().union(*group_keys))
 
 
 def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:
@@ -189,7 +189,7 @@ def _group_name(group: Resource) -> str:
 
 
 def _stores(templates: Templates) -> Iterator[Box]:
-    for group in templates.of_type("ElastiCache::ReplicationGroup"):
+    for group in templates.resources_by_type("ElastiCache::ReplicationGroup"):
         desired = group.properties
         nodes = desired["NumNodeGroups"] * (desired["ReplicasPerNodeGroup"] + 1)
         lines = (
@@ -203,8 +203,10 @@ def _stores(templates: Templates) -> Iterator[Box]:
 
 
 def _aws_apis(templates: Templates) -> Iterator[Box]:
-    endpoints = [e for e in templates.of_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"]
-    gateways = list(templates.of_type("EC2::NatGateway"))
+    endpoints = [
+        e for e in templates.resources_by_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"
+    ]
+    gateways = list(templates.resources_by_type("EC2::NatGateway"))
     if not endpoints and not gateways:
         return
     services = [endpoint.properties["ServiceName"].split(".", 3)[3] for endpoint in endpoints]
@@ -212,14 +214,16 @@ def _aws_apis(templates: Templates) -> Iterator[Box]:
         *((f"VPC endpoints: {', '.join(services)}",) if services else ()),
         f"{len(gateways)} NAT gateway(s) for the rest",
     )
-    worn = [templates.origins(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints]
+    group_keys = [
+        templates.origins(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints
+    ]
     keys = frozenset(resource.key for resource in (*endpoints, *gateways))
     tier = (endpoints or gateways)[0].tier
-    yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*worn))
+    yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*group_keys))
 
 
 def _repositories(templates: Templates) -> Iterator[Box]:
-    results = list(templates.of_type("ECR::Repository"))
+    results = list(templates.resources_by_type("ECR::Repository"))
     if results:
         names = [each.properties["RepositoryName"].rpartition("/")[2] for each in results]
         pairs = [", ".join(names[at : at + 2]) for at in range(0, len(names), 2)]
@@ -228,15 +232,23 @@ def _repositories(templates: Templates) -> Iterator[Box]:
 
 
 def _observers(templates: Templates) -> Iterator[Box]:
-    for topic in templates.of_type("SNS::Topic"):
+    for topic in templates.resources_by_type("SNS::Topic"):
         tier = topic.tier
-        alarms = [*templates.of_type("CloudWatch::Alarm", tier), *templates.of_type("CloudWatch::CompositeAlarm", tier)]
-        dashboards = list(templates.of_type("CloudWatch::Dashboard", tier))
-        budgets = [budget.properties["Budget"]["BudgetLimit"] for budget in templates.of_type("Budgets::Budget", tier)]
-        ways = sorted({each.properties["Protocol"] for each in templates.of_type("SNS::Subscription", tier)})
+        alarms = [
+            *templates.resources_by_type("CloudWatch::Alarm", tier),
+            *templates.resources_by_type("CloudWatch::CompositeAlarm", tier),
+        ]
+        dashboards = list(templates.resources_by_type("CloudWatch::Dashboard", tier))
+        budgets = [
+            budget.properties["Budget"]["BudgetLimit"]
+            for budget in templates.resources_by_type("Budgets::Budget", tier)
+        ]
+        channels = sorted(
+            {each.properties["Protocol"] for each in templates.resources_by_type("SNS::Subscription", tier)}
+        )
         lines = (
             f"{len(alarms)} alarms, {len(dashboards)} dashboards",
             *(f"budget {float(limit['Amount']):,.0f} {limit['Unit']} a month" for limit in budgets),
-            f"tells operators by SNS{''.join(f', {way}' for way in ways)}",
+            f"tells operators by SNS{''.join(f', {channel}' for channel in channels)}",
         )
         yield Box(Node("observability", tier, "CloudWatch", lines), frozenset({topic.key}))

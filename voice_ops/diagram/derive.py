@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from voice_ops.diagram.boxes import HELD, boxes
+from voice_ops.diagram.boxes import HELD_AT_ZERO, boxes
 from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, edges
 from voice_ops.diagram.graph import Edge, Graph, Node, Path
 from voice_ops.diagram.signals import signals
 from voice_ops.diagram.templates import Template, Templates
 
-_HELD_NOTE = f"{HELD} held at 0 until the deployment file has the digests of the images"
+_HELD_NOTE = f"{HELD_AT_ZERO} held at 0 until the deployment file has the digests of the images"
 
 
 def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
@@ -19,15 +19,15 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         by_tier: CloudFormation templates by tier: ``network``, ``vad``, ...
     """
     templates = Templates(by_tier)
-    drawn = boxes(templates)
-    arrows = edges(templates, drawn)
-    talking = {end for edge in arrows for end in (edge.source, edge.target)}
+    box_list = boxes(templates)
+    arrows = edges(templates, box_list)
+    connected = {end for edge in arrows for end in (edge.source, edge.target)}
     nodes = (
-        *(caller for caller in (BROWSER, NATIVE_CLIENT) if caller.id in talking),
-        *(box.node for box in drawn),
+        *(caller for caller in (BROWSER, NATIVE_CLIENT) if caller.id in connected),
+        *(box.node for box in box_list),
     )
     present = {node.tier for node in nodes}
-    held = any(line.endswith(HELD) for node in nodes for line in node.lines)
+    held = any(line.endswith(HELD_AT_ZERO) for node in nodes for line in node.lines)
     return Graph(
         title=title,
         tiers={
@@ -36,16 +36,16 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
             if tier in present
         },
         nodes=nodes,
-        edges=(*arrows, *_services_behind(nodes)),
-        signals=tuple(signals(templates, drawn)),
+        edges=(*arrows, *_endpoint_edges(nodes)),
+        signals=tuple(signals(templates, box_list)),
         notes=(_HELD_NOTE,) if held else (),
     )
 
 
-def _services_behind(nodes: tuple[Node, ...]) -> list[Edge]:
+def _endpoint_edges(nodes: tuple[Node, ...]) -> list[Edge]:
     """Return the edges from the route to AWS's APIs to the endpoints of the deployment."""
     present = {node.id for node in nodes}
-    behind = {"registry": "pull images", "observability": "metrics, logs"}
+    endpoint_labels = {"registry": "pull images", "observability": "metrics, logs"}
     if "aws-apis" not in present:
         return []
-    return [Edge("aws-apis", node, Path.SUPPORT, (line,)) for node, line in behind.items() if node in present]
+    return [Edge("aws-apis", node, Path.SUPPORT, (line,)) for node, line in endpoint_labels.items() if node in present]

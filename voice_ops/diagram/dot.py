@@ -8,7 +8,7 @@ from voice_ops.diagram.graph import Edge, Graph, Node, Path
 
 FONT = "Helvetica"
 INK = "#1c2733"
-QUIET = "#52606d"
+MUTED = "#52606d"
 SIGNAL = "#c2410c"
 PATHS = {
     Path.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
@@ -44,7 +44,7 @@ def render(graph: Graph) -> str:
         f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=13];',
         f'edge [fontname="{FONT}" fontsize=11 arrowsize=0.75];',
     ]
-    lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.of_tier(None)]
+    lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.tier_nodes(None)]
     for tier in graph.tiers:
         lines += _tier(graph, tier)
     lines += _arrows(graph)
@@ -67,17 +67,17 @@ def _heading(graph: Graph) -> str:
     )
 
 
-def _is_one_shape(graph: Graph, tier: str) -> bool:
+def _fits_one_shape(graph: Graph, tier: str) -> bool:
     """Return True if a tier can be one shape with its boxes in order, because none of them are connected."""
-    members = {node.id for node in graph.of_tier(tier)}
+    members = {node.id for node in graph.tier_nodes(tier)}
     return not any(edge.source in members and edge.target in members for edge in graph.edges)
 
 
 def _tier(graph: Graph, tier: str) -> Iterator[str]:
     fill, border = TIERS.get(tier, _OTHER_TIER)
     title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
-    boxes = graph.of_tier(tier)
-    if not _is_one_shape(graph, tier):
+    boxes = graph.tier_nodes(tier)
+    if not _fits_one_shape(graph, tier):
         yield f'subgraph "cluster_{tier}" {{'
         yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
         yield f'fillcolor="{fill}" color="{border}"'
@@ -102,7 +102,7 @@ def _table(rows: str, attributes: str) -> str:
 
 def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     """Return a box: its title and lines, and below a separator each signal that scales it."""
-    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, QUIET))] if node.lines else [])]
+    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, MUTED))] if node.lines else [])]
     for signal in graph.signals_for(node.id):
         rows += ["<HR/>", _row(_small((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
     attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
@@ -122,30 +122,30 @@ def _arrows(graph: Graph) -> Iterator[str]:
     for edge in graph.edges:
         ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)
     for (source, target), edges in ends.items():
-        shown = edges[0]
-        colour, width, _ = PATHS[shown.path]
-        labels = (f" {part} " for line in shown.lines for part in wrap(line, _LABEL_WIDTH))
+        edge = edges[0]
+        colour, width, _ = PATHS[edge.path]
+        labels = (f" {part} " for line in edge.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
-            "fontcolor": QUIET if shown.path is Path.SUPPORT else colour,
+            "fontcolor": MUTED if edge.path is Path.SUPPORT else colour,
             "penwidth": width,
-            "weight": 1 if shown.path is Path.SUPPORT else 4,
-            "label": "" if shown.target == _AWS_APIS else "\\n".join(labels),
-            "tooltip": shown.purpose,
+            "weight": 1 if edge.path is Path.SUPPORT else 4,
+            "label": "" if edge.target == _AWS_APIS else "\\n".join(labels),
+            "tooltip": edge.purpose,
         }
         # AWS's APIs rank above their targets, and fleets below: Graphviz ranks by the direction of edges.
-        turned = shown.source == _AWS_APIS or (shown.target == _AWS_APIS and source == '"asr"')
-        if turned:
+        is_reversed = edge.source == _AWS_APIS or (edge.target == _AWS_APIS and source == '"asr"')
+        if is_reversed:
             attributes["dir"] = "back"
         written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
-        first, last = (target, source) if turned else (source, target)
+        first, last = (target, source) if is_reversed else (source, target)
         yield f"{first} -> {last} [{written}];"
 
 
 def _place(graph: Graph, node_id: str) -> str:
     """Return the shape that contains a box."""
     node = next(node for node in graph.nodes if node.id == node_id)
-    if node.tier and _is_one_shape(graph, node.tier):
+    if node.tier and _fits_one_shape(graph, node.tier):
         return f'"{node.tier}"'
     return f'"{node.id}"'
 

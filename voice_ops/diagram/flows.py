@@ -43,16 +43,16 @@ class Flow:
         return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
-def edges(templates: Templates, drawn: list[Box]) -> list[Edge]:
+def edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
     """Return an edge for each pair of connected boxes."""
-    result = dict.fromkeys([*_allowed(templates, drawn), *_links(templates, drawn), *_calls(drawn)])
+    result = dict.fromkeys([*_permitted_flows(templates, box_list), *_links(templates, box_list), *_calls(box_list)])
     pairs: dict[tuple[str, str], list[Flow]] = {}
     for flow in result:
         pairs.setdefault((flow.source, flow.target), []).append(flow)
-    return [_merged(flows) for flows in pairs.values()]
+    return [_merge(flows) for flows in pairs.values()]
 
 
-def _merged(flows: list[Flow]) -> Edge:
+def _merge(flows: list[Flow]) -> Edge:
     order = sorted(flows, key=lambda flow: (list(Path).index(flow.path), flow.port))
     first = order[0]
     lines = dict.fromkeys(flow.line for flow in order)
@@ -60,42 +60,42 @@ def _merged(flows: list[Flow]) -> Edge:
     return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
 
 
-def _allowed(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows that security groups allow. A load balancer only sends to its target groups."""
-    balancers = {box.node.id for box in drawn if box.resources & templates.table(_NLB).keys()}
-    forwards = set(_forwards(templates, drawn))
-    listens = {(balancer, port) for balancer, port, _ in forwards}
-    reaches = {(balancer, target) for balancer, _, target in forwards}
-    for flow in _rules(templates, drawn):
-        if flow.target in balancers and (flow.target, flow.port) not in listens:
+    balancers = {box.node.id for box in box_list if box.resources & templates.table(_NLB).keys()}
+    forward_rules = set(_forwards(templates, box_list))
+    listening_ports = {(balancer, port) for balancer, port, _ in forward_rules}
+    reachable_targets = {(balancer, target) for balancer, _, target in forward_rules}
+    for flow in _rules(templates, box_list):
+        if flow.target in balancers and (flow.target, flow.port) not in listening_ports:
             continue
-        if flow.source in balancers and (flow.source, flow.target) not in reaches:
+        if flow.source in balancers and (flow.source, flow.target) not in reachable_targets:
             continue
         yield flow
 
 
-def _rules(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
-    wearers: dict[Key, list[str]] = {}
-    for box in drawn:
+def _rules(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+    nodes_by_group: dict[Key, list[str]] = {}
+    for box in box_list:
         for group in box.security_groups:
-            wearers.setdefault(group, []).append(box.node.id)
+            nodes_by_group.setdefault(group, []).append(box.node.id)
     groups = templates.table("EC2::SecurityGroup")
     health = _health_ports(templates)
-    stories = _store_stories(templates)
+    store_traffic = _store_traffic(templates)
     for source, target, rule in _ingress(templates):
         protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
         path = _PATHS.get(purpose, Path.SUPPORT)
         if source is None:
             senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
         else:
-            senders = wearers.get(source, [])
+            senders = nodes_by_group.get(source, [])
             if purpose == VALKEY.purpose:
                 tier = groups[source]["GroupDescription"].removeprefix("voice-serve ").removesuffix(" tier")
-                path, story = stories.get(tier, (path, "state"))
-                purpose = f"{story}, {purpose}"
+                path, purpose_text = store_traffic.get(tier, (path, "state"))
+                purpose = f"{purpose_text}, {purpose}"
         if (protocol, port) in health:
             purpose = f"health, {purpose}"
-        for receiver in wearers.get(target, []):
+        for receiver in nodes_by_group.get(target, []):
             yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
 
 
@@ -104,7 +104,7 @@ def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[st
     for target, group in templates.table("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
             yield templates.origin(target[0], rule.get("SourceSecurityGroupId")), target, rule
-    for alone in templates.of_type("EC2::SecurityGroupIngress"):
+    for alone in templates.resources_by_type("EC2::SecurityGroupIngress"):
         target_key = templates.origin(alone.tier, alone.properties["GroupId"])
         if target_key:
             source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
@@ -115,41 +115,41 @@ def _health_ports(templates: Templates) -> set[tuple[str, int]]:
     """Return the health check ports that differ from traffic ports."""
     return {
         ("tcp", int(port))
-        for group in templates.of_type("ElasticLoadBalancingV2::TargetGroup")
+        for group in templates.resources_by_type("ElasticLoadBalancingV2::TargetGroup")
         if (port := group.properties.get("HealthCheckPort", "traffic-port")) != "traffic-port"
     }
 
 
-def _store_stories(templates: Templates) -> dict[str, tuple[Path, str]]:
+def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
     """Return the path of each tier's traffic with the state store, by the permissions of its user.
 
     A tier that writes transcripts ends the audio path; one that only reads them starts the events' path.
     """
     results: dict[str, tuple[Path, str]] = {}
-    for user in templates.of_type("ElastiCache::User"):
+    for user in templates.resources_by_type("ElastiCache::User"):
         grants = user.properties.get("AccessString", "").split()
         if "~transcript:*" in grants:
-            story = Path.AUDIO, "writes transcripts"
+            purpose_text = Path.AUDIO, "writes transcripts"
         elif "%R~transcript:*" in grants:
-            story = Path.CONTROL, "reads transcripts"
+            purpose_text = Path.CONTROL, "reads transcripts"
         else:
-            story = Path.SUPPORT, "sessions and hosts"
-        results[user.properties["UserName"]] = story
+            purpose_text = Path.SUPPORT, "sessions and hosts"
+        results[user.properties["UserName"]] = purpose_text
     return results
 
 
-def _forwards(templates: Templates, drawn: list[Box]) -> Iterator[tuple[str, int, str]]:
+def _forwards(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield load balancer, listening port and target box, through listener and target group."""
-    box_by_resource = {key: box.node.id for box in drawn for key in box.resources}
+    box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     behind: dict[Key | None, set[str]] = {}
-    for group in templates.of_type("AutoScaling::AutoScalingGroup"):
+    for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
         for arn in templates.origins(group.tier, group.properties.get("TargetGroupARNs")):
             behind.setdefault(arn, set()).add(box_by_resource[group.key])
-    for service in templates.of_type("ECS::Service"):
+    for service in templates.resources_by_type("ECS::Service"):
         for entry in service.properties.get("LoadBalancers", []):
             targets = templates.origin(service.tier, entry["TargetGroupArn"])
             behind.setdefault(targets, set()).add(box_by_resource[service.key])
-    for listener in templates.of_type("ElasticLoadBalancingV2::Listener"):
+    for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener"):
         balancer = templates.origin(listener.tier, listener.properties["LoadBalancerArn"])
         for action in listener.properties["DefaultActions"]:
             targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
@@ -158,11 +158,11 @@ def _forwards(templates: Templates, drawn: list[Box]) -> Iterator[tuple[str, int
                     yield box_by_resource[balancer], int(listener.properties["Port"]), box
 
 
-def _links(templates: Templates, drawn: list[Box]) -> Iterator[Flow]:
+def _links(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows of a REST API through VPC links to load balancers."""
-    box_by_resource = {key: box.node.id for box in drawn for key in box.resources}
+    box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     links = templates.table("ApiGateway::VpcLink")
-    for method in templates.of_type("ApiGateway::Method"):
+    for method in templates.resources_by_type("ApiGateway::Method"):
         api = templates.origin(method.tier, method.properties["RestApiId"])
         link = templates.origin(method.tier, method.properties["Integration"].get("ConnectionId"))
         if api is None or link not in links:
@@ -179,8 +179,8 @@ def _integration_port(method: Mapping[str, Any]) -> int:
     return next((int(result[1]) for result in ports if result), 80)
 
 
-def _calls(drawn: list[Box]) -> Iterator[Flow]:
+def _calls(box_list: list[Box]) -> Iterator[Flow]:
     """Yield the requests of every caller to open and follow a session."""
-    if any(box.node.id == "session-api" for box in drawn):
+    if any(box.node.id == "session-api" for box in box_list):
         for caller in (BROWSER, NATIVE_CLIENT):
             yield Flow(caller.id, "session-api", "https", 443, _API, Path.CONTROL)

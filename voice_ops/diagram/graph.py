@@ -84,7 +84,7 @@ class Graph:
     signals: tuple[Signal, ...]
     notes: tuple[str, ...] = ()
 
-    def of_tier(self, tier: str | None) -> list[Node]:
+    def tier_nodes(self, tier: str | None) -> list[Node]:
         return [node for node in self.nodes if node.tier == tier]
 
     def signals_for(self, fleet: str) -> list[Signal]:

@@ -16,11 +16,11 @@ def render(graph: Graph) -> str:
 
 
 def _body(graph: Graph) -> Iterator[str]:
-    for caller in graph.of_tier(None):
+    for caller in graph.tier_nodes(None):
         yield f"  {_box(caller)}"
     for tier, title in graph.tiers.items():
         yield f'  subgraph {_id("tier", tier)}["{_text(f"{tier}: {title}")}"]'
-        for node in graph.of_tier(tier):
+        for node in graph.tier_nodes(tier):
             yield f"    {_box(node)}"
             signals = graph.signals_for(node.id)
             if signals:

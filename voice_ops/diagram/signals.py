@@ -23,14 +23,14 @@ def signals(templates: Templates, drawn: list[Box]) -> list[Signal]:
 
 def _alarms(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
     policies = templates.table("AutoScaling::ScalingPolicy")
-    for alarm in templates.of_type("CloudWatch::Alarm"):
-        acting = templates.origins(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
+    for alarm in templates.resources_by_type("CloudWatch::Alarm"):
+        policy_keys = templates.origins(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
         for box in drawn:
-            mine = sorted(key for key in acting if _group(templates, policies, key) in box.resources)
-            if mine:
+            own_policies = sorted(key for key in policy_keys if _group(templates, policies, key) in box.resources)
+            if own_policies:
                 watched = alarm.properties
-                each = " per zone" if len(mine) > 1 else ""
-                changes = dict.fromkeys(_change(watched["Threshold"], policies[key]) for key in mine)
+                each = " per zone" if len(own_policies) > 1 else ""
+                changes = dict.fromkeys(_change(watched["Threshold"], policies[key]) for key in own_policies)
                 yield Signal(
                     watched["AlarmName"],
                     box.node.id,
@@ -45,21 +45,21 @@ def _group(templates: Templates, policies: Mapping[Key, Mapping[str, Any]], poli
 
 
 def _unit(metric: str) -> str:
-    declared = METRICS.get(metric)
-    return "%" if declared and declared.unit == "Percent" else ""
+    definition = METRICS.get(metric)
+    return "%" if definition and definition.unit == "Percent" else ""
 
 
 def _condition(alarm: Mapping[str, Any]) -> str:
     sign = _COMPARISONS[alarm["ComparisonOperator"]]
-    evaluated = alarm["EvaluationPeriods"]
-    breaching = alarm.get("DatapointsToAlarm", evaluated)
-    periods = f"{breaching} x {alarm['Period']} s" if breaching == evaluated else (
-        f"{breaching} of {evaluated} x {alarm['Period']} s"
+    evaluation_periods = alarm["EvaluationPeriods"]
+    breaching = alarm.get("DatapointsToAlarm", evaluation_periods)
+    periods = f"{breaching} x {alarm['Period']} s" if breaching == evaluation_periods else (
+        f"{breaching} of {evaluation_periods} x {alarm['Period']} s"
     )  # fmt: skip
-    return f"{sign} {alarm['Threshold']:g}{_unit(alarm['MetricName'])} ({_short(alarm['Statistic'])}, {periods})"
+    return f"{sign} {alarm['Threshold']:g}{_unit(alarm['MetricName'])} ({_abbreviate(alarm['Statistic'])}, {periods})"
 
 
-def _short(statistic: str) -> str:
+def _abbreviate(statistic: str) -> str:
     return {"Average": "mean", "Maximum": "max", "Minimum": "min"}.get(statistic, statistic)
 
 
@@ -80,7 +80,7 @@ def _interval(threshold: float, step: Mapping[str, Any]) -> str:
 
 def _targets(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
     scalable = templates.table("ApplicationAutoScaling::ScalableTarget")
-    for policy in templates.of_type("ApplicationAutoScaling::ScalingPolicy"):
+    for policy in templates.resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
         tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
         target = templates.origin(policy.tier, policy.properties.get("ScalingTargetId"))
         if not tracking or target not in scalable:

@@ -39,12 +39,12 @@ def render(graph: Graph) -> str:
         packages = modules("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
     except NpmError as error:
         raise LayoutError(str(error)) from None
-    laid_out = subprocess.run(  # noqa: S603
+    layout = subprocess.run(  # noqa: S603
         [PROGRAM, _SCRIPT, packages], input=dot.render(graph), capture_output=True, encoding="utf-8", check=False
     )
-    if laid_out.returncode != 0:
-        raise LayoutError(f"Graphviz failed: {laid_out.stderr.strip()}")
-    output = json.loads(laid_out.stdout)
+    if layout.returncode != 0:
+        raise LayoutError(f"Graphviz failed: {layout.stderr.strip()}")
+    output = json.loads(layout.stdout)
     # Without a fixed size, the diagram fills its container and keeps its proportions.
     picture = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
     return _with_text_lengths(picture, dict(_widths(json.loads(output["json"]))))
@@ -53,12 +53,12 @@ def render(graph: Graph) -> str:
 def _with_text_lengths(picture: str, widths: Mapping[Style, float]) -> str:
     """Set the width of each text to that of its box, so that it fits with any font."""
 
-    def lengthened(found: re.Match[str]) -> str:
+    def set_length(found: re.Match[str]) -> str:
         attributes, size, written = found.groups()
         style = Style(_plain(html.unescape(written)), float(size), 'font-weight="bold"' in attributes)
         return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{written}</text>'
 
-    return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', lengthened, picture)
+    return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, picture)
 
 
 def _widths(drawn: object) -> Iterator[tuple[Style, float]]:

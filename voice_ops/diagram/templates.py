@@ -37,7 +37,7 @@ class Templates:
         """Metadata of each stack, by tier."""
         return {tier: template.get("Description", tier) for tier, template in self._by_tier.items()}
 
-    def of_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
+    def resources_by_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
         """Yield every resource of a type such as ``EC2::SecurityGroup``, or those of one tier."""
         for there, template in self._by_tier.items():
             if tier not in (None, there):
@@ -48,7 +48,7 @@ class Templates:
 
     def table(self, kind: str) -> dict[Key, Mapping[str, Any]]:
         """Return the properties of every resource of a type."""
-        return {resource.key: resource.properties for resource in self.of_type(kind)}
+        return {resource.key: resource.properties for resource in self.resources_by_type(kind)}
 
     def origin(self, tier: str, value: object) -> Key | None:
         """Return the resource that a reference in a tier's stack refers to, through exports of other stacks."""

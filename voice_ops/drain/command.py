@@ -11,7 +11,7 @@ import typer
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.drain import hosts, kubernetes, tasks
 from voice_ops.drain.hosts import Host, NotDrainableError
 from voice_ops.drain.tasks import Task
@@ -24,16 +24,16 @@ from voice_ops.progress import Progress, heartbeat
 POLL_S = 5.0
 INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 HOST_HELP = "Instance of a VAD or ASR fleet, gateway task, AKS node or pod."
-Leaving = TypeVar("Leaving", Host, Task)
+Draining = TypeVar("Draining", Host, Task)
 
 
 def drain(
     file: DeploymentFile,
     host: Annotated[str, typer.Argument(metavar="HOST", help=HOST_HELP)],
     *,
-    replaced: Annotated[bool, typer.Option("--replace", help="Launch a replacement host.")] = False,
+    replace_host: Annotated[bool, typer.Option("--replace", help="Launch a replacement host.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the actions without executing them.")] = False,
-    only_print: Annotated[
+    print_only: Annotated[
         bool,
         typer.Option(
             "--print", help="For AKS: print the kubectl commands, which `voice` does not run, and exit with 0."
@@ -53,9 +53,9 @@ def drain(
     deployment = load_region(file, region)
     is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
     if is_aws and deployment.aws_section:
-        _aws(deployment, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+        _aws(deployment, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
     elif not is_aws and deployment.azure_section and kubernetes.POD.fullmatch(host):
-        _azure(deployment, host, only_print=only_print or dry_run, as_json=as_json)
+        _azure(deployment, host, print_only=print_only or dry_run, as_json=as_json)
     else:
         sections = [
             name for name, section in (("AWS", deployment.aws_section), ("Azure", deployment.azure_section)) if section
@@ -67,7 +67,7 @@ def drain(
         )
 
 
-def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool) -> None:
+def _azure(deployment: Deployment, host: str, *, print_only: bool, as_json: bool) -> None:
     order = kubernetes.order(deployment.azure, host)
     if as_json:
         print_json({"host": host, "what": order.what, "commands": order.commands}, deployment.name)
@@ -75,38 +75,38 @@ def _azure(deployment: Deployment, host: str, *, only_print: bool, as_json: bool
         err.print(f"{host}: {order.what}", soft_wrap=True)
         for command in order.commands:
             typer.echo(command)
-    if not only_print:
+    if not print_only:
         raise stop(
             "nothing was drained: `voice` does not run kubectl; run these commands yourself (--print only prints them)",
             FAILED,
         )
 
 
-def _aws(deployment: Deployment, host: str, *, replaced: bool, dry_run: bool, as_json: bool) -> None:
+def _aws(deployment: Deployment, host: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> None:
     stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # other stacks are not read
     try:
         account = Account(deployment, stacks, sign_in(deployment))
         if INSTANCE.fullmatch(host):
-            gone = _instance(account, host, replaced=replaced, dry_run=dry_run, as_json=as_json)
+            has_terminated = _instance(account, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
         else:
-            gone = _task(account, host, dry_run=dry_run, as_json=as_json)
+            has_terminated = _task(account, host, dry_run=dry_run, as_json=as_json)
     except NotDrainableError as error:
         raise stop(str(error), REFUSED) from None
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except KeyboardInterrupt:
         raise stop(
             "interrupted: the host continues to drain; run the command again to follow it", INTERRUPTED
         ) from None
-    if not gone:
+    if not has_terminated:
         raise typer.Exit(FAILED)
 
 
-def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool, as_json: bool) -> bool:
+def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> bool:
     with heartbeat(err, f"find {instance}"):
         host = hosts.find(account, instance)
     if not as_json:
-        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
+        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.images)}")
         out.print(
             f"group {host.group}: {host.in_service} of {host.desired} desired hosts in service, minimum {host.low}"
         )
@@ -114,17 +114,17 @@ def _instance(account: Account, instance: str, *, replaced: bool, dry_run: bool,
             f"it has {host.budget_s} s to finish its sessions; after {host.heartbeat_s} s without a heartbeat, the "
             f"hook {host.hook} terminates it"
         )
-    hosts.check(host, replaced=replaced)
+    hosts.check(host, replaced=replace_host)
     if not dry_run:
         if not host.is_leaving:
-            hosts.terminate(account, host, replaced=replaced)
-        host = _follow(host, partial(hosts.look, account), hosts.GONE)
+            hosts.terminate(account, host, replaced=replace_host)
+        host = _follow(host, partial(hosts.look, account), hosts.TERMINATED)
     if as_json:
         print_json({"dry_run": dry_run, "host": host}, account.deployment.name)
-    gone = dry_run or host.state == hosts.GONE
-    if not gone:
-        complain(_stuck(host))
-    return gone
+    has_terminated = dry_run or host.state == hosts.TERMINATED
+    if not has_terminated:
+        complain(_timeout_message(host))
+    return has_terminated
 
 
 def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
@@ -134,34 +134,34 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
         out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts a replacement")
         out.print(f"callers have {task.budget_s} s to finish; then they are asked to reconnect to another task")
     if not dry_run:
-        if not task.leaves:
+        if not task.is_stopping:
             tasks.stop(account, task)
         task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
     if as_json:
         print_json({"dry_run": dry_run, "host": task}, account.deployment.name)
-    gone = dry_run or task.state == tasks.STOPPED
-    if not gone:
+    has_terminated = dry_run or task.state == tasks.STOPPED
+    if not has_terminated:
         complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
-    return gone
+    return has_terminated
 
 
-def _follow(leaving: Leaving, look: Callable[[Leaving], Leaving], end: str) -> Leaving:
+def _follow(draining: Draining, describe: Callable[[Draining], Draining], end: str) -> Draining:
     """Wait until it has terminated, at most until its timeout."""
     progress = Progress(err)
     since = time.monotonic()
-    with progress.phase(f"drain {leaving.id}"):
-        while leaving.state != end and (waited := time.monotonic() - since) <= leaving.longest_s:
-            progress.detail(f"{leaving.state}, {waited:.0f} s of at most {leaving.longest_s} s")
+    with progress.phase(f"drain {draining.id}"):
+        while draining.state != end and (waited := time.monotonic() - since) <= draining.max_drain_s:
+            progress.detail(f"{draining.state}, {waited:.0f} s of at most {draining.max_drain_s} s")
             time.sleep(POLL_S)
-            leaving = look(leaving)
-    return leaving
+            draining = describe(draining)
+    return draining
 
 
-def _stuck(host: Host) -> str:
+def _timeout_message(host: Host) -> str:
     if not host.state.endswith(hosts.WAITING):
         return f"{host.id} is still {host.state} in {host.group}; see the activity of the group"
     return (
-        f"the hook {host.hook} still blocks the termination of {host.id} after {host.longest_s} s, the maximum; "
+        f"the hook {host.hook} still blocks the termination of {host.id} after {host.max_drain_s} s, the maximum; "
         f"check its console (`aws ec2 get-console-output --instance-id {host.id}`), then complete the hook:\naws "
         f"autoscaling complete-lifecycle-action --auto-scaling-group-name {host.group} --instance-id {host.id} "
         f"--lifecycle-hook-name {host.hook} --lifecycle-action-result CONTINUE"

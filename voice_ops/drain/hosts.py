@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TERMINATING = "Terminating"
 WAITING = f"{TERMINATING}:Wait"
 """The hook delays its termination. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
-GONE = "Terminated"
+TERMINATED = "Terminated"
 
 
 class NotDrainableError(Exception):
@@ -25,7 +25,7 @@ class Host:
     """An instance of a fleet.
 
     Attributes:
-        carries: Images that it runs.
+        images: Images that it runs.
         state: Lifecycle state in its group; ``Terminated`` after the group has removed it.
         low: Minimum number of hosts of the group.
         hook: Name of the hook that delays its termination until it has drained.
@@ -37,7 +37,7 @@ class Host:
     fleet: str
     group: str
     zone: str
-    carries: tuple[str, ...]
+    images: tuple[str, ...]
     state: str
     in_service: int
     desired: int
@@ -52,7 +52,7 @@ class Host:
         return TERMINATING in self.state
 
     @property
-    def longest_s(self) -> int:
+    def max_drain_s(self) -> int:
         """Time after which the termination continues even if the host does not respond."""
         return self.budget_s + self.heartbeat_s
 
@@ -84,7 +84,7 @@ def find(account: Account, instance: str) -> Host:
         fleet=ours.fleet,
         group=group,
         zone=result[0]["AvailabilityZone"],
-        carries=ours.images,
+        images=ours.images,
         state=result[0]["LifecycleState"],
         in_service=len(serving),
         desired=live["DesiredCapacity"],
@@ -118,7 +118,7 @@ def terminate(account: Account, host: Host, *, replaced: bool) -> None:
 def look(account: Account, host: Host) -> Host:
     client = account.session.client("autoscaling")
     result = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
-    return replace(host, state=result[0]["LifecycleState"] if result else GONE)
+    return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED)
 
 
 def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:

@@ -24,18 +24,18 @@ class Task:
 
     Attributes:
         state: Last status; finally ``STOPPED``.
-        leaves: Whether a stop was requested.
+        is_stopping: Whether a stop was requested.
     """
 
     id: str
     cluster: str
     state: str
-    leaves: bool
+    is_stopping: bool
     fleet: str = names.GATEWAY_FLEET
     budget_s: int = FARGATE_STOP_TIMEOUT_S
 
     @property
-    def longest_s(self) -> int:
+    def max_drain_s(self) -> int:
         """Maximum time until it has stopped, regardless of its callers."""
         return self.budget_s + START_S
 
@@ -65,7 +65,7 @@ def stop(account: Account, task: Task) -> None:
 
 def look(account: Account, task: Task) -> Task:
     """Return the current state of the task. ECS removes a stopped one after an hour."""
-    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
+    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, is_stopping=True)
 
 
 def _describe(account: Account, cluster: str, task: str) -> Task | None:
@@ -73,4 +73,4 @@ def _describe(account: Account, cluster: str, task: str) -> Task | None:
     result = client.describe_tasks(cluster=cluster, tasks=[task])["tasks"]
     if not result:
         return None
-    return Task(task, cluster, result[0]["lastStatus"], leaves=result[0]["desiredStatus"] == STOPPED)
+    return Task(task, cluster, result[0]["lastStatus"], is_stopping=result[0]["desiredStatus"] == STOPPED)

@@ -16,11 +16,11 @@ from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
-from voice_ops.gameday.simulated import Effect, play
+from voice_ops.gameday.simulated import Effect, simulate_scenarios
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import WholeTable, err, out, print_json, stop, styled
 from voice_ops.progress import Progress, heartbeat
-from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE, Month, served
+from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE_STEP, Month, served
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 from voice_sandbox.rehearsals.claim import Claim
@@ -87,9 +87,9 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
     deployment = load_region(file, region)
     try:
         with heartbeat(err, "simulate"):
-            simulated = play(deployment)
+            simulated = simulate_scenarios(deployment)
         rows = [_simulated(deployment, name, effect) for name, effect in simulated.items()]
-        rows += _rehearsed(deployment)
+        rows += _rehearse_month(deployment)
     except ValueError as error:
         raise stop(str(error), REFUSED) from None
     except CdkError as error:
@@ -105,18 +105,18 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
 
 
 def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
-    covered = runbooks(deployment, name)
+    pages = runbooks(deployment, name)
     if isinstance(effect, str):
-        return Row(name, None, None, None, effect, covered)
-    named = [Path(page).stem for page in covered if not page.startswith("procedures/")]
-    silent = f"no alert with the runbook {' or '.join(covered)} fires"
+        return Row(name, None, None, None, effect, pages)
+    named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
+    no_alert = f"no alert with the runbook {' or '.join(pages)} fires"
     # A fault without lost calls does not have to page anyone; missing metrics cost no calls until the load changes.
-    matters = effect.lost or name == SILENT_METRIC
-    claims = (silent,) if named and matters and not set(named) & set(effect.fired) else ()
-    return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", covered, claims, effect.fired)
+    needs_alert = effect.lost or name == SILENT_METRIC
+    claims = (no_alert,) if named and needs_alert and not set(named) & set(effect.fired) else ()
+    return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", pages, claims, effect.fired)
 
 
-def _rehearsed(deployment: Deployment) -> Iterator[Row]:
+def _rehearse_month(deployment: Deployment) -> Iterator[Row]:
     names = ("store failover", "bad image")
     if deployment.aws_section is None:
         yield from (_simulated(deployment, name, "the file has no section `aws`") for name in names)
@@ -127,21 +127,23 @@ def _rehearsed(deployment: Deployment) -> Iterator[Row]:
         with progress.phase("deploy to a local AWS"):
             rehearsal.bootstrap()
             month = Month(deployment, rehearsal)
-            month.play(month.steps[SERVE])
+            month.play(month.steps[SERVE_STEP])
         if deployment.aws.state.replicas:
-            yield _drilled(deployment, names[0], progress, lambda: month.play(month.fail_over))
+            yield _run_drill(deployment, names[0], progress, lambda: month.play(month.fail_over))
         else:
             lost = "every call: `state.replicas` is 0, so no replica is promoted"
             yield Row(names[0], None, None, None, lost, runbooks(deployment, names[0]))
-        yield _drilled(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE]))
+        yield _run_drill(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE]))
 
 
-def _drilled(deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]) -> Row:
+def _run_drill(deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]) -> Row:
     begin = time.monotonic()
     with progress.phase(name):
-        broken = tuple(claim.text for claim in drill() if not claim.holds)
-    took_s = time.monotonic() - begin
-    return Row(name, None if broken else 0, None, took_s, "the local AWS", runbooks(deployment, name), broken)
+        failed_claims = tuple(claim.text for claim in drill() if not claim.holds)
+    duration_s = time.monotonic() - begin
+    return Row(
+        name, None if failed_claims else 0, None, duration_s, "the local AWS", runbooks(deployment, name), failed_claims
+    )
 
 
 def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
@@ -152,11 +154,11 @@ def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     named = SCENARIOS[scenario]
     if deployment.aws_section:
         known = {alert.id for alert in aws_alerts(served(deployment))}
-        covered = [f"{id_}.md" for id_ in named.aws if id_ in known]
+        pages = [f"{id_}.md" for id_ in named.aws if id_ in known]
     else:
         known = {alert.id for alert in azure_alerts(deployment)}
-        covered = [f"azure/{id_}.md" for id_ in named.azure if id_ in known]
-    return (*covered, *([f"procedures/{named.procedure}.md"] if named.procedure else []))
+        pages = [f"azure/{id_}.md" for id_ in named.azure if id_ in known]
+    return (*pages, *([f"procedures/{named.procedure}.md"] if named.procedure else []))
 
 
 def _print(rows: list[Row]) -> None:

@@ -30,7 +30,7 @@ from voice_ops.simulate.traces import (
 
 CALL_S = 180.0
 SEED = 1
-SILENT = frozenset({*MODELS, "OpenSockets", "Conversations"})
+WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
 """Metrics of hosts: telemetry has stopped."""
 CROWD_S = 600.0
 """Start of the crowd in `flash_crowd`."""
@@ -54,7 +54,7 @@ class Effect:
     fired: tuple[str, ...] = ()
 
 
-def play(deployment: Deployment) -> Mapping[str, Effect | str]:
+def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
     """Return the effect of each scenario by name, or the reason why it does not apply to this file.
 
     Raises:
@@ -64,31 +64,31 @@ def play(deployment: Deployment) -> Mapping[str, Effect | str]:
     for plan in plans:
         check_modelled(plan)
     hours = _Hours(deployment, plans)
-    outage, wave, crowd = (make(hours.peak) for make in (az_outage, spot_wave, flash_crowd))
+    outage_trace, wave_trace, crowd_trace = (make(hours.peak) for make in (az_outage, spot_wave, flash_crowd))
     metrics = any(rule.adds_hosts for plan in plans for rule in plan.rules)
     return {
-        "zone loss": hours.effect(outage, replace(outage, outages=()), outage.outages[0].start_s)
+        "zone loss": hours.effect(outage_trace, replace(outage_trace, outages=()), outage_trace.outages[0].start_s)
         if len(hours.settings.zones) > 1
         else "the file has one zone",
         "region loss": hours.without_a_region() if deployment.shared_domain else "the file has one region",
-        "spot wave": hours.effect(wave, replace(wave, spot_waves=()), wave.spot_waves[0].start_s)
+        "spot wave": hours.effect(wave_trace, replace(wave_trace, spot_waves=()), wave_trace.spot_waves[0].start_s)
         if any(plan.spot for plan in plans)
         else "the file has no spot fleet",
-        "quota refusal": hours.effect(crowd, crowd, CROWD_S, quotas=_spent(plans)),
-        "silent metric": hours.effect(crowd, crowd, 0.0, silent=SILENT)
+        "quota refusal": hours.effect(crowd_trace, crowd_trace, CROWD_S, quotas=_exhausted_quotas(plans)),
+        "silent metric": hours.effect(crowd_trace, crowd_trace, 0.0, silent=WITHHELD_METRICS)
         if metrics
         else "no rule of the file uses a metric of hosts",
     }
 
 
-def _spent(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
+def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
     """Return quotas that are exhausted by the minimum number of hosts of each fleet."""
-    spent: dict[str, int] = {}
+    exhausted: dict[str, int] = {}
     for plan in plans:
         if kind := plan.instance_type:
             hosts = sum(group.min_hosts for group in plan.groups)
-            spent[kind.quota_code] = spent.get(kind.quota_code, 0) + hosts * kind.vcpus
-    return spent
+            exhausted[kind.quota_code] = exhausted.get(kind.quota_code, 0) + hosts * kind.vcpus
+    return exhausted
 
 
 class _Hours:
@@ -111,15 +111,15 @@ class _Hours:
         )
         self._calm: dict[str, Result] = {}
 
-    def effect(self, trace: Trace, calm: Trace, at_s: float, **fault: object) -> Effect:
-        if calm.name not in self._calm:
-            self._calm[calm.name] = self._run(calm)
-        broken, sound = self._run(trace, **fault), self._calm[calm.name]
-        lost = [result.ledger.refused + result.ledger.cut for result in (broken, sound)]
-        recovers_s = _recovery(broken, sound.course.carried, at_s)
+    def effect(self, trace: Trace, baseline_trace: Trace, at_s: float, **fault: object) -> Effect:
+        if baseline_trace.name not in self._calm:
+            self._calm[baseline_trace.name] = self._run(baseline_trace)
+        faulty, baseline = self._run(trace, **fault), self._calm[baseline_trace.name]
+        lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
+        recovers_s = _recovery(faulty, baseline.course.carried, at_s)
         # A quota and missing metrics apply from the start; an outage and a wave begin at their time.
-        fired = _fired(broken, 0.0 if fault else at_s)
-        return Effect(max(0, lost[0] - lost[1]), broken.ledger.offered, recovers_s, fired)
+        fired = _fired_alerts(faulty, 0.0 if fault else at_s)
+        return Effect(max(0, lost[0] - lost[1]), faulty.ledger.offered, recovers_s, fired)
 
     def without_a_region(self) -> Effect:
         """Return the effect of the loss of another region, whose callers are half of the total and move to this one.
@@ -127,19 +127,19 @@ class _Hours:
         Its calls are cut off; callers who use its name before it resolves to this region are lost, as are callers for
         whom there is no capacity.
         """
-        trace, half = region_loss(self.peak), self.peak / 2
-        broken = self._run(trace)
-        calm = self._run(Trace("half", trace.seconds, (half,) * len(trace.seconds)))
-        refused, before = (result.ledger.refused + result.ledger.cut for result in (broken, calm))
-        missed = half + half / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
-        course = broken.course
+        trace, half_peak = region_loss(self.peak), self.peak / 2
+        faulty = self._run(trace)
+        baseline_trace = self._run(Trace("half", trace.seconds, (half_peak,) * len(trace.seconds)))
+        refused, before = (result.ledger.refused + result.ledger.cut for result in (faulty, baseline_trace))
+        missed = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
+        course = faulty.course
         wanted = np.where(course.second < REGION_BACK_S, course.wanted, 0)
-        recovers_s = _recovery(broken, wanted, REGION_LOST_S)
+        recovers_s = _recovery(faulty, wanted, REGION_LOST_S)
         return Effect(
             round(missed) + max(0, refused - before),
-            broken.ledger.offered,
+            faulty.ledger.offered,
             None if recovers_s is None else max(recovers_s, NOTICED_S + ALIAS_TTL_S),
-            _fired(broken, REGION_LOST_S),
+            _fired_alerts(faulty, REGION_LOST_S),
         )
 
     def _run(self, trace: Trace, **fault: object) -> Result:
@@ -147,15 +147,15 @@ class _Hours:
         return Simulation(self._plans, own(self._plans), trace, settings, alerts_of=self._alerts_of).run()
 
 
-def _fired(broken: Result, at_s: float) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(firing.id for firing in broken.firings if firing.at_s >= at_s))
+def _fired_alerts(faulty: Result, at_s: float) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(firing.id for firing in faulty.firings if firing.at_s >= at_s))
 
 
-def _recovery(broken: Result, wanted: NDArray[Any], at_s: float) -> float | None:
+def _recovery(faulty: Result, wanted: NDArray[Any], at_s: float) -> float | None:
     """Return the time for which fewer calls are served than requested, beyond random variation."""
-    course = broken.course
+    course = faulty.course
     missing = wanted - course.carried > SCATTER * np.sqrt(np.maximum(wanted, 1))
-    short = np.flatnonzero(missing & (course.second > at_s))
-    if not short.size:
+    shortfall = np.flatnonzero(missing & (course.second > at_s))
+    if not shortfall.size:
         return 0.0
-    return None if missing[-1] else float(course.second[short[-1]]) - at_s
+    return None if missing[-1] else float(course.second[shortfall[-1]]) - at_s

@@ -17,14 +17,14 @@ class Proposal:
     """A proposed image for a fleet.
 
     Attributes:
-        in_file: Value in the file; ``None`` for AWS's latest at each deploy.
+        configured: Value in the file; ``None`` for AWS's latest at each deploy.
         proposed: Value to write; ``None`` if the region has no image.
         made: Owner.
         since: Creation date, or the version of AWS's parameter.
     """
 
     fleet: str
-    in_file: str | None
+    configured: str | None
     proposed: str | None
     made: str = ""
     since: str = ""
@@ -33,10 +33,10 @@ class Proposal:
 def proposals(account: Account) -> Iterator[Proposal]:
     """Yield an image for each fleet: the newest that its pipeline has built, otherwise AWS's latest."""
     for fleet in fleets(account.deployment):
-        yield _baked(account, fleet) or _public(account, fleet)
+        yield _baked_image(account, fleet) or _public_image(account, fleet)
 
 
-def _baked(account: Account, fleet: Fleet) -> Proposal | None:
+def _baked_image(account: Account, fleet: Fleet) -> Proposal | None:
     tags = names.baked_tags(account.deployment, fleet.name)
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "state", "Values": ["available"]})
@@ -45,7 +45,7 @@ def _baked(account: Account, fleet: Fleet) -> Proposal | None:
     return newest and Proposal(fleet.name, fleet.machine_image, newest["ImageId"], OWN, newest["CreationDate"])
 
 
-def _public(account: Account, fleet: Fleet) -> Proposal:
+def _public_image(account: Account, fleet: Fleet) -> Proposal:
     ssm: Any = account.session.client("ssm")
     try:
         answer = ssm.get_parameter(Name=machine_images.public_parameter(fleet.instance_type))["Parameter"]

@@ -15,7 +15,7 @@ from voice_blueprint.shipped import INSTALLED
 from voice_ops.exits import FAILED, HELP, REFUSED
 from voice_ops.findings import load
 from voice_ops.images import commands, signatures
-from voice_ops.images.rehearsal import RehearsalError, Rehearsed, rehearsal, rehearse
+from voice_ops.images.rehearsal import ImageResult, RehearsalError, rehearsal, rehearse
 from voice_ops.options import DeploymentFile, Json
 from voice_ops.output import empty_table, err, out, print_json, stop, styled
 
@@ -66,7 +66,7 @@ def build_args(
     if tool not in commands.TOOLS:
         raise stop(f"{tool} is not a build tool; use {' or '.join(commands.TOOLS)}", REFUSED)
     try:
-        digests = commands.given_digests(spec, digest)
+        digests = commands.parse_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
     host, _, prefix = registry.partition("/")
@@ -157,7 +157,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     """
     # Imported here, since the other commands of this group need no cloud.
     from voice_ops.aws.account import Account, sign_in  # noqa: PLC0415
-    from voice_ops.aws.refusals import ERRORS, failed  # noqa: PLC0415
+    from voice_ops.aws.refusals import ERRORS, command_error  # noqa: PLC0415
     from voice_ops.images.ami import proposals  # noqa: PLC0415
 
     deployment = load(file)
@@ -166,13 +166,17 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     try:
         matches = list(proposals(Account(deployment, {}, sign_in(deployment))))
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     if as_json:
         print_json({"fleets": matches}, deployment.name)
     else:
         table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
         for each in matches:
-            row = (each.in_file or "newest of AWS", each.proposed or "none", f"{each.made}, {each.since}".strip(", "))
+            row = (
+                each.configured or "newest of AWS",
+                each.proposed or "none",
+                f"{each.made}, {each.since}".strip(", "),
+            )
             table.add_row(each.fleet, *row)
         out.print(table)
     if not all(each.proposed for each in matches):
@@ -225,7 +229,7 @@ def _commit(revision: str) -> str:
     return done.stdout.strip() or revision
 
 
-def _outcome(result: Rehearsed) -> Text:
+def _outcome(result: ImageResult) -> Text:
     size = f"{result.size_gib:.3f} GiB of {result.budget_gib} GiB"
     times = f"built in {result.build_s:.0f} s, ran in {result.smoke_s:.0f} s"
     return styled("[green]✓[/] {}: {}, {}", result.name, size, times)

@@ -23,7 +23,7 @@ class WrongDigestError(ValueError):
     """A digest is invalid, or missing for a base."""
 
 
-def by_digest(reference: str, digest: str) -> str:
+def pin_digest(reference: str, digest: str) -> str:
     """Return an image's reference with its digest in place of its tag."""
     repository, _, name = reference.rpartition("/")
     return f"{repository}/{name.partition(':')[0]}@{digest}"
@@ -76,7 +76,7 @@ def import_command(image: Image, digest: str, source: str, registry: str) -> Com
     return _copy(f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}")
 
 
-def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
+def parse_digests(spec: ImageSpec, texts: list[str]) -> dict[str, str]:
     """Parse ``sha256:...`` or ``ARGUMENT=sha256:...`` for every base of an image.
 
     Raises:
@@ -85,7 +85,7 @@ def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
     bases = references(spec)
     desired = list(bases)
     digests = {}
-    for text in given:
+    for text in texts:
         argument, _, digest = text.rpartition("=")
         argument = argument or desired[0]
         if argument not in desired:
@@ -95,13 +95,13 @@ def given_digests(spec: ImageSpec, given: list[str]) -> dict[str, str]:
         digests[argument] = digest
     missing = [argument for argument in desired if argument not in digests]
     if missing:
-        how = "; ".join(f"`{digest_command(bases[argument])}`" for argument in missing)
-        raise WrongDigestError(f"{spec.name} requires a digest for {', '.join(missing)}: {how}")
+        digest_commands = "; ".join(f"`{digest_command(bases[argument])}`" for argument in missing)
+        raise WrongDigestError(f"{spec.name} requires a digest for {', '.join(missing)}: {digest_commands}")
     return {argument: digests[argument] for argument in desired}
 
 
 def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
-    return {argument: by_digest(upstream(name), digests[argument]) for argument, name in spec.bases.items()} | (
+    return {argument: pin_digest(upstream(name), digests[argument]) for argument, name in spec.bases.items()} | (
         spec.build_args
     )
 
@@ -121,7 +121,7 @@ def labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[
     }
 
 
-def _options(option: str, values: Mapping[str, str]) -> Command:
+def _repeat_option(option: str, values: Mapping[str, str]) -> Command:
     return [word for key, value in values.items() for word in (option, f"{key}={value}")]
 
 
@@ -138,9 +138,9 @@ def push_commands(
     """
     target = f"{registry}/{spec.name}:{tag(spec, digests, revision)}"
     if isinstance(spec, MirroredImage):
-        return [_copy(by_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
+        return [_copy(pin_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
     options = ["--platform", ",".join(spec.platforms)]
-    options += _options("--build-arg", build_arguments(spec, digests)) + _options(
+    options += _repeat_option("--build-arg", build_arguments(spec, digests)) + _repeat_option(
         "--label", labels(spec, digests, revision)
     )
     context = os.path.relpath(CONTEXT)

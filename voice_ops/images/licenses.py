@@ -22,7 +22,7 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from voice_blueprint.images import FOLDER, BuiltImage
-from voice_ops.images.locks import PYTHONS, locked, with_requirements
+from voice_ops.images.locks import PYTHONS, parse_lock, with_requirements
 
 PACKAGES = FOLDER / "packages.yaml"
 REVIEW = FOLDER / "licenses.yaml"
@@ -87,7 +87,7 @@ class Review:
 
     def identifiers(self, package: Package) -> set[str]:
         """Return the permitted identifiers of a package and its bundled libraries."""
-        return self._permitted_in(self.expression(package), *map(self.library_expression, package.libraries))
+        return self._spdx_identifiers(self.expression(package), *map(self.library_expression, package.libraries))
 
     def library_expression(self, library: str) -> str:
         """Return the SPDX expression of a library that a wheel bundles; empty if it is not reviewed."""
@@ -95,18 +95,18 @@ class Review:
 
     def debian_identifiers(self, packages: Iterable[str]) -> set[str]:
         """Return the permitted identifiers of Debian libraries."""
-        return self._permitted_in(*(_matching(self.debian, each) for each in packages))
+        return self._spdx_identifiers(*(_matching(self.debian, each) for each in packages))
 
     def debian_problems(self, packages: Iterable[str]) -> list[str]:
         """Return the Debian libraries that an image may not contain, as sentences."""
-        stated = {each: _matching(self.debian, each) for each in packages}
+        licenses = {each: _matching(self.debian, each) for each in packages}
         return [
             f"Debian's {each} is under {license_ or 'no known license'}"
-            for each, license_ in stated.items()
-            if not self._permits(license_)
+            for each, license_ in licenses.items()
+            if not self._is_permitted(license_)
         ]
 
-    def _permitted_in(self, *expressions: str) -> set[str]:
+    def _spdx_identifiers(self, *expressions: str) -> set[str]:
         licensing = get_spdx_licensing()
         symbols = {str(symbol) for each in expressions if each for symbol in licensing.license_symbols(each)}
         return symbols & set(self.permitted)
@@ -114,21 +114,21 @@ class Review:
     def problems(self, package: Package) -> list[str]:
         """Return the reasons that exclude a package from an image."""
         results = []
-        stated = self.expression(package)
-        if not self._permits(stated):
+        licenses = self.expression(package)
+        if not self._is_permitted(licenses):
             results.append(
-                f"{package.name} {package.version} is under {stated or 'a license that it does not declare'}"
+                f"{package.name} {package.version} is under {licenses or 'a license that it does not declare'}"
             )
         for library in package.libraries:
             bundled = self.library_expression(library)
-            if not self._permits(bundled):
+            if not self._is_permitted(bundled):
                 results.append(
                     f"{package.name} {package.version} bundles {library}, under {bundled or 'no known license'}"
                 )
         return results
 
-    def _permits(self, expression: str) -> bool:
-        return bool(expression) and _holds(get_spdx_licensing().parse(expression), self.permitted)
+    def _is_permitted(self, expression: str) -> bool:
+        return bool(expression) and _is_satisfied(get_spdx_licensing().parse(expression), self.permitted)
 
 
 def _matching(expressions: Mapping[str, str], name: str) -> str:
@@ -136,11 +136,11 @@ def _matching(expressions: Mapping[str, str], name: str) -> str:
     return next((each for pattern, each in expressions.items() if fnmatchcase(name, pattern)), "")
 
 
-def _holds(node: LicenseExpression, permitted: Iterable[str]) -> bool:
+def _is_satisfied(node: LicenseExpression, permitted: Iterable[str]) -> bool:
     if isinstance(node, AND):
-        return all(_holds(each, permitted) for each in node.args)
+        return all(_is_satisfied(each, permitted) for each in node.args)
     if isinstance(node, OR):
-        return any(_holds(each, permitted) for each in node.args)
+        return any(_is_satisfied(each, permitted) for each in node.args)
     return str(node) in permitted
 
 
@@ -164,8 +164,8 @@ def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
 def installed(distribution: Distribution) -> Package:
     """Return a package of this environment."""
     files = [str(PurePosixPath(file)) for file in distribution.files or ()]
-    name, stated = canonicalize_name(distribution.name), stated_license(distribution.read_text("METADATA") or "")
-    return Package(name, distribution.version, stated, bundled_libraries(files))
+    name, licenses = canonicalize_name(distribution.name), stated_license(distribution.read_text("METADATA") or "")
+    return Package(name, distribution.version, licenses, bundled_libraries(files))
 
 
 def published(name: str, version: str, python: str) -> Package:
@@ -193,8 +193,8 @@ def published(name: str, version: str, python: str) -> Package:
     for file in answer.json()["files"]:
         if file["filename"].endswith(f"-{version}.tar.gz"):
             with tarfile.open(fileobj=io.BytesIO(requests.get(file["url"], timeout=TIMEOUT_S).content)) as source:
-                facts = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
-                metadata = (source.extractfile(facts) or io.BytesIO()).read().decode()
+                metadata_file = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
+                metadata = (source.extractfile(metadata_file) or io.BytesIO()).read().decode()
             return Package(name, version, stated_license(metadata))
     raise LookupError(f"{INDEX} has no release {version} of {name} for Linux")
 
@@ -209,17 +209,17 @@ def built_from_source(spec: BuiltImage) -> set[str]:
     return set(_FROM_SOURCE.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
 
-def pinned(spec: BuiltImage) -> dict[str, str]:
+def pinned_packages(spec: BuiltImage) -> dict[str, str]:
     """Return the version of each package that an image installs."""
     text = (spec.folder / "requirements.txt").read_text(encoding="utf-8")
-    return {name: version for name, (version, _) in locked(text).items()}
+    return {name: version for name, (version, _) in parse_lock(text).items()}
 
 
 def main() -> None:
     """Write ``images/packages.yaml``."""
     rows: dict[tuple[str, str], Package] = {}
     for spec in with_requirements():
-        for name, version in pinned(spec).items():
+        for name, version in pinned_packages(spec).items():
             if (name, version) not in rows:
                 row = published(name, version, PYTHONS[spec.bases["BASE_IMAGE"]])
                 rows[name, version] = replace(row, libraries=()) if name in built_from_source(spec) else row

@@ -17,7 +17,7 @@ UV = Path(__file__).parents[2] / ".tools/bin/uv"
 PYTHONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
 """Python version of each base on which images install requirements."""
 TARGET = "x86_64-manylinux_2_28"
-FROM_THE_BASE = "certifi"
+BASE_PACKAGES = "certifi"
 """vLLM 0.33 requires a certifi that package indexes served only some days later; the base contains it, and the layer
 never does."""
 
@@ -26,16 +26,16 @@ BASE = "base.in"
 HEADER = "# Written by `make lock` from requirements.in and the catalogue's versions (voice_ops/images/locks.py).\n"
 
 _BLOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+).*?(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
-Locked = dict[str, tuple[str, str]]
+LockedPackages = dict[str, tuple[str, str]]
 """Version and text of each locked package."""
 
 
-def locked(text: str) -> Locked:
+def parse_lock(text: str) -> LockedPackages:
     """Parse a requirements file that uv wrote."""
     return {result[1]: (result[2], result[0]) for result in _BLOCK.finditer(text)}
 
 
-def layer(wanted: Locked, base: Locked) -> Locked:
+def layer(wanted: LockedPackages, base: LockedPackages) -> LockedPackages:
     """Return the packages to install in addition to those of a base."""
     return {name: block for name, block in wanted.items() if name not in base or base[name][0] != block[0]}
 
@@ -46,17 +46,17 @@ def pins(spec: BuiltImage) -> list[str]:
     return [f"{engine.package}=={engine.version}" for engine in engines if engine.package]
 
 
-def resolve(spec: BuiltImage, source: Path) -> Locked:
+def resolve(spec: BuiltImage, source: Path) -> LockedPackages:
     """Resolve a requirements file at the catalogue's versions with uv."""
     with TemporaryDirectory() as folder:
         constraints, overrides = Path(folder, "constraints.txt"), Path(folder, "overrides.txt")
         constraints.write_text("\n".join(pins(spec)), encoding="utf-8")
-        overrides.write_text(FROM_THE_BASE if (spec.folder / BASE).exists() else "", encoding="utf-8")
+        overrides.write_text(BASE_PACKAGES if (spec.folder / BASE).exists() else "", encoding="utf-8")
         command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
         command += ["--python-version", PYTHONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET]
         command += ["--constraints", constraints, "--overrides", overrides, source]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
-    return locked(done.stdout)
+    return parse_lock(done.stdout)
 
 
 def lock(spec: BuiltImage) -> str:

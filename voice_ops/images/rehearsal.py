@@ -24,13 +24,13 @@ TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "re
 """Programs and the Debian packages that contain them."""
 MIRROR = "http://deb.debian.org"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-KEEP_NOTHING = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
+APT_NO_CACHE = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE = "smoke"
 DRIVE = "drive.sh"
 LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """A separate network: ports used on this machine are free in it, and no traffic leaves it."""
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class RehearsalError(Exception):
@@ -38,7 +38,7 @@ class RehearsalError(Exception):
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class ImageResult:
     """Result for an image."""
 
     name: str
@@ -80,7 +80,7 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
 class Rehearsal:
     """A temporary image storage."""
 
-    def __init__(self, folder: Path, say: Say) -> None:
+    def __init__(self, folder: Path, say: Report) -> None:
         self._folder = folder
         self._say = say
         self._digests: dict[str, str] = {}
@@ -109,8 +109,8 @@ class Rehearsal:
         # As in debian:*-slim: required packages and apt, without documentation, and without apt's package cache.
         slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
         slim += ["--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
-        keep_nothing = f"echo '{KEEP_NOTHING}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
-        slim += [f"--customize-hook={keep_nothing}"]
+        disable_cache = f"echo '{APT_NO_CACHE}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
+        slim += [f"--customize-hook={disable_cache}"]
         _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING}", *slim, suite, archive, *sources])
         container = self._buildah("from", "scratch")
         self._buildah("add", "--quiet", container, archive, "/")
@@ -211,21 +211,21 @@ class Rehearsal:
         for number, (path, text) in enumerate(plan.files().items()):
             mounts[self._folder / f"{spec.name}-{number}"] = path
             (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
-        volumes = [word for here, there in mounts.items() for word in ("--volume", f"{here}:{there}:ro")]
+        volumes = [word for host_path, there in mounts.items() for word in ("--volume", f"{host_path}:{there}:ro")]
         script = ["--", "sh", f"/{SMOKE}/run.sh"]
         with self._container(reference) as container:
             self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
 
 
 @contextmanager
-def rehearsal(say: Say) -> Iterator[Rehearsal]:
+def rehearsal(say: Report) -> Iterator[Rehearsal]:
     """Open a rehearsal, whose storage is deleted when it closes."""
     install_tools()
     with TemporaryDirectory(prefix="voice-images-") as folder:
         yield Rehearsal(Path(folder), say)
 
 
-def rehearse(spec: BuiltImage, stage: Rehearsal) -> Rehearsed:
+def rehearse(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
     """Build, measure and run an image.
 
     Raises:
@@ -238,4 +238,4 @@ def rehearse(spec: BuiltImage, stage: Rehearsal) -> Rehearsed:
     if size > spec.size.budget_gib:
         raise RehearsalError(f"{spec.name} has {size:.2f} GiB, more than its limit of {spec.size.budget_gib} GiB")
     stage.smoke(spec, reference)
-    return Rehearsed(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)
+    return ImageResult(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)

@@ -45,11 +45,11 @@ def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
             continue
         problems += review.problems(package)
         component["licenses"] = [{"expression": review.expression(package)}]
-        document["components"] += [_bundled(package, library, review) for library in package.libraries]
+        document["components"] += [_library_component(package, library, review) for library in package.libraries]
     return problems
 
 
-def _bundled(package: Package, library: str, review: Review) -> dict[str, Any]:
+def _library_component(package: Package, library: str, review: Review) -> dict[str, Any]:
     return {
         "bom-ref": f"{package.name}@{package.version}/{library}",
         "type": "library",

@@ -60,28 +60,28 @@ DETECTORS = (
     TwilioKeyDetector(),
     HubTokenDetector(),
 )
-NO_SECRET = re.compile(r"EXAMPLE\b|\bsha512-")
+FALSE_POSITIVES = re.compile(r"EXAMPLE\b|\bsha512-")
 """Lines with examples, as marked by AWS, and with npm's digests."""
 
 
-def in_text(where: str, text: str) -> Iterator[str]:
+def scan_text(where: str, text: str) -> Iterator[str]:
     """Yield location and kind of each secret, but never the secret."""
     for detector in DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
             begin = text.rfind("\n", 0, match.start()) + 1
             line = text[begin:].partition("\n")[0]
             # Some detectors also verify a match of their pattern, such as whether a token can be decoded.
-            if not NO_SECRET.search(line) and any(detector.analyze_string(match[0])):
+            if not FALSE_POSITIVES.search(line) and any(detector.analyze_string(match[0])):
                 yield f"{where}:{text.count(chr(10), 0, begin) + 1}: {detector.secret_type}"
 
 
-def in_archive(archive: Path) -> Iterator[str]:
+def scan_archive(archive: Path) -> Iterator[str]:
     """Yield the secrets in every layer of an image archive, including those that a later layer deletes."""
     with archive.open("rb") as file:
-        yield from _in_file(archive.name, file)
+        yield from _scan_file(archive.name, file)
 
 
-def _in_file(where: str, file: io.BufferedReader) -> Iterator[str]:
+def _scan_file(where: str, file: io.BufferedReader) -> Iterator[str]:
     """Read layers as a stream, since an image has gigabytes."""
     if file.peek(2)[:2] == b"\x1f\x8b":
         file = io.BufferedReader(gzip.GzipFile(fileobj=file))
@@ -91,14 +91,14 @@ def _in_file(where: str, file: io.BufferedReader) -> Iterator[str]:
             for member in tar:
                 inner = tar.extractfile(member) if member.isfile() else None
                 if isinstance(inner, io.BufferedReader):
-                    yield from _in_file(f"{where}/{member.name}", inner)
+                    yield from _scan_file(f"{where}/{member.name}", inner)
     elif b"\0" not in head:
-        yield from in_text(where, file.read().decode("utf-8", "replace"))
+        yield from scan_text(where, file.read().decode("utf-8", "replace"))
 
 
 def main(archives: list[str]) -> int:
     """Print all findings; return 1 if there are any."""
-    results = [each for archive in archives for each in in_archive(Path(archive))]
+    results = [each for archive in archives for each in scan_archive(Path(archive))]
     print("\n".join(results) or f"no secrets in {', '.join(archives)}")
     return 1 if results else 0
 

@@ -26,10 +26,10 @@ def answers(deployment: Deployment, key: ImageSigning, registry: str) -> Iterato
     listed = verified(key.public_key, key.signature, manifest(deployment.images).encode())
     yield "images", None if listed else "the signature does not match the digests in the file"
     for image, digest in deployment.images.items():
-        yield image.value, _wrong(f"{registry}/{image.value}", digest, key.public_key)
+        yield image.value, _signature_problem(f"{registry}/{image.value}", digest, key.public_key)
 
 
-def _wrong(repository: str, digest: str, public_key: str) -> str | None:
+def _signature_problem(repository: str, digest: str, public_key: str) -> str | None:
     with TemporaryDirectory() as folder:
         name = f"docker://{repository}:{digest.replace(':', '-')}.sig"
         try:
@@ -43,10 +43,10 @@ def _wrong(repository: str, digest: str, public_key: str) -> str | None:
             raise RegistryError("skopeo, which reads signatures from registries, is not installed") from None
         if fetched.returncode:
             return f"cannot read a signature of {digest}: {fetched.stderr.strip().splitlines()[-1]}"
-        signed = list(_signed_texts(Path(folder), public_key))
-    if not signed:
+        signatures = list(_signed_texts(Path(folder), public_key))
+    if not signatures:
         return f"the signature was not made with the key of the file: {digest}"
-    named = [text["critical"]["image"]["docker-manifest-digest"] for text in signed]
+    named = [text["critical"]["image"]["docker-manifest-digest"] for text in signatures]
     return None if digest in named else f"the signature is for {named[0]}, not for {digest}"
 
 

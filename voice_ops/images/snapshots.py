@@ -48,12 +48,12 @@ def archive(suite: str) -> Versions:
     return versions("\n".join(lists))
 
 
-def replaced(base: Base, archived: Versions) -> Iterator[str]:
+def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
     """Yield a line for each pinned version of an image over a base that the archive does not contain."""
     for spec in specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():
-                if package.version not in (there := archived.get(package.name, ())):
+                if package.version not in (there := archive_versions.get(package.name, ())):
                     yield (
                         f"{spec.name}: {argument} is {package.name} {package.version}, but {base.bootstrap} has "
                         f"{', '.join(sorted(there)) or 'no such package'}: update {spec.folder}/image.yaml"
@@ -68,17 +68,17 @@ def with_snapshot(text: str, base: Base, snapshot: str) -> str:
 
 def main() -> None:
     """Write the current time as the snapshot of each base, if the archive contains all pinned versions."""
-    wrong: list[str] = []
+    problems: list[str] = []
     text = BASES.read_text(encoding="utf-8")
     for base in bases().values():
         now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        if results := list(replaced(base, archive(base.bootstrap))):
-            wrong += results
+        if results := list(missing_versions(base, archive(base.bootstrap))):
+            problems += results
         else:
             text = with_snapshot(text, base, now)
     BASES.write_text(text, encoding="utf-8")
-    if wrong:
-        raise SystemExit("\n".join(wrong))
+    if problems:
+        raise SystemExit("\n".join(problems))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from voice_ops.init.answers import (
     answers,
     budget_for,
 )
-from voice_ops.init.drafts import Priced, deployment_name, drafts, priced
-from voice_ops.init.sizes import NoFileForThisError
+from voice_ops.init.drafts import PricedDraft, deployment_name, drafts, price_drafts
+from voice_ops.init.sizes import UnsupportedAnswersError
 from voice_ops.output import out, stop
 from voice_sandbox.azure.errors import EngineError
 
@@ -53,7 +53,7 @@ def init(
         raise stop(f"{file}: there is no folder {file.parent}; make it, or name a file in another", REFUSED)
     desired = answers(cloud, region, calls, agents=agents)
     chosen, usd = first_file(file, desired, budget)
-    schema = _own_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
+    schema = _write_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
     with file.open("x", encoding="utf-8") as new:  # this also fails for a file created in the meantime
         new.write(chosen.draft.text(usd, quote(schema)))
     if INSTALLED:
@@ -67,27 +67,27 @@ def init(
     )
 
 
-def first_file(file: Path, wanted: Answers, budget: int | None) -> tuple[Priced, int]:
+def first_file(file: Path, wanted: Answers, budget: int | None) -> tuple[PricedDraft, int]:
     """Return the contents of the file for these answers, its price, and the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.
     """
     try:
-        candidates = list(priced(drafts(wanted, deployment_name(file))))
-    except NoFileForThisError as error:
+        candidates = list(price_drafts(drafts(wanted, deployment_name(file))))
+    except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     chosen, usd = budget_for(candidates, budget, wanted.region)
-    with chosen.draft.loaded(usd) as deployment:
+    with chosen.draft.load(usd) as deployment:
         blocking = [finding.violation for finding in checks.run(deployment) if finding.blocks]
     if blocking:
         raise stop("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
     return chosen, usd
 
 
-def _own_schema(folder: Path) -> str:
+def _write_schema(folder: Path) -> str:
     """Return the file name of the schema next to a file, without overwriting another file."""
     name, ours = "schema.json", SCHEMA.read_bytes()
     there = folder / name

@@ -15,7 +15,7 @@ from voice_blueprint.file.model.text import NAME_LENGTH
 from voice_ops.init import sizes, small
 from voice_ops.init.answers import Answers, Cloud
 
-ANY_BUDGET = 10**12
+UNLIMITED_BUDGET = 10**12
 """Budget of a draft that is priced before its budget is known; no price depends on it."""
 
 
@@ -43,7 +43,7 @@ class Draft:
         return Template(self.template).substitute(self.values, budget=budget, schema=schema)
 
     @contextmanager
-    def loaded(self, budget: int = ANY_BUDGET) -> Iterator[Deployment]:
+    def load(self, budget: int = UNLIMITED_BUDGET) -> Iterator[Deployment]:
         """Yield the deployment of the file.
 
         The file exists during the context, since the Pulumi programs read it themselves.
@@ -74,7 +74,7 @@ def drafts(wanted: Answers, name: str) -> list[Draft]:
     result, refused = [], None
     try:
         result.append(_on_gpus(wanted, name))
-    except sizes.NoFileForThisError as error:
+    except sizes.UnsupportedAnswersError as error:
         refused = error
     if wanted.cloud is Cloud.AWS and small.fits(wanted.region, wanted.calls, agents=wanted.agents):
         result.append(Draft(f"{wanted.calls} calls on CPUs", small.template(name, wanted), {}))
@@ -97,7 +97,7 @@ def _read(template: str) -> str:
 
 
 @dataclass(frozen=True)
-class Month:
+class MonthlyUsd:
     """USD per month, without items that have no list price."""
 
     low: float
@@ -106,11 +106,11 @@ class Month:
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedDraft:
     """A draft with its price."""
 
     draft: Draft
-    month: Month
+    month: MonthlyUsd
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class Priced:
         return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
 
 
-def priced(found: list[Draft]) -> Iterator[Priced]:
+def price_drafts(found: list[Draft]) -> Iterator[PricedDraft]:
     """Price drafts in the same way as `voice cost`, from their templates and Pulumi resources; each takes seconds.
 
     Hosts without a price in their region are counted with the lowest price of another region.
@@ -134,7 +134,7 @@ def priced(found: list[Draft]) -> Iterator[Priced]:
 
     book = price_list()
     for draft in found:
-        with draft.loaded() as deployment:
+        with draft.load() as deployment:
             estimates = [price(section, book) for section in sections(deployment, Assumptions())]
-        usd = total(each.usd for each in estimates) + total(host.least for each in estimates for host in each.hosts)
-        yield Priced(draft, Month(*usd.cases))
+        usd = total(each.usd for each in estimates) + total(host.min_usd for each in estimates for host in each.hosts)
+        yield PricedDraft(draft, MonthlyUsd(*usd.cases))

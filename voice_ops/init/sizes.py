@@ -60,7 +60,7 @@ CPU_SIZE = "Standard_D8ds_v5"
 AZURE_MODEL = "voxtral-small-24b"
 MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
-_ON_CPUS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
+_CPU_TIERS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
 FP8_CAPABILITY = (8, 9)
 """GPUs from Ada on compute in FP8; on older ones it only saves memory."""
 
@@ -68,11 +68,11 @@ FP8_CAPABILITY = (8, 9)
 _VAULT = f"/subscriptions/{PLACEHOLDER}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
 
 
-class NoFileForThisError(ValueError):
+class UnsupportedAnswersError(ValueError):
     """No file can be written for these answers. The message contains the reason and alternatives."""
 
 
-def mean_for(calls: int) -> int:
+def mean_calls(calls: int) -> int:
     """Return the monthly mean for this number of calls at the peak, with the deployment file's default ratio."""
     return math.ceil(calls / CallLoad(calls=1).peak_factor)
 
@@ -83,14 +83,14 @@ def bounds(calls: int, places: int) -> HostCount:
     A tenth and one are added to the peak, since the number of calls varies, and an alert fires while a fleet is at its
     maximum.
     """
-    low, most = (math.ceil(each / (places * FILL)) for each in (mean_for(calls), SPARE * calls))
+    low, most = (math.ceil(each / (places * FILL)) for each in (mean_calls(calls), SPARE * calls))
     return HostCount(min=max(2, low), max=max(3, most + 1))
 
 
 def regions(cloud: str) -> list[str]:
     """Return the regions of a cloud that offer the required types for a first file, with GPUs or CPUs."""
     if cloud == "aws":
-        return [name for name in catalog.regions() if _single_gpus(name) or sells_small(name)]
+        return [name for name in catalog.regions() if _single_gpus(name) or offers_small_types(name)]
     sizes = catalog.vm_sizes()
     known = {region for size in sizes.values() for region in size.regions}
     return sorted(region for region in known if _azure_pools(region))
@@ -100,28 +100,28 @@ MAX_SMALL_CALLS = 20
 """Number of calls that the hosts of `deployments/small.yaml` serve with the file's own margins."""
 
 
-def sells_gpus(cloud: str, region: str) -> bool:
+def offers_gpus(cloud: str, region: str) -> bool:
     """Return True if a region offers the GPUs of a first file, which agents require."""
     return cloud != "aws" or bool(_single_gpus(region))
 
 
 def max_calls(cloud: str, region: str, *, agents: bool) -> int:
     """Return the maximum number of concurrent calls: that of one state store, or of the small file's CPUs."""
-    if not sells_gpus(cloud, region):
+    if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
     if cloud == "aws":
         held = max(least(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes())
     else:
-        one = dict.fromkeys(_ON_CPUS, HostCount(min=1, max=1))
+        one = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
         held = max(caller_capacities(_callers(one, sku))[-1].calls for sku in get_args(RedisSku))
 
-    def is_too_many(calls: int) -> bool:
-        return _held(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents) > held
+    def exceeds_store(calls: int) -> bool:
+        return _required_capacity(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents) > held
 
-    return bisect.bisect_left(range(1, int(held) + 1), True, key=is_too_many)
+    return bisect.bisect_left(range(1, int(held) + 1), True, key=exceeds_store)
 
 
-def sells_small(region: str) -> bool:
+def offers_small_types(region: str) -> bool:
     """Return True if an AWS region offers the types of `deployments/small.yaml`."""
     return all(region in catalog.instance_types()[name].regions for name in SMALL_TYPES)
 
@@ -148,7 +148,7 @@ def _sized_calls(calls: int, units: HostCount | None) -> int:
     return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * FILL)) if units else calls
 
 
-def _held(calls: int, *, agents: bool) -> int:
+def _required_capacity(calls: int, *, agents: bool) -> int:
     """Return the calls that a store must have room for, so that the peak does not raise its alert."""
     # The file contains the mean, rounded up, and its peak is twice that.
     return math.ceil((calls + calls % 2) / (FILL if agents else STORE_FILL))
@@ -158,11 +158,11 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     """Return the values of `aws.yaml`.
 
     Raises:
-        NoFileForThisError: The region offers no suitable host, or one state store has no room for the calls.
+        UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
     """
     rows = _single_gpus(region)
     if not rows:
-        raise NoFileForThisError(
+        raise UnsupportedAnswersError(
             f"{region} sells no GPU of the catalogue beside {VAD_TYPE}; take us-east-1 or us-east-2"
         )
     units = agent_units(calls) if agents else None
@@ -172,22 +172,22 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=one, scaling=()))).calls
         for row in rows
     }
-    held = _held(carried, agents=units is not None)
-    large_enough = [
+    held = _required_capacity(carried, agents=units is not None)
+    suitable_nodes = [
         kind for kind in _nodes() if least(store(StateStore(node_type=kind.name), archives=False)).calls >= held
     ]
-    if not large_enough:
-        raise _too_many(calls)
-    asr = min(rows, key=lambda row: _least(row.usd_per_hour) / places[row.name])
-    vad_places = STREAMS_PER_CORE * VAD_QUEUES
-    hosts, per_zone = bounds(carried, places[asr.name]), math.ceil(carried / (2 * vad_places * FILL))
+    if not suitable_nodes:
+        raise _too_many_calls_error(calls)
+    asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / places[row.name])
+    streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
+    hosts, per_zone = bounds(carried, places[asr.name]), math.ceil(carried / (2 * streams_per_host * FILL))
     task = least(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
-    tasks, taken = bounds(carried, task), min(hosts.max * places[asr.name], 4 * per_zone * vad_places)
+    tasks, accepted_calls = bounds(carried, task), min(hosts.max * places[asr.name], 4 * per_zone * streams_per_host)
     return {
         "zones": f"{region}a, {region}b",
         "vad_type": VAD_TYPE,
-        "vad_places": f"{vad_places:,}",
-        "vad_pages": huge_pages.needed(min(vad_places, VAD_STREAMS), VAD_QUEUES, size_mib=2),
+        "vad_places": f"{streams_per_host:,}",
+        "vad_pages": huge_pages.needed(min(streams_per_host, VAD_STREAMS), VAD_QUEUES, size_mib=2),
         "vad_min": per_zone,
         "vad_max": 2 * per_zone,  # the other zone may fail
         "asr_type": asr.name,
@@ -197,18 +197,18 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "asr_step": math.ceil(hosts.max / 3),
         # the same number in each zone, as callers are distributed evenly
         "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
-        "gateway_max": max(4, tasks.max, math.ceil(taken / task)),  # as many calls as the fleets accept
-        "caller_sessions": max(1000, taken),  # a single service may be the only caller
+        "gateway_max": max(4, tasks.max, math.ceil(accepted_calls / task)),  # as many calls as the fleets accept
+        "caller_sessions": max(1000, accepted_calls),  # a single service may be the only caller
         "throttle": _throttle(calls),
         "agent_units": _yaml(units) if units else "",
-        "node_type": min(large_enough, key=lambda kind: kind.memory_gib).name,
-        "mean": mean_for(calls),
+        "node_type": min(suitable_nodes, key=lambda kind: kind.memory_gib).name,
+        "mean": mean_calls(calls),
     }
 
 
 def _throttle(calls: int) -> str:
     """Return the rate limits of the session API with a margin for repeated requests; empty if the default suffices."""
-    need = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_for(calls))))
+    need = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
     if need <= Throttle().requests_per_s:
         return ""
     return f"\n    throttle: {{requests_per_s: {need}, burst: {min(2 * need, API_BURST)}}}"
@@ -238,23 +238,25 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     """Return the values of `azure.yaml`.
 
     Raises:
-        NoFileForThisError: The region offers no suitable host, or one state store has no room for the calls.
+        UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
     """
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
     result = _azure_pools(region, carried)
     if not result:
-        raise NoFileForThisError(f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus")
-    chosen = min(result, key=lambda name: _least(sizes[name].usd_per_hour) / result[name][0])
+        raise UnsupportedAnswersError(
+            f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus"
+        )
+    chosen = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
     sessions, quantization = result[chosen]
     replicas = bounds(carried, sessions)
-    callers, nodes = sized_callers(carried, units)
+    callers, nodes = size_callers(carried, units)
     return {
         "vm_size": chosen,
         "replicas_min": replicas.min,
         "replicas_max": replicas.max,
-        "mean": mean_for(calls),
+        "mean": mean_calls(calls),
         "sessions": sessions,
         "quantization": quantization.value,
         "cache_gib": share_gib(replicas.max * weights_gib(model, quantization), MODEL_CACHE_GIB),
@@ -284,23 +286,23 @@ def _pod_range(nodes: int) -> str:
     return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX} for each node"
 
 
-def sized_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, HostCount]:
+def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, HostCount]:
     """Return the caller tiers on Azure for a number of calls, and the number of nodes for their pods.
 
     Raises:
-        NoFileForThisError: No state store has room for this number of calls.
+        UnsupportedAnswersError: No state store has room for this number of calls.
     """
     results = {
-        each.tier: each for each in caller_capacities(_callers(dict.fromkeys(_ON_CPUS, HostCount(min=1, max=1))))
+        each.tier: each for each in caller_capacities(_callers(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))))
     }
-    replicas = {tier: bounds(calls, results[tier].calls) for tier in _ON_CPUS}
-    held = _held(calls, agents=agents is not None)
+    replicas = {tier: bounds(calls, results[tier].calls) for tier in _CPU_TIERS}
+    held = _required_capacity(calls, agents=agents is not None)
     for sku in get_args(RedisSku):
         callers = _callers(replicas, sku)
         if caller_capacities(callers)[-1].calls >= held:
             break
     else:
-        raise _too_many(calls)
+        raise _too_many_calls_error(calls)
     pods = cpu_pods(callers, None)
     if agents:
         pods[Tier.AGENT.value] = (AGENT_CPUS + SIDECAR_CPUS, agents)
@@ -326,12 +328,12 @@ def _yaml(count: HostCount) -> str:
     return f"{{min: {count.min}, max: {count.max}}}"
 
 
-def _too_many(calls: int) -> NoFileForThisError:
-    return NoFileForThisError(
+def _too_many_calls_error(calls: int) -> UnsupportedAnswersError:
+    return UnsupportedAnswersError(
         f"{calls:,} calls are more than one state store carries; write a file for a part of them, and set `cells` in it"
     )
 
 
-def _least(usd_per_hour: Mapping[str, float]) -> float:
+def _min_price(usd_per_hour: Mapping[str, float]) -> float:
     """Return the lowest price of any region, to compare types, since not every region's price is known."""
     return min(usd_per_hour.values(), default=math.inf)

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from voice_blueprint.shipped import ROOT
-from voice_ops.init.sizes import MAX_SMALL_CALLS, sells_small
+from voice_ops.init.sizes import MAX_SMALL_CALLS, offers_small_types
 
 if TYPE_CHECKING:
     from voice_ops.init.answers import Answers
@@ -14,7 +14,7 @@ SOURCE = ROOT / "deployments/small.yaml"
 
 def fits(region: str, calls: int, *, agents: bool) -> bool:
     """Return True if the small deployment serves this number of calls, and the region offers its types."""
-    return sells_small(region) and calls <= MAX_SMALL_CALLS and not agents
+    return offers_small_types(region) and calls <= MAX_SMALL_CALLS and not agents
 
 
 def template(name: str, wanted: "Answers") -> str:

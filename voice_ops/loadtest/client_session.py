@@ -10,12 +10,12 @@ from typing import ClassVar
 import aiohttp
 
 from voice_ops.call import dialects
-from voice_ops.call.dialects import DIALECTS, ONE_TURN, Dialect
+from voice_ops.call.dialects import DIALECTS, SINGLE_TURN, Dialect
 from voice_ops.call.session import CallError
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import CUT_SHORT, AnswerError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import cut, feed
+from voice_ops.loadtest.realtime import feed, split_frames
 from voice_ops.loadtest.trace import Trace
 
 
@@ -29,51 +29,51 @@ class ClientSession:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Stream a recording; a piece of the response is committed text, or an interim or final result."""
-        which = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[which].seconds
+        recording_index = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[recording_index].seconds
         path, _, query = self.dialect.path.partition("?")
         async with self.endpoint.session.ws_connect(self.endpoint.at(path).with_query(query)) as socket:
             if self.dialect.first:
                 await socket.send_str(self.dialect.first)
-            speaking = asyncio.create_task(self._speak(socket, which, trace))
+            speak_task = asyncio.create_task(self._speak(socket, recording_index, trace))
             try:
                 await self._listen(socket, trace)
             except CallError as error:
                 raise AnswerError(str(error)) from None
             finally:
-                speaking.cancel()
+                speak_task.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
-                    await speaking
+                    await speak_task
 
     @cached_property
     def _frames(self) -> list[list[str | bytes]]:
-        return [[self.dialect.audio(frame) for frame in cut(recording)] for recording in self.recordings]
+        return [[self.dialect.audio(frame) for frame in split_frames(recording)] for recording in self.recordings]
 
-    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, which: int, trace: Trace) -> None:
+    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: Trace) -> None:
         async def send(frame: str | bytes) -> None:
             await (socket.send_str(frame) if isinstance(frame, str) else socket.send_bytes(frame))
 
-        await feed(self._frames[which], send, trace)
+        await feed(self._frames[recording_index], send, trace)
         await socket.send_str(self.dialect.last)
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
         async for message in socket:
             said = json.loads(message.data)
-            heard = self.dialect.heard(said)
-            if said.get("delta") or (heard and heard.text and self.dialect.says_end):
-                trace.text_arrived()
-            if heard and not self.dialect.says_end:
-                trace.ended()
+            heard = self.dialect.parse_transcripts(said)
+            if said.get("delta") or (heard and heard.text and self.dialect.closes_at_end):
+                trace.record_text()
+            if heard and not self.dialect.closes_at_end:
+                trace.record_end()
                 return
-        if not self.dialect.says_end or socket.close_code != aiohttp.WSCloseCode.OK:
-            raise AnswerError(CUT_SHORT)
-        trace.ended()
+        if not self.dialect.closes_at_end or socket.close_code != aiohttp.WSCloseCode.OK:
+            raise AnswerError(INCOMPLETE_RESPONSE)
+        trace.record_end()
 
 
 class OpenAi(ClientSession):
     """All audio is one item, so its transcript is the last one."""
 
-    dialect = replace(DIALECTS[dialects.Api.OPENAI], first=ONE_TURN)
+    dialect = replace(DIALECTS[dialects.Api.OPENAI], first=SINGLE_TURN)
 
 
 class Deepgram(ClientSession):

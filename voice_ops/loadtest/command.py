@@ -89,29 +89,29 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """
     try:
-        shown = options.scenario_of(scenario)
-        driven = options.api_of(api, scenario, model=model, baseline=baseline)
-        limits = options.slo_of(slo or [], shown)
-        usd, how = options.price_of(price, instance_type, region, gpus)
-        measured, other = options.names_of(names, shown)
+        shown = options.parse_scenario(scenario)
+        tested_api = options.select_api(api, scenario, model=model, baseline=baseline)
+        limits = options.parse_slo(slo or [], shown)
+        usd, how = options.select_price(price, instance_type, region, gpus)
+        measured, other = options.parse_names(names, shown)
         places = [(measured, "URL", url), *([(other, "--baseline", baseline)] if baseline else [])]
         rounds = rounds if baseline else 1
-        loads = options.loads_of(concurrency, rate, shown)
+        loads = options.parse_loads(concurrency, rate, shown)
         spoken = f"{text or f'passages of {len(PASSAGE)} characters'}" + (
             f", voice of {reference}" if reference else ""
         )
         work = LoadTest(
-            api=driven,
-            endpoints=[options.endpoint_of(*place, driven, model, body, auth, api_key_env) for place in places],
+            api=tested_api,
+            endpoints=[options.parse_endpoint(*place, tested_api, model, body, auth, api_key_env) for place in places],
             driver=options.driver_maker(
-                driven,
+                tested_api,
                 audio=audio or [],
                 text=text,
                 reference=reference,
                 sample_rate=sample_rate,
                 scenario=shown,
             ),
-            loads={load: options.requests_of(requests, load, rounds) for load in loads},
+            loads={load: options.request_count(requests, load, rounds) for load in loads},
             slo=limits,
             gpus=gpus,
             usd_per_hour=usd,
@@ -150,11 +150,11 @@ def _show(report: Report, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(report.as_dict())
     else:
-        out.print(results_grid(report).rich())
+        out.print(results_grid(report).to_table())
         for comparison in report.comparisons:
-            out.print(comparison_grid(report, comparison).rich())
-    for doubt in report.doubts:
-        err.print(styled("[yellow]![/] {}", doubt), soft_wrap=True)
+            out.print(comparison_grid(report, comparison).to_table())
+    for caveat in report.doubts:
+        err.print(styled("[yellow]![/] {}", caveat), soft_wrap=True)
     if output:
         from voice_ops.loadtest.plots import save  # noqa: PLC0415  matplotlib would slow down every other command
 

@@ -92,19 +92,21 @@ def _rate(run: Run) -> Values:
 
 
 def _difference(metric: str, statistic: str, rounds: Sequence[tuple[Values, Values]], seed: int) -> Difference:
-    of = STATISTICS[statistic]
+    statistic_function = STATISTICS[statistic]
     random = np.random.default_rng(seed)
-    resampled = []
+    differences = []
     for _ in range(RESAMPLES):
         drawn = [rounds[number] for number in random.integers(len(rounds), size=len(rounds))]
-        resampled.append(of(_redrawn(drawn, 0, random)) - of(_redrawn(drawn, 1, random)))
-    outside = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(resampled, [outside, 100 - outside])
-    measured, baseline = (of(np.concatenate(side)) for side in zip(*rounds, strict=True))
+        differences.append(
+            statistic_function(_resample(drawn, 0, random)) - statistic_function(_resample(drawn, 1, random))
+        )
+    tail_percent = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(differences, [tail_percent, 100 - tail_percent])
+    measured, baseline = (statistic_function(np.concatenate(side)) for side in zip(*rounds, strict=True))
     return Difference(metric, statistic, measured, baseline, float(low), float(high))
 
 
-def _redrawn(rounds: Sequence[tuple[Values, Values]], side: int, random: np.random.Generator) -> Values:
+def _resample(rounds: Sequence[tuple[Values, Values]], side: int, random: np.random.Generator) -> Values:
     return np.concatenate(
         [values[side][random.integers(values[side].size, size=values[side].size)] for values in rounds]
     )

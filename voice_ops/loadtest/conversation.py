@@ -14,13 +14,13 @@ import soxr
 
 from voice_ops.call.recording import RATE
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import CUT_SHORT, AnswerError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import FRAME_S, cut, feed
+from voice_ops.loadtest.realtime import FRAME_S, feed, split_frames
 from voice_ops.loadtest.trace import Trace
 
 SPOKEN_RATE = 24_000
-BYTES_A_S = 2 * SPOKEN_RATE
+BYTES_PER_S = 2 * SPOKEN_RATE
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Conversation:
 
     @cached_property
     def _frames(self) -> list[list[str]]:
-        return [[_message(frame) for frame in cut(recording)] for recording in self.recordings]
+        return [[_message(frame) for frame in split_frames(recording)] for recording in self.recordings]
 
     async def _speak(self, socket: aiohttp.ClientWebSocketResponse, which: int, trace: Trace) -> None:
         await feed(self._frames[which], socket.send_str, trace)
@@ -64,15 +64,15 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None
         event = json.loads(message.data)
         match event["type"]:
             case "response.output_audio.delta":
-                trace.audio_arrived(len(base64.b64decode(event["delta"])) / BYTES_A_S)
+                trace.record_audio(len(base64.b64decode(event["delta"])) / BYTES_PER_S)
             case "response.done":
                 # A response that a pause within the question has cut short is not an answer.
                 if event["response"]["status"] == "completed" and trace.input_ended_s:
-                    trace.ended()
+                    trace.record_end()
                     return
             case "error":
                 raise AnswerError(str(event["error"]["message"]))
-    raise AnswerError(CUT_SHORT)
+    raise AnswerError(INCOMPLETE_RESPONSE)
 
 
 def _message(frame: bytes) -> str:

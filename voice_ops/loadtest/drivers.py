@@ -13,7 +13,7 @@ import aiohttp
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import Event, parse, server_sent_events
 from voice_ops.loadtest.failures import AnswerError
-from voice_ops.loadtest.inputs import PASSAGE, Recording, rotated
+from voice_ops.loadtest.inputs import PASSAGE, Recording, rotate
 from voice_ops.loadtest.trace import Trace
 
 _EVENT_STREAM = "text/event-stream"
@@ -64,7 +64,7 @@ class Chat:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send a prompt; a piece of the response is an event with text, including reasoning."""
-        prompt = rotated(self.text, index)
+        prompt = rotate(self.text, index)
         trace.input_chars = len(prompt)
         body = {
             "model": self.endpoint.model,
@@ -105,7 +105,7 @@ class Transcription:
             answer = await response.read()
             if response.content_type == _JSON and parse(answer).text is None:
                 raise AnswerError("the response contains no transcript")
-            trace.text_arrived()
+            trace.record_text()
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Speech:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send a text; a piece of the response is one read of the socket, or one event."""
-        text = rotated(self.text, index)
+        text = rotate(self.text, index)
         trace.input_chars = len(text)
         body: dict[str, Any] = {
             "model": self.endpoint.model,
@@ -135,7 +135,7 @@ class Speech:
             "/v1/audio/speech", trace.request_id, json=body | dict(self.endpoint.body)
         ) as response:
             async for pcm in _pcm(response):
-                trace.audio_arrived(len(pcm) / (2 * self.sample_rate_hz))
+                trace.record_audio(len(pcm) / (2 * self.sample_rate_hz))
         if not trace.arrivals_s:
             raise AnswerError("the response contains no audio")
 
@@ -157,5 +157,5 @@ async def _pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 def _read_text(event: Event, trace: Trace) -> None:
     if event.has_text:
-        trace.text_arrived()
+        trace.record_text()
     trace.output_tokens = event.tokens or trace.output_tokens

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from voice_ops.loadtest.failures import AnswerError, message_of
+from voice_ops.loadtest.failures import AnswerError, error_message
 
 
 class Delta(BaseModel):
@@ -69,7 +69,7 @@ def parse(data: str | bytes) -> Event:
         first = error.errors(include_url=False)[0]
         raise AnswerError(f"malformed event: {'.'.join(map(str, first['loc']))} {first['msg']}") from None
     if event.error:
-        raise AnswerError(f"error in the stream: {message_of({'error': event.error})}")
+        raise AnswerError(f"error in the stream: {error_message({'error': event.error})}")
     return event
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import aiohttp
 
-_LONGEST = 160
+_MAX_LENGTH = 160
 
 
 class AnswerError(Exception):
@@ -17,7 +17,7 @@ class AnswerError(Exception):
 FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
 """Errors of a request that are counted; any other exception is a defect of the harness."""
 
-CUT_SHORT = "the connection was closed before the response was complete"
+INCOMPLETE_RESPONSE = "the connection was closed before the response was complete"
 
 
 def describe(error: Exception, timeout_s: float) -> str:
@@ -30,7 +30,7 @@ def describe(error: Exception, timeout_s: float) -> str:
         case aiohttp.ClientConnectorError():
             return f"cannot connect: {os.strerror(error.errno) if error.errno else error.strerror}"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | ConnectionError():
-            return CUT_SHORT
+            return INCOMPLETE_RESPONSE
         case _:
             return _one_line(str(error) or type(error).__name__)
 
@@ -39,19 +39,19 @@ def answer_text(status: int, body: bytes) -> str:
     """Return the status and the message of an error response, in OpenAI's format or any other."""
     text = body.decode(errors="replace")
     with suppress(ValueError):
-        text = message_of(json.loads(text))
+        text = error_message(json.loads(text))
     return _one_line(f"HTTP {status}: {text or HTTPStatus(status).phrase}")
 
 
-def message_of(answer: object) -> str:
+def error_message(answer: object) -> str:
     """Return the message inside an error object: ``{"error": {"message": ...}}``, ``{"error": ...}`` or ``detail``."""
     if isinstance(answer, dict):
         for key in ("error", "message", "detail"):
             if answer.get(key):
-                return message_of(answer[key])
+                return error_message(answer[key])
     return str(answer)
 
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"

@@ -45,7 +45,7 @@ def read_recording(file: Path) -> Recording:
     return Recording(file.name, file.read_bytes(), pcm)
 
 
-def rotated(text: str, index: int) -> str:
+def rotate(text: str, index: int) -> str:
     """Return the text rotated to another word.
 
     It has the same length, but no prefix that a cache contains from an earlier request.

@@ -62,7 +62,7 @@ class Run:
         return [trace for trace in self.traces if trace.error is None]
 
 
-def pooled(runs: list[Run]) -> Run:
+def pool_runs(runs: list[Run]) -> Run:
     """Return several runs of the same load as one."""
     return Run(
         runs[0].load,
@@ -128,7 +128,7 @@ class Generator:
                 await driver.send(index, trace)
         except FAILURES as error:
             trace.error = describe(error, self.timeout_s)
-        trace.ended()
+        trace.record_end()
         run.traces.append(trace)
         self.on_done(trace)
         return trace
@@ -138,9 +138,9 @@ class Generator:
 async def _lag_probe(lags_s: list[float]) -> AsyncIterator[None]:
     async def probe() -> None:
         while True:
-            due = perf_counter() + _PROBE_S
+            expected_at = perf_counter() + _PROBE_S
             await asyncio.sleep(_PROBE_S)
-            lags_s.append(perf_counter() - due)
+            lags_s.append(perf_counter() - expected_at)
 
     task = asyncio.create_task(probe())
     try:

@@ -23,7 +23,7 @@ from voice_ops.loadtest.voice_session import VoiceSession
 
 N = TypeVar("N", int, float)
 _MIN_REQUESTS = 60
-_REQUESTS_A_CALLER = 4
+_REQUESTS_PER_CALLER = 4
 _REFERENCE_TOLERANCE_S = 1
 
 
@@ -31,7 +31,7 @@ class OptionError(ValueError):
     """An option cannot be used. The message contains its name, its value and alternatives."""
 
 
-def url_of(text: str, option: str) -> URL:
+def parse_url(text: str, option: str) -> URL:
     """Parse the URL of an endpoint, with or without the ``/v1`` of its APIs."""
     try:
         url = URL(text)
@@ -44,24 +44,24 @@ def url_of(text: str, option: str) -> URL:
     return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
 
 
-def endpoint_of(  # noqa: PLR0917  one place calls it
+def parse_endpoint(  # noqa: PLR0917  one place calls it
     name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
 ) -> Endpoint:
     if api is not Api.SESSION and auth:
         raise OptionError(f"--auth only applies to session: {api} uses an API key as OpenAI's API does")
-    place = url_of(url, option)
+    place = parse_url(url, option)
     try:
         key = secret_from(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
         shown = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
     except AccessError as error:
         raise OptionError(str(error)) from None
-    return Endpoint(name, place, model, body_of(body), shown)
+    return Endpoint(name, place, model, parse_body(body), shown)
 
 
-def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
+def select_api(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
     """Return the API to test: that of the options, or that of a scenario."""
-    scenario = scenario_of(name)
+    scenario = parse_scenario(name)
     if scenario is None:
         if api is None:
             raise OptionError(f"specify --api ({', '.join(Api)}) or --scenario")
@@ -75,7 +75,9 @@ def api_of(api: Api | None, name: str | None, *, model: str, baseline: str | Non
     return Api.SPEECH
 
 
-def price_of(usd: float | None, instance_type: str | None, region: str | None, gpus: int) -> tuple[float | None, str]:
+def select_price(
+    usd: float | None, instance_type: str | None, region: str | None, gpus: int
+) -> tuple[float | None, str]:
     """Return the cost of the endpoint per hour, and its source."""
     if usd is not None and instance_type:
         raise OptionError("--usd-per-hour and --instance-type both set the price; specify one of them")
@@ -84,7 +86,7 @@ def price_of(usd: float | None, instance_type: str | None, region: str | None, g
     return (None, "not given") if usd is None else (usd, f"{usd:g} USD per hour")
 
 
-def scenario_of(name: str | None) -> Scenario | None:
+def parse_scenario(name: str | None) -> Scenario | None:
     if name is None:
         return None
     if name not in SCENARIOS:
@@ -92,7 +94,7 @@ def scenario_of(name: str | None) -> Scenario | None:
     return SCENARIOS[name]
 
 
-def loads_of(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
+def parse_loads(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
     """Parse the loads: a list of concurrencies, of rates, or the scenario's own."""
     if concurrency and rate:
         raise OptionError("--concurrency is a closed loop and --rate an open loop; specify one of them")
@@ -115,12 +117,12 @@ def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
     return values
 
 
-def requests_of(requests: int | None, load: Load, rounds: int) -> int:
+def request_count(requests: int | None, load: Load, rounds: int) -> int:
     """Return the number of requests per endpoint for a load level, at least its concurrency in each round."""
     concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
     least = concurrency * rounds
     if requests is None:
-        return max(_MIN_REQUESTS, _REQUESTS_A_CALLER * concurrency, least)
+        return max(_MIN_REQUESTS, _REQUESTS_PER_CALLER * concurrency, least)
     if requests < least:
         rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
         raise OptionError(
@@ -130,7 +132,7 @@ def requests_of(requests: int | None, load: Load, rounds: int) -> int:
     return requests
 
 
-def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
+def parse_slo(limits: list[str], scenario: Scenario | None) -> Slo:
     """Parse limits such as ``first:500``; without any, return the scenario's own."""
     if not limits and scenario:
         return scenario.slo
@@ -146,7 +148,7 @@ def slo_of(limits: list[str], scenario: Scenario | None) -> Slo:
     return slo
 
 
-def body_of(text: str) -> Mapping[str, Any]:
+def parse_body(text: str) -> Mapping[str, Any]:
     """Parse additional fields of every request."""
     try:
         body = json.loads(text)
@@ -157,7 +159,7 @@ def body_of(text: str) -> Mapping[str, Any]:
     return body
 
 
-def names_of(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
+def parse_names(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
     """Return the labels of the endpoint and its baseline in the report."""
     if names is None:
         return scenario.names if scenario else ("measured", "baseline")
@@ -182,7 +184,7 @@ def driver_maker(
         OptionError, RecordingError: An input is missing, cannot be read, or does not fit this API.
     """
     if api not in {Api.SPEECH, Api.CHAT}:
-        return _listening(api, audio)
+        return _transcription_driver(api, audio)
     if audio:
         raise OptionError(f"--audio applies to transcription, realtime and session, not to {api}")
     if scenario and text:
@@ -196,7 +198,7 @@ def driver_maker(
     return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
 
 
-_LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
+_LIVE_DRIVERS: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
     Api.REALTIME: Realtime,
     Api.SESSION: VoiceSession,
     Api.OPENAI: OpenAi,
@@ -205,13 +207,13 @@ _LIVE: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
 }
 
 
-def _listening(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
+def _transcription_driver(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
         raise OptionError(f"{api} requires recordings of speech: specify --audio FILE.wav for each")
     recordings = tuple(read_recording(file) for file in audio)
     if api is Api.TRANSCRIPTION:
         return lambda endpoint: Transcription(endpoint, recordings)
-    return lambda endpoint: _LIVE[api](endpoint, recordings)
+    return lambda endpoint: _LIVE_DRIVERS[api](endpoint, recordings)
 
 
 def _read_text(file: Path) -> str:

@@ -68,9 +68,10 @@ def _colors(report: Report) -> list[Any]:
 
 
 def _names(report: Report) -> list[str]:
-    several = len({result.endpoint for result in report.results}) > 1
+    has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     return [
-        f"{result.endpoint}\n{result.summary.load}" if several else result.summary.load for result in report.results
+        f"{result.endpoint}\n{result.summary.load}" if has_several_endpoints else result.summary.load
+        for result in report.results
     ]
 
 
@@ -82,7 +83,7 @@ def _firsts_ms(result: Result) -> list[float]:
     return [value for trace in result.run.traces if (value := _first_ms(trace)) is not None]
 
 
-def _dress(axes: Axes, title: str, x: str, y: str) -> None:
+def _label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=_INK)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -100,7 +101,9 @@ def _distribution(axes: Axes, report: Report) -> None:
         shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)
         axes.step(values, shares, where="post", color=color, linewidth=2, label=name.replace("\n", ", "))
     what = label("first", report.api)
-    _dress(axes, f"Requests that have had their {what.removeprefix('time to ')}", "ms after the intended start", "%")
+    _label_axes(
+        axes, f"Requests that have had their {what.removeprefix('time to ')}", "ms after the intended start", "%"
+    )
     axes.set_ylim(0, 102)
     axes.set_xlim(left=0)
     axes.legend(framealpha=0.9, edgecolor="white", fontsize=9, loc="best")
@@ -113,8 +116,8 @@ def _percentiles(axes: Axes, report: Report) -> None:
         heights = [getattr(result.summary.metrics.get("first"), percentile, 0.0) for result in report.results]
         bars = axes.bar(places + (place - 1) * width, heights, width, color=color, label=percentile)
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, color=_INK)
-    _published(axes, report, "first", places - 1.5 * width)
-    _dress(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
+    _plot_published(axes, report, "first", places - 1.5 * width)
+    _label_axes(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
     axes.set_xticks(places, _names(report))
     _legend_above_bars(axes)
 
@@ -125,8 +128,8 @@ def _throughput(axes: Axes, report: Report) -> None:
     heights = [getattr(result.summary, attribute) or 0.0 for result in report.results]
     bars = axes.bar(places, heights, 0.5, color="#0f766e", label="measured")
     axes.bar_label(bars, [number(height) for height in heights], fontsize=8, color=_INK)
-    _published(axes, report, "chars", places - 0.25)
-    _dress(axes, "Throughput", "", unit)
+    _plot_published(axes, report, "chars", places - 0.25)
+    _label_axes(axes, "Throughput", "", unit)
     axes.set_xticks(places, _names(report))
     _legend_above_bars(axes)
 
@@ -136,7 +139,7 @@ def _legend_above_bars(axes: Axes) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
 
 
-def _published(axes: Axes, report: Report, key: str, places: Sequence[float] | np.ndarray[Any, Any]) -> None:
+def _plot_published(axes: Axes, report: Report, key: str, places: Sequence[float] | np.ndarray[Any, Any]) -> None:
     known = [
         (place, result.published[key])
         for place, result in zip(places, report.results, strict=True)
@@ -150,15 +153,17 @@ def _timeline(axes: Axes, report: Report) -> None:
     """Plot the waiting time over the scheduled start of requests: a stall appears as a slope."""
     begin = min(trace.intended_s for result in report.results for trace in result.run.traces)
     for result, color in zip(report.results, _colors(report), strict=True):
-        good = [(trace.intended_s - begin, ms) for trace in result.run.traces if (ms := _first_ms(trace)) is not None]
-        if good:
-            axes.plot(*zip(*good, strict=True), ".", color=color, markersize=6, alpha=0.7)
-        bad = [
+        successes = [
+            (trace.intended_s - begin, ms) for trace in result.run.traces if (ms := _first_ms(trace)) is not None
+        ]
+        if successes:
+            axes.plot(*zip(*successes, strict=True), ".", color=color, markersize=6, alpha=0.7)
+        failures = [
             (trace.intended_s - begin, 1000 * trace.total_s) for trace in result.run.traces if trace.error is not None
         ]
-        if bad:
-            axes.plot(*zip(*bad, strict=True), "x", color="#dc2626", markersize=7)
-    _dress(axes, "Every request (failed: red ×)", "intended start, s", "ms to the first piece, or to the failure")
+        if failures:
+            axes.plot(*zip(*failures, strict=True), "x", color="#dc2626", markersize=7)
+    _label_axes(axes, "Every request (failed: red ×)", "intended start, s", "ms to the first piece, or to the failure")
     axes.set_ylim(bottom=0)
 
 
@@ -168,27 +173,29 @@ def _comparisons(report: Report) -> Figure:
     figure = Figure(figsize=(10, count * (1.2 + 0.38 * rows)), layout="constrained")
     _title(figure, report)
     for axes, comparison in zip(figure.subplots(count, 1, squeeze=False)[:, 0], report.comparisons, strict=True):
-        _forest(axes, comparison, report)
+        _forest_plot(axes, comparison, report)
     return figure
 
 
-def _forest(axes: Axes, comparison: Comparison, report: Report) -> None:
+def _forest_plot(axes: Axes, comparison: Comparison, report: Report) -> None:
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     shown = [difference for difference in comparison.differences if difference.baseline]
     for place, outcome in enumerate(reversed(shown)):
-        low, middle, high = (
+        low, estimate, high = (
             100 * value / outcome.baseline for value in (outcome.low, outcome.difference, outcome.high)
         )
         color = "#1d4ed8" if outcome.shown else "#9ca3af"
         axes.plot([low, high], [place, place], color=color, linewidth=3, solid_capstyle="butt")
-        axes.plot(middle, place, "o", color=color, markersize=7)
-        axes.annotate(f"{middle:+.1f} %", (middle, place), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+        axes.plot(estimate, place, "o", color=color, markersize=7)
+        axes.annotate(
+            f"{estimate:+.1f} %", (estimate, place), (0, 7), textcoords="offset points", ha="center", fontsize=8
+        )
     texts = [
         f"{label(outcome.metric, report.api) if outcome.metric in METRICS else outcome.metric}, {outcome.statistic}"
         for outcome in reversed(shown)
     ]
     title = f"{measured} against {baseline}, {comparison.load} (grey: not significant)"
-    _dress(axes, title, f"difference, % of {baseline}, with its {CONFIDENCE:.0%} interval", "")
+    _label_axes(axes, title, f"difference, % of {baseline}, with its {CONFIDENCE:.0%} interval", "")
     axes.set_yticks(range(len(shown)), texts)
     axes.set_ylim(-0.6, len(shown) - 0.2)
     axes.axvline(0, color=_INK, linewidth=1)

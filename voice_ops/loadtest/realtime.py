@@ -19,7 +19,7 @@ import aiohttp
 from voice_ops.call.recording import RATE
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import parse
-from voice_ops.loadtest.failures import CUT_SHORT, AnswerError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
 from voice_ops.loadtest.trace import Trace
 
@@ -51,13 +51,13 @@ class Realtime:
                 raise AnswerError(f"received {created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
             await socket.send_json(_START)
-            feeder = asyncio.create_task(_speak(socket, self._frames[which], trace))
+            feed_task = asyncio.create_task(_speak(socket, self._frames[which], trace))
             try:
                 await _read(socket, trace)
             finally:
-                feeder.cancel()
+                feed_task.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
-                    await feeder
+                    await feed_task
 
     @cached_property
     def _frames(self) -> list[list[str]]:
@@ -68,7 +68,7 @@ class Realtime:
         return [
             [
                 json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})
-                for frame in cut(recording)
+                for frame in split_frames(recording)
             ]
             for recording in self.recordings
         ]
@@ -85,7 +85,7 @@ async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]]
     trace.input_ended_s = perf_counter()
 
 
-def cut(recording: Recording) -> list[bytes]:
+def split_frames(recording: Recording) -> list[bytes]:
     """Return the frames of a recording."""
     size = 2 * round(FRAME_S * RATE)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
@@ -99,13 +99,13 @@ async def _speak(socket: aiohttp.ClientWebSocketResponse, frames: list[str], tra
 async def _read(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
     while (event := parse(await _text(socket))).type != "transcription.done":
         if event.has_text:
-            trace.text_arrived()
-    trace.ended()
+            trace.record_text()
+    trace.record_end()
     trace.output_tokens = event.tokens
 
 
 async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
     message = await socket.receive()
     if message.type is not aiohttp.WSMsgType.TEXT:
-        raise AnswerError(CUT_SHORT)
+        raise AnswerError(INCOMPLETE_RESPONSE)
     return str(message.data)

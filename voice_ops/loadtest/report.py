@@ -26,25 +26,25 @@ class Result:
     @property
     def doubts(self) -> list[str]:
         """Caveats of these results."""
-        who = f"{self.endpoint}, {self.summary.load}"
+        subject = f"{self.endpoint}, {self.summary.load}"
         matches = [
-            f"{who}: {count} of {self.summary.requests} failed: {reason}"
+            f"{subject}: {count} of {self.summary.requests} failed: {reason}"
             for reason, count in self.summary.failures.items()
         ]
         harness, first = self.summary.harness, self.summary.metrics.get("first")
         if harness.cpu_share > _BUSY_CLIENT:
             matches.append(
-                f"{who}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
+                f"{subject}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
                 "distribute the load over several machines"
             )
         if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _LAG_SHARE * first.p50:
             matches.append(
-                f"{who}: the client's own lag (p99 {harness.loop_lag_ms.p99:.1f} ms) is more than "
+                f"{subject}: the client's own lag (p99 {harness.loop_lag_ms.p99:.1f} ms) is more than "
                 f"{_LAG_SHARE:.0%} of the median first piece; use an idle machine"
             )
         if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_S:
             matches.append(
-                f"{who}: live streams lagged real time by up to {harness.pacing_lag_ms.max:.0f} ms, more than a "
+                f"{subject}: live streams lagged real time by up to {harness.pacing_lag_ms.max:.0f} ms, more than a "
                 "frame; use fewer streams or an idle machine"
             )
         return matches

@@ -12,7 +12,7 @@ from voice_ops.loadtest.compare import differences, interleave
 from voice_ops.loadtest.drivers import Api, Driver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.failures import FAILURES, describe
-from voice_ops.loadtest.load import Generator, Load, pooled
+from voice_ops.loadtest.load import Generator, Load, pool_runs
 from voice_ops.loadtest.report import Comparison, Report, Result
 from voice_ops.loadtest.scenarios import Scenario
 from voice_ops.loadtest.summary import Slo, summarize
@@ -73,7 +73,7 @@ class LoadTest:
                     generator = Generator(self.timeout_s, self.seed, done)
                     rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
-                    run = pooled(list(runs))
+                    run = pool_runs(list(runs))
                     summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
                     name = driver.endpoint.name
                     published = self.scenario.figures(name, load) if self.scenario else {}
@@ -93,15 +93,15 @@ class LoadTest:
             return endpoint
         try:
             async with endpoint, asyncio.timeout(self.timeout_s):
-                served = await endpoint.served_models()
+                served_models = await endpoint.served_models()
         except FAILURES as error:
             raise _failure(endpoint, describe(error, self.timeout_s)) from None
-        names = ", ".join(served or ()) or "none"
-        if endpoint.model and served is not None and endpoint.model not in served:
+        names = ", ".join(served_models or ()) or "none"
+        if endpoint.model and served_models is not None and endpoint.model not in served_models:
             raise LoadTestError(f"{endpoint.url} does not serve the model {endpoint.model}; it serves {names}")
-        if not endpoint.model and (served is None or len(served) != 1):
+        if not endpoint.model and (served_models is None or len(served_models) != 1):
             raise LoadTestError(f"{endpoint.url} does not list exactly one model ({names}); specify --model NAME")
-        return replace(endpoint, model=endpoint.model or (served or [""])[0])
+        return replace(endpoint, model=endpoint.model or (served_models or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:
         """Send some uncounted requests, one at a time; one has to succeed."""

@@ -14,8 +14,8 @@ from voice_ops.loadtest.scenarios import SOURCE
 from voice_ops.loadtest.summary import Distribution, Summary
 from voice_ops.output import WholeTable
 
-_INTEGRAL_FROM = 100
-_ONE_PLACE_FROM = 10
+_INTEGER_MIN = 100
+_ONE_DECIMAL_MIN = 10
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Grid:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    def rich(self) -> Table:
+    def to_table(self) -> Table:
         table = WholeTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, heading in enumerate(self.headings):
             table.add_column(heading, justify="right" if number else "left")
@@ -42,9 +42,9 @@ class Grid:
 
 def number(value: float) -> str:
     """Return a figure with three significant digits, or all digits before the decimal point."""
-    if abs(value) >= _INTEGRAL_FROM:
+    if abs(value) >= _INTEGER_MIN:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= _ONE_PLACE_FROM else f"{value:.3g}"
+    return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"
 
 
 def _percentiles(found: Distribution | None) -> str | None:
@@ -73,7 +73,7 @@ def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
     metrics: list[tuple[str, str, _Cell]] = [
         (
             metric.name,
-            _labelled(metric, api),
+            _metric_label(metric, api),
             lambda summary, name=metric.name: _percentiles(summary.metrics.get(name)),  # type: ignore[misc]
         )
         for metric in METRICS.values()
@@ -141,10 +141,10 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
 def _named(difference: Difference, api: Api) -> str:
     if difference.metric not in METRICS:
         return difference.metric
-    return _labelled(METRICS[difference.metric], api)
+    return _metric_label(METRICS[difference.metric], api)
 
 
-def _labelled(metric: Metric, api: Api) -> str:
+def _metric_label(metric: Metric, api: Api) -> str:
     return label(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
 
 
@@ -154,7 +154,7 @@ def _percent(difference: Difference) -> str:
 
 def markdown(report: Report, plots: Sequence[str]) -> str:
     grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
-    meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _measured(report, m.name)]
+    meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _is_measured(report, m.name)]
     parts = [
         f"# {report.title}",
         "\n".join(f"- {key}: {value}" for key, value in report.setup.items()),
@@ -166,5 +166,5 @@ def markdown(report: Report, plots: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _measured(report: Report, name: str) -> bool:
+def _is_measured(report: Report, name: str) -> bool:
     return any(name in result.summary.metrics for result in report.results)

@@ -29,16 +29,16 @@ class Trace:
     """Maximum delay of a frame in a real-time stream."""
     error: str | None = None
 
-    def text_arrived(self) -> None:
+    def record_text(self) -> None:
         """Record the arrival of text."""
         self.arrivals_s.append(perf_counter())
 
-    def audio_arrived(self, seconds: float) -> None:
+    def record_audio(self, seconds: float) -> None:
         """Record the arrival of audio of this duration."""
         self.arrivals_s.append(perf_counter())
         self.output_audio_s.append(seconds)
 
-    def ended(self) -> None:
+    def record_end(self) -> None:
         """Record the end of the response, if the connection stays open after it."""
         self.ended_s = self.ended_s or perf_counter()
 
@@ -67,9 +67,9 @@ class Trace:
         """Total pauses of a player that starts with the first piece; None without audio."""
         if not self.output_audio_s:
             return None
-        starved = 0.0
-        played_until = self.arrivals_s[0]
-        for arrived, seconds in zip(self.arrivals_s, self.output_audio_s, strict=True):
-            starved += max(0.0, arrived - played_until)
-            played_until = max(played_until, arrived) + seconds
-        return starved
+        starved_total_s = 0.0
+        playback_end_s = self.arrivals_s[0]
+        for arrival_s, seconds in zip(self.arrivals_s, self.output_audio_s, strict=True):
+            starved_total_s += max(0.0, arrival_s - playback_end_s)
+            playback_end_s = max(playback_end_s, arrival_s) + seconds
+        return starved_total_s

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 from yarl import URL
 
 from voice_blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
-from voice_ops.call.session import SUBPROTOCOL, Opened
+from voice_ops.call.session import SUBPROTOCOL, SessionResponse
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import server_sent_events
-from voice_ops.loadtest.failures import CUT_SHORT, AnswerError, answer_text
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError, answer_text
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import cut, feed
+from voice_ops.loadtest.realtime import feed, split_frames
 from voice_ops.loadtest.trace import Trace
 
 _END = {"type": "end"}
@@ -45,44 +45,44 @@ class VoiceSession:
 
     @cached_property
     def _frames(self) -> list[list[bytes]]:
-        return [cut(recording) for recording in self.recordings]
+        return [split_frames(recording) for recording in self.recordings]
 
-    async def _open(self, trace: Trace) -> Opened:
+    async def _open(self, trace: Trace) -> SessionResponse:
         asked = {"transport": "websocket"} | dict(self.endpoint.body)
         async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=asked) as response:
             try:
-                return Opened.model_validate_json(await response.read())
+                return SessionResponse.model_validate_json(await response.read())
             except ValidationError as error:
                 raise AnswerError(f"the response is not from the session API: {error.errors()[0]['msg']}") from None
 
-    async def _speak(self, opened: Opened, frames: list[bytes], trace: Trace) -> None:
+    async def _speak(self, opened: SessionResponse, frames: list[bytes], trace: Trace) -> None:
         if opened.media.websocket is None:
             raise AnswerError("the session has no WebSocket")
         async with self.endpoint.session.ws_connect(
             opened.media.websocket, protocols=(SUBPROTOCOL, opened.token)
         ) as socket:
             # Receiving is required to respond to pings.
-            closing = asyncio.create_task(socket.receive())
+            close_task = asyncio.create_task(socket.receive())
             try:
                 await feed(frames, socket.send_bytes, trace)
                 await socket.send_json(_END)
-                await closing
+                await close_task
             finally:
-                closing.cancel()
+                close_task.cancel()
             if socket.close_code != aiohttp.WSCloseCode.OK:
                 raise AnswerError(f"the WebSocket was closed with {socket.close_code}")
 
-    async def _listen(self, opened: Opened, trace: Trace) -> None:
+    async def _listen(self, opened: SessionResponse, trace: Trace) -> None:
         url = self.endpoint.at(SESSIONS_PATH).join(URL(opened.events))
         async with self.endpoint.session.get(url, headers={TOKEN_HEADER: opened.token}) as response:
             if not response.ok:
                 raise AnswerError(answer_text(response.status, await response.read()))
             async for event in server_sent_events(response):
                 if event.kind and event.text:
-                    trace.text_arrived()
+                    trace.record_text()
                 if event.complete is not None:
-                    trace.ended()
+                    trace.record_end()
                     if not event.complete:
                         raise AnswerError("the session ended before all was transcribed")
                     return
-        raise AnswerError(CUT_SHORT)
+        raise AnswerError(INCOMPLETE_RESPONSE)

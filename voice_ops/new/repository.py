@@ -19,7 +19,7 @@ _RENAMED = {
     "setup": ".ci/setup",
     "activate": ".ci/activate",
 }
-_SHIPPED = (
+_SHIPPED_FILES = (
     ".gitlab-ci.yml",
     ".ci/deploy-aws",
     ".ci/deploy-azure",
@@ -35,7 +35,7 @@ _SHIPPED = (
     "package.json",
     "package-lock.json",
 )
-_MOVED = {
+_MOVED_PATHS = {
     "make -C build/previous setup": "build/previous/.ci/setup",
     'make -C "build/$1" setup': '"build/$1/.ci/setup"',
     "run: make setup": "run: .ci/setup",
@@ -49,7 +49,7 @@ _MOVED = {
     "paths: [deployments/**]": "paths: [deployments/**, requirements.txt]",
 }
 """Replacements for the differences between a checkout, for which shipped files are written, and a team's repository."""
-_OWN_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
+_REPOSITORY_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
 """Jobs of GitLab that test this product; on GitHub, they are separate files."""
 
 
@@ -67,11 +67,13 @@ def files(name: str) -> dict[str, str]:
             path = f"projects/{path}" if path.startswith(_PROJECTS) else _RENAMED.get(path, path)
             text = file.read_text(encoding="utf-8")
             results[path] = Template(text).substitute(values) if file.suffix in {".md", ".txt", ".yml"} else text
-    for path in _SHIPPED:
-        results[path] = _moved((ROOT / path).read_text(encoding="utf-8"))
+    for path in _SHIPPED_FILES:
+        results[path] = _rewrite_paths((ROOT / path).read_text(encoding="utf-8"))
     for project in _PROJECTS:
         settings = "PulumiPolicy.yaml" if project == "policy" else "Pulumi.yaml"
-        results[f"projects/{project}/{settings}"] = _moved((_STACKS / project / settings).read_text(encoding="utf-8"))
+        results[f"projects/{project}/{settings}"] = _rewrite_paths(
+            (_STACKS / project / settings).read_text(encoding="utf-8")
+        )
         if project != "policy":
             results[f"projects/{project}/Pulumi.{name}.yaml"] = (
                 f"config:\n  voice-{project}:deployment: ../../deployments/{name}.yaml\n"
@@ -80,7 +82,7 @@ def files(name: str) -> dict[str, str]:
     return results
 
 
-def _moved(text: str) -> str:
-    for here, there in _MOVED.items():
+def _rewrite_paths(text: str) -> str:
+    for here, there in _MOVED_PATHS.items():
         text = text.replace(here, there)
-    return _OWN_JOBS.sub("", text)
+    return _REPOSITORY_JOBS.sub("", text)

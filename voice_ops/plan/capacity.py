@@ -24,7 +24,7 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
 
 def capacity_table(deployment: Deployment) -> Table | None:
     """Return the tiers with their calls, and with a load the recommended settings. None without callers."""
-    load, result, asked = deployment.load, of_callers(deployment), _recommended_sizes(deployment)
+    load, result, recommended = deployment.load, of_callers(deployment), _recommended_sizes(deployment)
     if not result:
         return None
     # The store has its own limit by memory; the other tiers limit concurrent calls.
@@ -40,7 +40,7 @@ def capacity_table(deployment: Deployment) -> Table | None:
         "limit of a unit",
         caption,
     )
-    if asked:
+    if recommended:
         table.add_column("for the load", no_wrap=True)
     for each in result:
         bound = each.binding
@@ -50,7 +50,7 @@ def capacity_table(deployment: Deployment) -> Table | None:
             span(each.units.min, each.units.max),
             f"{each.low:,}-{each.most:,}",
             f"{bound.name} ({bound.kind}): {bound.source}",
-            *([asked.get(each.name, "-")] if asked else []),
+            *([recommended.get(each.name, "-")] if recommended else []),
         )
     return table
 
@@ -58,28 +58,28 @@ def capacity_table(deployment: Deployment) -> Table | None:
 def conversation_tables(deployment: Deployment) -> Iterator[Table]:
     """Yield the capacity of each tier for conversations and the units for a load, for each section with agents."""
     for chain in _chains(deployment):
-        asked = _asked(deployment, chain)
-        binds = min(chain, key=lambda each: each.most)
-        caption = f"at most {binds.most:,} concurrent conversations, limited by {binds.name}"
-        if asked and deployment.load:
+        recommended = _required_units(deployment, chain)
+        bottleneck = min(chain, key=lambda each: each.most)
+        caption = f"at most {bottleneck.most:,} concurrent conversations, limited by {bottleneck.name}"
+        if recommended and deployment.load:
             mean, peak = conversations_in(deployment.load)
             caption += f"; the load has {mean:,.0f}, and {peak:,} at its peak"
         if chain[0].location[0] == "aws":
             caption += "; the language model and speech are external endpoints"
         title = f"concurrent conversations, {chain[0].location[0]}"
         table = empty_table(title, ["part"], ["per unit", "units", "conversations"], "limit of a unit", caption)
-        if asked:
+        if recommended:
             table.add_column("units for the load", no_wrap=True)
         for each in chain:
             cells = [f"{each.calls:,}", span(each.units.min, each.units.max), f"{each.low:,}-{each.most:,}"]
-            table.add_row(each.name, *cells, each.source, *([span(*asked[each.name])] if asked else []))
+            table.add_row(each.name, *cells, each.source, *([span(*recommended[each.name])] if recommended else []))
         yield table
 
 
 def conversations_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the conversations for ``--json``; the first part with the minimum is the limiting factor."""
     return [
-        vars(each) | {"for_load": _asked(deployment, chain).get(each.name)}
+        vars(each) | {"for_load": _required_units(deployment, chain).get(each.name)}
         for chain in _chains(deployment)
         for each in chain
     ]
@@ -92,7 +92,7 @@ def _chains(deployment: Deployment) -> list[tuple[Link, ...]]:
         return []  # a check reports the missing pool
 
 
-def _asked(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:
+def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:
     """Return the units of each part for the mean and the peak of the load, in the AWS section if there is one."""
     load = deployment.load
     if load is None or (deployment.aws_section and chain[0].location[0] == "azure"):
@@ -103,8 +103,8 @@ def _asked(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[i
 
 def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the capacity for ``--json``, with every bound."""
-    asked = _recommended_sizes(deployment)
+    recommended = _recommended_sizes(deployment)
     return [
-        vars(each) | {"calls": each.calls, "most": each.most, "for_load": asked.get(each.name)}
+        vars(each) | {"calls": each.calls, "most": each.most, "for_load": recommended.get(each.name)}
         for each in of_callers(deployment)
     ]

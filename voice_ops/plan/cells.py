@@ -94,8 +94,8 @@ def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
             quota = codes[family]
             yield Quota(f"{quota.name}{', as spot' * spot}", quota.code, most * cells, None)
         yield Quota("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
-    most_of = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
-    for need in most_of.values():
+    largest_needs = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
+    for need in largest_needs.values():
         limit = need.limit
         times = cells if limit.of_account else 1
         yield Quota(limit.name, limit.quota or "fixed", need.units.max * times, limit.default)

@@ -13,7 +13,7 @@ from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.exits import REFUSED
-from voice_ops.findings import finding_as_dict, load, print_findings, refuse
+from voice_ops.findings import finding_as_dict, load, print_findings, refuse_outages
 from voice_ops.options import AcceptReplace, DeploymentFile, Json
 from voice_ops.output import err, out, print_json, stack_table, stop
 from voice_ops.plan.capacity import capacity_as_dict, capacity_table, conversation_tables, conversations_as_dict
@@ -52,7 +52,7 @@ def plan(
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
-    whole = _with_callers(load(file), calls, conversations)
+    whole = _with_load(load(file), calls, conversations)
     cells, deployment = cell_plan(whole), whole.cell
     findings = checks.run(deployment)
     refused = any(finding.blocks for finding in findings)
@@ -95,10 +95,10 @@ def plan(
         blocking = sum(finding.blocks for finding in findings)
         raise stop(f"refused: {blocking} error(s)", REFUSED)
     if comparison:
-        refuse(comparison.away)
+        refuse_outages(comparison.away)
 
 
-def _with_callers(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
+def _with_load(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
     if not (calls or conversations):
         return deployment
     if calls and conversations:

@@ -22,19 +22,19 @@ class Step:
 
     Attributes:
         name: A stack, or a region with all of its stacks; an operator accepts the step by this name.
-        todo: Actions of the operator, in order.
+        instructions: Actions of the operator, in order.
     """
 
     name: str
     kind: str
-    todo: str
+    instructions: str
 
     def outage(self) -> Outage:
         """Return the removal as an entry of the deletions."""
-        return Outage(self.name, f"{self.kind} {self.name}", (), self.todo, leaves=True)
+        return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, leaves=True)
 
 
-def leaving(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
+def removal_steps(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
     """Yield the stacks and regions of a recorded release that the file does not define."""
     regions: dict[str, list[str]] = {}
     for stack in old:
@@ -45,10 +45,10 @@ def leaving(deployment: Deployment, old: Templates, new: Templates, accepted: Se
             regions.setdefault(region, []).append(stack)
         elif stack not in accepted:
             added = [each for each in new if each not in old and each.startswith(f"{prefix}asr-")]
-            yield _stack(deployment, stack, stack.removeprefix(prefix), added)
+            yield _stack_step(deployment, stack, stack.removeprefix(prefix), added)
     for region, stacks in regions.items():
         if region not in accepted:
-            yield _of_region(deployment, region, len(stacks))
+            yield _region_step(deployment, region, len(stacks))
 
 
 def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
@@ -61,37 +61,37 @@ def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
             yield f"hosts of {group} are replaced, {how}: `voice rollout` shows the order and deploys"
 
 
-def _stack(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> Step:
+def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> Step:
     file = deployment.source.file
     prune = f"`voice prune {file}`"
     if tier == "agents":
-        todo = (
+        instructions = (
             "its tasks and their callers stay. Before the deploy: have clients open sessions in place of "
             f"conversations, then {prune}, which gives conversations {deployment.aws.edge.session_max_s} s to end, "
             "deploys the alarms, and deletes the stack"
         )
     elif tier.startswith("asr-"):
         first = "".join(f"`cdk deploy {each} --exclusively -c deployment={file}`, then " for each in added)
-        todo = (
+        instructions = (
             f"its hosts would serve on without alarms. Before the deploy: {first}{prune}, which drains its hosts, "
             "deletes the stack, and deploys the alarms last"
         )
     else:
-        todo = f"a deploy keeps it: {prune} deletes it"
-    return Step(stack, "stack", todo)
+        instructions = f"a deploy keeps it: {prune} deletes it"
+    return Step(stack, "stack", instructions)
 
 
-def _of_region(deployment: Deployment, region: str, stacks: int) -> Step:
+def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
     section, file = deployment.aws, deployment.source.file
     shared = ""
     if section.edge.domain and len(deployment.file_regions) == 1:
         shared = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
-    todo = (
+    instructions = (
         f"its {stacks} stacks stay, with their hosts. Before the deploy: move callers that use its own names{shared}; "
         f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
         "its stacks"
     )
-    return Step(region, "region", todo)
+    return Step(region, "region", instructions)
 
 
 def _prefix(deployment: Deployment, stack: str) -> tuple[str, str]:

@@ -11,14 +11,14 @@ from typing import Self
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
 from voice_ops.output import stop
-from voice_ops.plan.leaving import leaving, replaced_hosts
+from voice_ops.plan.leaving import removal_steps, replaced_hosts
 from voice_ops.synthesis import synthesize, templates
 from voice_sandbox.aws import diff
 from voice_sandbox.changes import Op, Outage, describe
 from voice_sandbox.rehearsals.aws_outages import outages
 
 MANIFEST, TEMPLATE = "manifest.json", ".template.json"
-UNUSED = (".metadata.json", "tree.json")
+UNUSED_SUFFIXES = (".metadata.json", "tree.json")
 """Metadata that contains source locations on the machine of the synth; a deploy does not need it."""
 
 
@@ -45,28 +45,33 @@ class Comparison:
         return {"outages": [vars(each) for each in self.away], "replaced_hosts": self.hosts}
 
     @classmethod
-    def of(cls, deployment: Deployment, recorded: Path, accepted: Sequence[str]) -> Self:
+    def of(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
         """Synthesize the templates and run the Pulumi programs, as a deploy would."""
         ops: list[Op] = []
         away: list[Outage] = []
         hosts: tuple[str, ...] = ()
         if deployment.aws_section:
-            old, new = _recorded_templates(deployment, recorded), templates(deployment)
+            old, new = _recorded_templates(deployment, record_folder), templates(deployment)
             # A deploy ignores stacks that were removed from the file, so it does not delete their resources.
             steps = diff.compare({stack: old[stack] for stack in old if stack in new}, new)
             ops, away = [step.op for step in steps], outages(steps, accepted)
-            away += [step.outage() for step in leaving(deployment, old, new, accepted)]
+            away += [step.outage() for step in removal_steps(deployment, old, new, accepted)]
             hosts = tuple(replaced_hosts(old, new))
         if deployment.azure_section:
-            from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted  # noqa: PLC0415  extra `azure`
+            from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
+                recordings,
+                rehearse,
+                steps_since,
+                unaccepted_outages,
+            )
 
             done, _ = rehearse(deployment)
-            files = recordings(recorded, deployment, done)
+            files = recordings(record_folder, deployment, done)
             if not all(file.is_file() for file in files):
-                raise _nothing_recorded(deployment, recorded)
+                raise _no_record_error(deployment, record_folder)
             changes = steps_since(files, done)
             ops += [step.op for steps in changes for step in steps]
-            away += unaccepted(changes, accepted)
+            away += unaccepted_outages(changes, accepted)
         return cls(describe(ops), away, hosts)
 
 
@@ -85,7 +90,7 @@ def record(deployment: Deployment, folder: Path) -> None:
                     for artifact in manifest["artifacts"].values():
                         artifact.pop("additionalMetadataFile", None)
                     (kept / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-                elif not file.name.endswith(UNUSED):
+                elif not file.name.endswith(UNUSED_SUFFIXES):
                     copyfile(file, kept / file.name)
     if deployment.azure_section:
         from voice_ops.preview.changes import recordings, rehearse  # noqa: PLC0415  extra `azure`
@@ -103,10 +108,10 @@ def _assembly(deployment: Deployment, folder: Path) -> Path:
 def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
     files = sorted(_assembly(deployment, folder).glob(f"*{TEMPLATE}"))
     if not files:
-        raise _nothing_recorded(deployment, folder)
+        raise _no_record_error(deployment, folder)
     return {file.name.removesuffix(TEMPLATE): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
-def _nothing_recorded(deployment: Deployment, folder: Path) -> Exception:
+def _no_record_error(deployment: Deployment, folder: Path) -> Exception:
     how = f"`voice plan {deployment.source.file} --record {folder}` records one"
     return stop(f"{folder} contains no recorded release of {deployment.name}; {how}", REFUSED)

@@ -12,7 +12,7 @@ from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCel
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table
 
-Sized = ServiceSizing | DoesNotFitError
+SizingResult = ServiceSizing | DoesNotFitError
 
 
 def sizing_tables(deployment: Deployment) -> list[Table]:
@@ -38,7 +38,7 @@ def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
     return {"services": services, "fleets": _fleets(deployment), "kv_levels": dict(_kv_levels(deployment))}
 
 
-def _services(deployment: Deployment) -> dict[str, Sized]:
+def _services(deployment: Deployment) -> dict[str, SizingResult]:
     return size_services(deployment.azure_section) if deployment.azure_section else {}
 
 
@@ -55,7 +55,7 @@ def _fleets(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]
     return sizings
 
 
-def _service_table(services: dict[str, Sized]) -> Table:
+def _service_table(services: dict[str, SizingResult]) -> Table:
     table = empty_table(
         "engines by service and pool",
         ("service", "pool", "GPUs"),
@@ -84,7 +84,7 @@ def _numbers(pool: PoolSizing) -> tuple[str, ...]:
     return str(pool.engine.sessions), full, *map(str, counts)
 
 
-def _layout_table(services: dict[str, Sized]) -> Table:
+def _layout_table(services: dict[str, SizingResult]) -> Table:
     table = empty_table(
         "layouts side by side",
         ("service", "layout"),
@@ -143,7 +143,7 @@ def _fleet_table(deployment: Deployment) -> Table:
     return table
 
 
-def _refusals(deployment: Deployment, services: dict[str, Sized]) -> Table:
+def _refusals(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
     table = empty_table("does not fit", ("service or fleet",), (), "reason and remedy")
     for name, sized in {**services, **_fleets(deployment)}.items():
         if isinstance(sized, DoesNotFitError):

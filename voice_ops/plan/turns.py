@@ -22,7 +22,7 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
             "cache",
         )
         for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
-            if heard.number in SHOWN:
+            if heard.number in SHOWN_TURNS:
                 kv = f"{kv_megabytes(model, heard.prompt + heard.generated):,.0f} MB"
                 table.add_row(
                     str(heard.number),
@@ -51,5 +51,5 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-SHOWN = (1, 2, 5, 6, TURNS)
+SHOWN_TURNS = (1, 2, 5, 6, TURNS)
 """Turns of the table: the first, the last that is all audio, and the one whose older questions are text."""

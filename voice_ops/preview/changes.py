@@ -38,6 +38,6 @@ def steps_since(recorded: Sequence[Path], done: Sequence[Rehearsed]) -> list[lis
     return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, done, strict=True)]
 
 
-def unaccepted(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
+def unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
     """Return the affected services without those that are accepted by name."""
     return [outage for changes in steps for outage in outages(changes, accepted)]

@@ -9,10 +9,10 @@ import typer
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
 from voice_ops.exits import HELP, REFUSED
-from voice_ops.findings import load_checked, refuse
+from voice_ops.findings import load_checked, refuse_outages
 from voice_ops.options import AcceptReplace, DeploymentFile, Json
 from voice_ops.output import out, print_json, stop, styled
-from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted
+from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted_outages
 from voice_ops.preview.tree import describe_counts, print_refused, print_violations, tree
 from voice_sandbox.azure import state
 from voice_sandbox.azure.cli_json import preview_json
@@ -42,7 +42,7 @@ def azure(
     as_json: Json = False,
     dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
     accept_replace: AcceptReplace = None,
-    keep_in: Annotated[
+    preview_folder: Annotated[
         Path,
         typer.Option(
             "--state",
@@ -69,7 +69,7 @@ def azure(
         deployment,
         done,
         violations,
-        keep_in,
+        preview_folder,
         as_json=as_json,
         dependencies=dependencies,
         accepted=accept_replace or (),
@@ -80,30 +80,30 @@ def report(
     deployment: Deployment,
     done: list[Rehearsed],
     violations: list[PolicyViolation],
-    keep_in: Path,
+    preview_folder: Path,
     *,
     as_json: bool,
     dependencies: bool,
     accepted: Sequence[str] = (),
 ) -> None:
     """Print previews with the changes since the last one; store them for the next one unless something is refused."""
-    files = recordings(keep_in, deployment, done)
+    files = recordings(preview_folder, deployment, done)
     steps = steps_since(files, done)
-    away = unaccepted(steps, accepted)
+    outages_found = unaccepted_outages(steps, accepted)
     answers = refused([each.up.graph for each in done], [step for changes in steps for step in changes])
     if as_json:
-        report = _as_json(done, steps, violations, answers) | {"outages": [vars(each) for each in away]}
+        report = _as_json(done, steps, violations, answers) | {"outages": [vars(each) for each in outages_found]}
         print_json(report, deployment.name)
     else:
         for each, changes in zip(done, steps, strict=True):
             _print_project(each, changes, deployment.source.file, dependencies=dependencies)
         print_violations(out, violations)
         print_refused(out, answers)
-    refusing = sum(violation.mandatory for violation in violations)
-    counts = ((refusing, "mandatory policy violation(s)"), (len(answers), "request(s) that Azure would refuse"))
+    mandatory_count = sum(violation.mandatory for violation in violations)
+    counts = ((mandatory_count, "mandatory policy violation(s)"), (len(answers), "request(s) that Azure would refuse"))
     if reasons := [f"{count} {what}" for count, what in counts if count]:
         raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
-    refuse(away)
+    refuse_outages(outages_found)
     for kept, each in zip(files, done, strict=True):
         state.save(kept, each.preview.graph)
 

@@ -10,18 +10,18 @@ import typer
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.deletion import DeletionError, delete_stacks
-from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_checked
 from voice_ops.options import DeploymentFile, Json
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
 from voice_ops.prune.drain import DrainError, drain
-from voice_ops.prune.leaving import Leaving, hindrances, leaving
+from voice_ops.prune.leaving import Removal, leaving, missing_capacity
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.command import DRY_RUN_HELP, NAME_HELP, YES_HELP, is_guarded, refuse_guarded
 from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout
-from voice_ops.teardown.removal import OperatorsAws, Resource, empty_log_buckets, existing, lift_protection
+from voice_ops.teardown.removal import OperatorAws, Resource, empty_log_buckets, existing, lift_protection
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -50,23 +50,23 @@ def prune(
     try:
         result = leaving([Account(each, templates(each), sign_in(each)) for each in regions])
         _show(result, first.name, as_json=as_json)
-        if wrong := [text for each in result if not each.is_region for text in hindrances(each)]:
+        if wrong := [text for each in result if not each.is_region for text in missing_capacity(each)]:
             raise stop("\n".join(wrong), FAILED)
         if dry_run or not result:
             return
         if not yes and not is_guarded(first) and (stacks := sum(len(each.stacks) for each in result)):
             typer.confirm(f"Drain and delete {stacks} stacks of {first.name}?", abort=True, err=True)
         for each in result:
-            remove(each, lambda line: err.print(line, soft_wrap=True))
+            prune_region(each, lambda line: err.print(line, soft_wrap=True))
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except (CdkError, DeletionError, DrainError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: what drains goes on draining; run the command again", INTERRUPTED) from None
 
 
-def remove(found: Leaving, tell: Callable[[str], None]) -> None:
+def prune_region(found: Removal, tell: Callable[[str], None]) -> None:
     """Drain a region's removed stacks, delete them, and deploy the alarms of the remaining ones.
 
     Raises:
@@ -90,16 +90,20 @@ def remove(found: Leaving, tell: Callable[[str], None]) -> None:
             _deploy(account, importers, tell)
         delete_stacks(account.session.client("cloudformation"), found.stacks, tell)
         delete_logs(account, templates)
-        watching = names.stack(account.deployment, "observability")
-        if watching in found.live and watching in account.templates and watching not in importers:
-            _deploy(account, [watching], tell)
+        observability_stack = names.stack(account.deployment, "observability")
+        if (
+            observability_stack in found.live
+            and observability_stack in account.templates
+            and observability_stack not in importers
+        ):
+            _deploy(account, [observability_stack], tell)
     _print_kept(resources, tell)
 
 
 def _deploy(account: Account, stacks: Sequence[str], tell: Callable[[str], None]) -> None:
-    with TemporaryDirectory(prefix="voice-prune-") as home:
-        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
-        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+    with TemporaryDirectory(prefix="voice-prune-") as work_folder:
+        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(work_folder))
+        cdk.take(Path(synthesize(account.deployment, Path(work_folder) / "cdk.out").directory))
         for stack in stacks:
             tell(f"deploy {stack}, without what left")
             cdk.deploy_only(stack)
@@ -111,7 +115,7 @@ def _print_kept(resources: Sequence[Resource], tell: Callable[[str], None]) -> N
             tell(f"kept by its deletion policy: {each.kind} {each.physical_id}")
 
 
-def _show(found: list[Leaving], name: str, *, as_json: bool) -> None:
+def _show(found: list[Removal], name: str, *, as_json: bool) -> None:
     rows = [
         {"region": each.account.region, "stack": stack, "hosts": count}
         for each in found

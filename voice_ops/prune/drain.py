@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from voice_blueprint.aws import names
-from voice_ops.prune.leaving import GROUP, SERVICE, Leaving
+from voice_ops.prune.leaving import GROUP, SERVICE, Removal
 
 POLL_S = 5.0
-FORGET_S = 60.0
+DNS_CACHE_S = 60.0
 """Time until clients have resolved a name again: Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
 TASK_S = 300
@@ -23,7 +23,7 @@ class DrainError(Exception):
     """Hosts or tasks did not drain in time. The message contains the next step."""
 
 
-def drain(found: Leaving, tell: Callable[[str], None]) -> None:
+def drain(found: Removal, tell: Callable[[str], None]) -> None:
     """Drain hosts and tasks of removed stacks, VAD hosts first, since their calls depend on the other tiers.
 
     Raises:
@@ -36,8 +36,8 @@ def drain(found: Leaving, tell: Callable[[str], None]) -> None:
     for first in (True, False):
         wave = [group for stack, group in groups if (stack == packets) is first]
         if wave:
-            _empty(found, wave)
-            _wait(lambda wave=wave: _hosts(found, wave), _longest_s(found, wave), tell)  # type: ignore[misc]
+            _scale_to_zero(found, wave)
+            _wait(lambda wave=wave: _hosts(found, wave), _max_drain_s(found, wave), tell)  # type: ignore[misc]
     services = [arn for _, arn in found.of_type(SERVICE)]
     if services:
         _scale_in(found, services)
@@ -51,7 +51,7 @@ def drain(found: Leaving, tell: Callable[[str], None]) -> None:
             _wait(lambda: dict(_tasks(found, services)), TASK_S, tell)
 
 
-def _send_callers_elsewhere(found: Leaving, tell: Callable[[str], None]) -> None:
+def _send_callers_elsewhere(found: Removal, tell: Callable[[str], None]) -> None:
     """Make the regions' shared name resolve to the other regions, by inverting this region's health check."""
     route53: Any = found.account.session.client("route53")
     checks = [check for _, check in found.of_type(HEALTH_CHECK)]
@@ -59,10 +59,10 @@ def _send_callers_elsewhere(found: Leaving, tell: Callable[[str], None]) -> None
         route53.update_health_check(HealthCheckId=check, Inverted=True)
     if checks:
         tell(f"{found.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
-        time.sleep(FORGET_S)
+        time.sleep(DNS_CACHE_S)
 
 
-def _empty(found: Leaving, groups: list[str]) -> None:
+def _scale_to_zero(found: Removal, groups: list[str]) -> None:
     client: Any = found.account.session.client("autoscaling")
     for group in groups:
         # A running refresh would launch hosts again.
@@ -71,13 +71,13 @@ def _empty(found: Leaving, groups: list[str]) -> None:
         client.update_auto_scaling_group(AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
 
 
-def _hosts(found: Leaving, groups: list[str]) -> dict[str, int]:
+def _hosts(found: Removal, groups: list[str]) -> dict[str, int]:
     client: Any = found.account.session.client("autoscaling")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=groups)["AutoScalingGroups"]
     return {each["AutoScalingGroupName"]: len(each["Instances"]) for each in live if each["Instances"]}
 
 
-def _longest_s(found: Leaving, groups: list[str]) -> int:
+def _max_drain_s(found: Removal, groups: list[str]) -> int:
     """Return the maximum delay of a termination by the groups' hooks, with any number of heartbeats."""
     client: Any = found.account.session.client("autoscaling")
     hooks = [
@@ -89,7 +89,7 @@ def _longest_s(found: Leaving, groups: list[str]) -> int:
     return max((hook.get("GlobalTimeout", hook["HeartbeatTimeout"]) for hook in hooks), default=0) + TASK_S
 
 
-def _scale_in(found: Leaving, services: list[str]) -> None:
+def _scale_in(found: Removal, services: list[str]) -> None:
     scaling: Any = found.account.session.client("application-autoscaling")
     ecs: Any = found.account.session.client("ecs")
     for arn in services:
@@ -102,7 +102,7 @@ def _scale_in(found: Leaving, services: list[str]) -> None:
         ecs.update_service(cluster=cluster, service=arn, desiredCount=0)
 
 
-def _stop(found: Leaving, services: list[str]) -> None:
+def _stop(found: Removal, services: list[str]) -> None:
     """Stop each task regardless of protection: it gets SIGTERM and Fargate's stop timeout."""
     ecs: Any = found.account.session.client("ecs")
     for arn in services:
@@ -112,7 +112,7 @@ def _stop(found: Leaving, services: list[str]) -> None:
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
 
-def _tasks(found: Leaving, services: list[str]) -> Iterator[tuple[str, int]]:
+def _tasks(found: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
     ecs: Any = found.account.session.client("ecs")
     for arn in services:
         for service in ecs.describe_services(cluster=arn.split("/")[-2], services=[arn])["services"]:
@@ -121,7 +121,7 @@ def _tasks(found: Leaving, services: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, tell: Callable[[str], None]) -> None:
-    since, told = time.monotonic(), ""
+    since, last_report = time.monotonic(), ""
     while left := remaining():
         text = ", ".join(f"{count} of {name}" for name, count in left.items())
         waited = time.monotonic() - since
@@ -130,7 +130,7 @@ def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, tell: Callabl
                 f"{text} still there after {waited:.0f} s, and may take {longest_s} s to drain: see "
                 "the activity of the group or service, and run the command again; nothing was deleted"
             )
-        if text != told:
-            told = text
+        if text != last_report:
+            last_report = text
             tell(f"draining: {text}, for {longest_s} s at most")
         time.sleep(POLL_S)

@@ -12,15 +12,15 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import Templates, delete_order, exporters
-from voice_ops.aws.regions import dropped
-from voice_ops.rollout.resume import begun
+from voice_ops.aws.regions import removed_regions
+from voice_ops.rollout.resume import stored_rollout
 from voice_ops.status.fleets import serving
 
 GROUP, SERVICE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"
 
 
 @dataclass(frozen=True)
-class Leaving:
+class Removal:
     """The removed stacks of a region.
 
     Attributes:
@@ -39,7 +39,7 @@ class Leaving:
         return not self.account.templates
 
     @cached_property
-    def physical(self) -> dict[str, dict[str, str]]:
+    def physical_ids(self) -> dict[str, dict[str, str]]:
         """Physical ids by stack and logical id, without stacks whose deletion has begun."""
         states = self.account.stacks()
         return {
@@ -50,9 +50,9 @@ class Leaving:
     def of_type(self, kind: str) -> Iterator[tuple[str, str]]:
         """Yield stack and physical id of each resource of a type."""
         for stack in self.stacks:
-            for logical, physical in self.physical[stack].items():
+            for logical, physical_ids in self.physical_ids[stack].items():
                 if self.live[stack]["Resources"].get(logical, {}).get("Type") == kind:
-                    yield stack, physical
+                    yield stack, physical_ids
 
     def importers(self) -> list[str]:
         """Return the stacks of the file that, as deployed, import from a removed one."""
@@ -76,25 +76,25 @@ class Leaving:
         return count
 
 
-def leaving(accounts: Sequence[Account]) -> list[Leaving]:
+def leaving(accounts: Sequence[Account]) -> list[Removal]:
     """Return the removed parts by region: first the regions of the file, then removed ones.
 
     The result is empty for a region where an earlier command was interrupted between the deletion of stacks and the
     deploy of alarms.
     """
-    results = [_leaving(account) for account in (*accounts, *dropped(accounts[0]))]
-    return [each for each in results if each.stacks or _watches_what_left(each)]
+    results = [_removed_parts(account) for account in (*accounts, *removed_regions(accounts[0]))]
+    return [each for each in results if each.stacks or _has_stale_alarms(each)]
 
 
-def _watches_what_left(found: Leaving) -> bool:
+def _has_stale_alarms(found: Removal) -> bool:
     """Return True if deployed alarms of a region watch a fleet that is not in the file."""
     watching = names.stack(found.account.deployment, "observability")
     if watching not in found.account.templates or watching not in found.live:
         return False
-    return bool(_watched(found.live[watching]) - _watched(found.account.templates[watching]))
+    return bool(_alarm_fleets(found.live[watching]) - _alarm_fleets(found.account.templates[watching]))
 
 
-def _watched(template: Mapping[str, Any]) -> set[str]:
+def _alarm_fleets(template: Mapping[str, Any]) -> set[str]:
     """Return the fleets whose metrics the alarms of a template read."""
     return {
         dimension["Value"]
@@ -105,12 +105,12 @@ def _watched(template: Mapping[str, Any]) -> set[str]:
     }
 
 
-def hindrances(found: Leaving) -> Iterator[str]:
+def missing_capacity(found: Removal) -> Iterator[str]:
     """Report the capacity that calls on the removed hosts require and that does not exist yet."""
     account = found.account
     file = account.deployment.source.file
     live = account.stacks()
-    if (rollout := begun(account)) and not rollout.rolled_back_region:
+    if (rollout := stored_rollout(account)) and not rollout.rolled_back_region:
         yield (
             f"the rollout {rollout.label}, begun at {rollout.at}, is under way in {account.region} and replaces hosts "
             f"that stay: continue it with `voice rollout {file} --resume` until it exits with 0"
@@ -133,7 +133,7 @@ def hindrances(found: Leaving) -> Iterator[str]:
         )
 
 
-def _leaving(account: Account) -> Leaving:
+def _removed_parts(account: Account) -> Removal:
     live = account.live_templates()
     stacks = [stack for stack in live if stack not in account.templates]
-    return Leaving(account, delete_order(stacks, live), live)
+    return Removal(account, delete_order(stacks, live), live)

@@ -9,14 +9,14 @@ import typer
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import empty_table, err, out, print_json, stop
-from voice_ops.restore.snapshots import Snapshot, SnapshotError, keep, live_group, snapshots, wanted
+from voice_ops.restore.snapshots import Snapshot, SnapshotError, create_snapshot, live_group, snapshots, wanted
 from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorsAws
+from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -54,31 +54,31 @@ def restore(
     try:
         account = Account(deployment, templates(deployment), sign_in(deployment))
         if take:
-            _print_snapshot(deployment, keep(account, take, source_snapshot), as_json=as_json)
+            _print_snapshot(deployment, create_snapshot(account, take, source_snapshot), as_json=as_json)
             return
         _show(account, list(snapshots(account)), as_json=as_json)
         if deployment.aws.state.restore_from:
-            _follow_the_file(account, deploy=deploy, tells=not as_json)
+            _recreate_store(account, deploy=deploy, is_verbose=not as_json)
         elif deploy:
             raise stop(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except (CdkError, SnapshotError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: run it again, it goes on where it was", INTERRUPTED) from None
 
 
-def _follow_the_file(account: Account, *, deploy: bool, tells: bool) -> None:
+def _recreate_store(account: Account, *, deploy: bool, is_verbose: bool) -> None:
     snapshot = wanted(account)
-    if tells:
-        _tell(account, snapshot)
+    if is_verbose:
+        _print_plan(account, snapshot)
     if deploy:
         restore_store(account)
         done = f"restored from {snapshot.name}; hosts find the store within five minutes"
-        (out if tells else err).print(done, soft_wrap=True)
+        (out if is_verbose else err).print(done, soft_wrap=True)
 
 
 def _print_snapshot(deployment: Deployment, made: Snapshot, *, as_json: bool) -> None:
@@ -99,7 +99,7 @@ def _show(account: Account, found: list[Snapshot], *, as_json: bool) -> None:
     out.print(table)
 
 
-def _tell(account: Account, snapshot: Snapshot) -> None:
+def _print_plan(account: Account, snapshot: Snapshot) -> None:
     deployment, live = account.deployment, live_group(account)
     new, stack = names.state_group(deployment), names.stack(deployment, "state")
     if live == new:
@@ -133,7 +133,7 @@ def restore_store(account: Account) -> None:
     """Deploy the changes for the file's snapshot, and make programs connect to the new store."""
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
-        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), deployment, Path(home))
+        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), deployment, Path(home))
         cdk.take(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
         cdk.deploy_only(names.stack(deployment, "state"))
         account.renew_services()

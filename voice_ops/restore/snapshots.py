@@ -55,8 +55,8 @@ def wanted(account: Account) -> Snapshot:
     listed = {each.name: each for each in snapshots(account)}
     result = listed.get(state.restore_from or "")
     if result is None:
-        there_are = ", ".join(listed) or "none"
-        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {there_are}")
+        available = ", ".join(listed) or "none"
+        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {available}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
     if _number(result.version) > _number(state.engine_version):
@@ -67,16 +67,16 @@ def wanted(account: Account) -> Snapshot:
     return result
 
 
-def keep(account: Account, name: str, of: str | None) -> Snapshot:
-    """Create a snapshot of the store, or copy the snapshot ``of``, and return it once it is available.
+def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot:
+    """Create a snapshot of the store, or copy the snapshot ``source``, and return it once it is available.
 
     Raises:
         SnapshotError: It was not created.
     """
     client = account.session.client("elasticache")
     if name not in {each.name for each in snapshots(account)}:
-        if of:
-            client.copy_snapshot(SourceSnapshotName=of, TargetSnapshotName=name)
+        if source:
+            client.copy_snapshot(SourceSnapshotName=source, TargetSnapshotName=name)
         else:
             client.create_snapshot(ReplicationGroupId=live_group(account), SnapshotName=name)
     end = time.monotonic() + MAX_WAIT_S

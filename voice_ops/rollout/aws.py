@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
 from voice_ops.rollout.follow import follow, newest_ids
-from voice_ops.rollout.plan import Roll, rolls, shortages, unprepared
+from voice_ops.rollout.plan import Roll, missing_artifacts, rolls, shortages
 from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorsAws
+from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -44,15 +44,15 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
     done: list[str] = []
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
-        planned = [(account, rolls(account)) for account in accounts]
-        _tell(planned, regions[0].name, as_json=as_json)
-        for account, result in planned if deploy else ():
-            wrong = result and roll_out(account, result, prober(*vars(probe).values()))
-            if wrong:
-                raise stop(f"{''.join(done)}the rollout was taken back: {wrong}", FAILED)
+        plans = [(account, rolls(account)) for account in accounts]
+        _tell(plans, regions[0].name, as_json=as_json)
+        for account, result in plans if deploy else ():
+            problem = result and roll_out(account, result, prober(*vars(probe).values()))
+            if problem:
+                raise stop(f"{''.join(done)}the rollout was rolled back: {problem}", FAILED)
             done.append(f"{account.region} is rolled out; ")
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except CdkError as error:
         raise stop("".join(done) + str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -61,18 +61,18 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
         ) from None
 
 
-def _tell(planned: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
+def _tell(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
     """Print the replacements of each region's deploy, and exit if a quota is too small for one of them."""
-    left = {account.region: sorted(account.left()) for account, _ in planned}
+    left = {account.region: sorted(account.undefined_stacks()) for account, _ in plans}
     if as_json:
-        rows = [roll for _, result in planned for roll in result]
+        rows = [roll for _, result in plans for roll in result]
         print_json({"rolls": rows, "left": [stack for stacks in left.values() for stack in stacks]}, name)
-    for account, result in planned:
+    for account, result in plans:
         if not as_json:
             _show(result)
             if stacks := left[account.region]:
                 out.print(f"left the file and serve on until `voice prune`: {', '.join(stacks)}", soft_wrap=True)
-        if short := "\n".join([*shortages(result), *unprepared(account, result)]):
+        if short := "\n".join([*shortages(result), *missing_artifacts(account, result)]):
             raise stop(short, FAILED)
 
 
@@ -90,10 +90,10 @@ def _show(found: list[Roll]) -> None:
     out.print(table)
     for family in dict.fromkeys(roll.quota for roll in found):
         # Groups of a stack, and stacks, are rolled one after another.
-        of_family = [roll for roll in found if roll.quota == family]
-        room = min((roll.room_vcpus for roll in of_family if roll.room_vcpus is not None), default=None)
+        family_rolls = [roll for roll in found if roll.quota == family]
+        room = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
         left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
-        most = max(roll.more_vcpus for roll in of_family)
+        most = max(roll.more_vcpus for roll in family_rolls)
         out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
     out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
     out.print(f"taken back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
@@ -118,7 +118,7 @@ def prober(
         before = measure(url, headers_for, recording, text)
     except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
         raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
-    err.print(f"before: {before.words_wrong:.0%} of the words wrong, finals after {before.final_s:.2f} s")
+    err.print(f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.final_s:.2f} s")
 
     def compare() -> str:
         try:
@@ -138,33 +138,33 @@ def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> s
     Raises:
         CdkError: A deploy failed; the message contains the alarm if one has rolled it back.
     """
-    known, deploying = newest_ids(account, found), Future[None]()
+    known, deployment_future = newest_ids(account, found), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
-        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in found):
                     cdk.deploy_only(stack)
-                deploying.set_result(None)
+                deployment_future.set_result(None)
             except BaseException as error:  # noqa: BLE001  told to whoever waits
-                deploying.set_exception(error)
+                deployment_future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
         with heartbeat(err, "deploy"):
-            wrong = follow(
+            problem = follow(
                 account,
                 found,
-                deploying,
+                deployment_future,
                 known=known,
                 tell=lambda line: err.print(line, soft_wrap=True),
                 probe=probe,
             )
         try:
-            deploying.result()
+            deployment_future.result()
         except CdkError:
             # A deploy that we rolled back fails as well; otherwise, it contains the alarm.
-            if not wrong:
+            if not problem:
                 raise
-    return wrong
+    return problem

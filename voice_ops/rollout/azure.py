@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster
-from voice_ops.azure.workloads import Live, Wanted, differences, live, wanted
+from voice_ops.azure.workloads import DefinedWorkloads, LiveDeployment, defined_workloads, differences, live
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.preflight.azure import account, subscription_in
@@ -47,28 +47,28 @@ class Roll:
     changed: tuple[str, ...]
 
 
-def rolls(new: Wanted, now: Mapping[tuple[str, str], Live]) -> list[Roll]:
+def rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[Roll]:
     """Return the Deployments whose pods a deploy of the file would replace."""
     changed = {key: tuple(differences(new, key, now[key].manifest)) for key in new.deployments if key in now}
     return [_roll(key, now[key], settings) for key, settings in changed.items() if settings]
 
 
-def _roll(key: tuple[str, str], now: Live, changed: tuple[str, ...]) -> Roll:
+def _roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> Roll:
     return Roll(*key, now.desired, _at_a_time(now), longest_s(now), changed)
 
 
-def _at_a_time(now: Live) -> int:
+def _at_a_time(now: LiveDeployment) -> int:
     """Return the number of pods that are replaced at the same time: surge pods, or unavailable ones."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
 
 
-def longest_s(now: Live) -> float:
+def longest_s(now: LiveDeployment) -> float:
     """Return the time after which a rollout of a Deployment has timed out, seconds."""
     spec = now.manifest["spec"]["template"]["spec"]
     starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
-    waits = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
-    one = START_S + waits + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
+    init_container_s = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
+    one = START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
     return float(max(1, math.ceil(now.desired / _at_a_time(now))) * one)
 
 
@@ -85,7 +85,7 @@ def rollout_on_azure(
         raise stop(f"{subscription.found}: {subscription.remedy}", FAILED)
     try:
         kubernetes = Cluster(account.connect(deployment, Counter(), subscription)).kubernetes
-        new = wanted(deployment)
+        new = defined_workloads(deployment)
         result = rolls(new, live(kubernetes, new.namespaces))
         if as_json:
             print_json({"rolls": [vars(each) for each in result]}, deployment.name)
@@ -106,7 +106,7 @@ def rollout_on_azure(
         raise stop("interrupted: the rollout goes on; run it again to follow it", INTERRUPTED) from None
 
 
-def watch(kubernetes: Kubernetes, new: Wanted) -> int:
+def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
     """Report each change until every Deployment of the file is rolled out; return the number of Deployments.
 
     Raises:
@@ -126,16 +126,16 @@ def watch(kubernetes: Kubernetes, new: Wanted) -> int:
         passed = time.monotonic() - begin
         late = {key: each for key, each in waiting.items() if passed > longest_s(each)}
         if late:
-            raise stop("\n".join(_late(key, each) for key, each in late.items()), FAILED)
+            raise stop("\n".join(_late_message(key, each) for key, each in late.items()), FAILED)
         time.sleep(POLL_S)
 
 
-def _progress(name: str, now: Live) -> str:
+def _progress(name: str, now: LiveDeployment) -> str:
     text = f"{name}: {now.updated} of {now.desired} pods are new, {now.available} available"
-    return f"{text}; {now.troubles[0]}" if now.troubles else text
+    return f"{text}; {now.problems[0]}" if now.problems else text
 
 
-def _late(key: tuple[str, str], now: Live) -> str:
+def _late_message(key: tuple[str, str], now: LiveDeployment) -> str:
     namespace, name = key
     return (
         f"{_progress(name, now)} after {longest_s(now) / 60:.0f} min, the longest that its pods may take: `kubectl "

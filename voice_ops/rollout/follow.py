@@ -27,7 +27,7 @@ class Step:
 def steps(account: Account, rolls: list[Roll], known: dict[str, str]) -> Iterator[Step]:
     """Yield the newest refresh of each group that started after the deploy."""
     for roll in rolls:
-        newest = _newest(account, roll.group)
+        newest = _newest_refreshes(account, roll.group)
         if newest and newest["InstanceRefreshId"] != known.get(roll.group):
             percent = newest.get("PercentageComplete", 0)
             yield Step(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
@@ -35,7 +35,7 @@ def steps(account: Account, rolls: list[Roll], known: dict[str, str]) -> Iterato
 
 def newest_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
     """Return the id of each group's newest refresh."""
-    results = {roll.group: _newest(account, roll.group) for roll in rolls}
+    results = {roll.group: _newest_refreshes(account, roll.group) for roll in rolls}
     return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
 
 
@@ -67,13 +67,13 @@ def follow(
             tell(str(step))
             if step.percent and (before is None or step.percent > before.percent) and (wrong := probe()):
                 tell(f"the probe says: {wrong}; taking the rollout back")
-                _take_back(account, rolls)
+                _roll_back(account, rolls)
                 return wrong
         wait([deploying], POLL_S)
     return ""
 
 
-def _take_back(account: Account, rolls: list[Roll]) -> None:
+def _roll_back(account: Account, rolls: list[Roll]) -> None:
     """Cancel the update in progress, so that CloudFormation restores the previous launch templates."""
     client = account.session.client("cloudformation")
     for stack in dict.fromkeys(roll.stack for roll in rolls):
@@ -81,7 +81,7 @@ def _take_back(account: Account, rolls: list[Roll]) -> None:
             client.cancel_update_stack(StackName=stack)
 
 
-def _newest(account: Account, group: str) -> dict[str, Any] | None:
+def _newest_refreshes(account: Account, group: str) -> dict[str, Any] | None:
     client = account.session.client("autoscaling")
     result = client.describe_instance_refreshes(AutoScalingGroupName=group, MaxRecords=1)["InstanceRefreshes"]
     return dict(result[0]) if result else None

@@ -14,18 +14,18 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, failed
-from voice_ops.exits import CONTINUES, FAILED, REFUSED
+from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.exits import FAILED, IN_PROGRESS, REFUSED
 from voice_ops.output import err, out, stop
 from voice_ops.progress import heartbeat
 from voice_ops.rollout.follow import POLL_S
-from voice_ops.rollout.plan import rolls, shortages, unprepared
-from voice_ops.rollout.resume import Begun, Clock, Outcome, advance, begin, begun, digest
+from voice_ops.rollout.plan import missing_artifacts, rolls, shortages
+from voice_ops.rollout.resume import Clock, Outcome, StoredRollout, advance, begin, digest, stored_rollout
 from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorsAws
+from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
-LEAVES_WITHIN_S = 30.0
+CLI_EXIT_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,24 @@ def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
     """Start or continue a rollout, region by region; exit with its state."""
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
-        under_way = [begun(account) for account in accounts]
-        _check_part(accounts, under_way, part)
+        current_rollouts = [stored_rollout(account) for account in accounts]
+        _check_part(accounts, current_rollouts, part)
         if part.label:
             for account in accounts:
-                if short := "\n".join([*shortages(result := rolls(account)), *unprepared(account, result)]):
+                if short := "\n".join([*shortages(result := rolls(account)), *missing_artifacts(account, result)]):
                     raise stop(short, FAILED)
             now = datetime.now(UTC)
-            under_way = [begin(account, part.label, now) for account in accounts]
-        until_s = time.monotonic() + part.minutes * 60
-        clock = Clock(time.monotonic, lambda: time.sleep(POLL_S), until_s)
-        for account, rollout in zip(accounts, under_way, strict=True):
+            current_rollouts = [begin(account, part.label, now) for account in accounts]
+        deadline_s = time.monotonic() + part.minutes * 60
+        clock = Clock(time.monotonic, lambda: time.sleep(POLL_S), deadline_s)
+        for account, rollout in zip(accounts, current_rollouts, strict=True):
             outcome = _advance(account, rollout, clock) if rollout else Outcome.DONE
             if outcome is Outcome.CONTINUES:
-                raise typer.Exit(CONTINUES)
-            if outcome is Outcome.TAKEN_BACK:
-                raise stop(f"{account.region}: the rollout was taken back", FAILED)
+                raise typer.Exit(IN_PROGRESS)
+            if outcome is Outcome.ROLLED_BACK:
+                raise stop(f"{account.region}: the rollout was rolled back", FAILED)
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except CdkError as error:
         raise stop(str(error), FAILED) from None
 
@@ -72,35 +72,39 @@ def label_on_aws(regions: Sequence[Deployment]) -> str:
     try:
         accounts = [Account(each, {}, sign_in(each)) for each in regions]
         labels = [
-            rollout.label for account in accounts if (rollout := begun(account)) and not rollout.rolled_back_region
+            rollout.label
+            for account in accounts
+            if (rollout := stored_rollout(account)) and not rollout.rolled_back_region
         ]
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     return next(iter(labels), "")
 
 
-def _check_part(accounts: list[Account], under_way: list[Begun | None], part: Part) -> None:
+def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: Part) -> None:
     """Exit if another rollout is in progress, or if there is none to continue."""
-    back = next((each for each in under_way if each and each.rolled_back_region), None)
-    if back and not part.label:
+    rolled_back = next((each for each in current_rollouts if each and each.rolled_back_region), None)
+    if rolled_back and not part.label:
         raise stop(
-            f"the rollout {back.label} was taken back: {back.rolled_back_region}; begin another with --start", FAILED
+            f"the rollout {rolled_back.label} was rolled back: {rolled_back.rolled_back_region}; "
+            "begin another with --start",
+            FAILED,
         )
-    for account, each in zip(accounts, under_way, strict=True):
-        if each and not back and each.templates != digest(account.templates):
+    for account, each in zip(accounts, current_rollouts, strict=True):
+        if each and not rolled_back and each.templates != digest(account.templates):
             raise stop(
                 f"{account.region}: the rollout {each.label}, begun at {each.at}, is under way, and this file makes "
                 "other templates: continue from its revision with --resume, or cancel it with "
-                "`aws cloudformation cancel-update-stack` and resume once more, which records that it was taken back",
+                "`aws cloudformation cancel-update-stack` and resume once more, which records that it was rolled back",
                 REFUSED,
             )
-    if not part.label and not any(under_way):
+    if not part.label and not any(current_rollouts):
         out.print("no rollout is under way")
 
 
-def _advance(account: Account, rollout: Begun, clock: Clock) -> Outcome:
+def _advance(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
     with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
-        cdk = Cdk(OperatorsAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         tell = partial(err.print, soft_wrap=True)
         return advance(account, rollout, partial(Deploy, cdk), clock, tell)
@@ -120,7 +124,7 @@ class Deploy:
         except BaseException as error:  # noqa: BLE001  passed to the thread that waits
             self._done.set_exception(error)
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return True if it has ended.
 
         Raises:
@@ -131,8 +135,8 @@ class Deploy:
             return True
         return False
 
-    def leave(self) -> None:
+    def stop_cli(self) -> None:
         """Stop the CLI; CloudFormation continues."""
         self._cdk.leave()
         # Its output is read to the end before its folder is deleted.
-        wait([self._done], LEAVES_WITHIN_S)
+        wait([self._done], CLI_EXIT_TIMEOUT_S)

@@ -64,16 +64,16 @@ def shortages(found: Sequence[Roll]) -> Iterator[str]:
             )
 
 
-def unprepared(account: Account, found: Sequence[Roll]) -> Iterator[str]:
+def missing_artifacts(account: Account, found: Sequence[Roll]) -> Iterator[str]:
     """Report the missing artifacts of each fleet whose new hosts could not start without them."""
-    rolling = {account.groups[roll.group].fleet for roll in found}
+    changed_fleets = {account.groups[roll.group].fleet for roll in found}
     for fleet, place, complete in prepared(account):
-        if fleet.name in rolling and not complete:
+        if fleet.name in changed_fleets and not complete:
             yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
 
 
 def _roll(
-    account: Account, room_of: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
+    account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
 ) -> Roll:
     aws, known = account.deployment.aws, account.groups[group]
     (fleet,) = (each for each in fleets(account.deployment) if each.name == known.fleet)
@@ -96,7 +96,7 @@ def _roll(
         + (pauses + aws.rollout.bake_s) * bool(hosts),
         more_vcpus=more,
         quota=family,
-        room_vcpus=room_of(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
+        room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
         changed=changed,
         guards=guards(account.deployment, fleet.tier, fleet.name),
     )

@@ -10,39 +10,39 @@ import httpx2
 from voice_ops.call.access import Access, ClientAuth
 from voice_ops.call.recording import read
 from voice_ops.call.senders import sender_for
-from voice_ops.call.session import TIMEOUT_S, CallError, Heard, Session
+from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 
-LAST_WORDS_S = 120
+LAST_FINAL_TIMEOUT_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
-MORE_WORDS_WRONG = 0.05
+MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate compared with the previous release."""
-SLOWER = 1.5
+MAX_LATENCY_FACTOR = 1.5
 """Maximum factor by which a final may be slower, plus 500 ms, which are not noticeable."""
-UNNOTICED_S = 0.5
+LATENCY_TOLERANCE_S = 0.5
 
 
 @dataclass(frozen=True)
-class Measured:
+class CallMeasurement:
     """Transcript of one call.
 
     Attributes:
-        words_wrong: Share of words that are wrong, missing or additional.
+        word_error_rate: Share of words that are wrong, missing or additional.
         final_s: Maximum time from the end of an utterance to its final.
     """
 
-    words_wrong: float
+    word_error_rate: float
     final_s: float
 
-    def is_worse_than(self, before: "Measured") -> str:
+    def is_worse_than(self, before: "CallMeasurement") -> str:
         """Return the reason, or an empty text."""
-        if self.words_wrong > before.words_wrong + MORE_WORDS_WRONG:
-            return f"{self.words_wrong:.0%} of the words are wrong, {before.words_wrong:.0%} before the rollout"
-        if self.final_s > before.final_s * SLOWER + UNNOTICED_S:
+        if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
+            return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
+        if self.final_s > before.final_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
             return f"a final comes after {self.final_s:.2f} s, after {before.final_s:.2f} s before the rollout"
         return ""
 
 
-def measure(server: str, headers_for: Access, recording: Path, transcript: str) -> Measured:
+def measure(server: str, headers_for: Access, recording: Path, transcript: str) -> CallMeasurement:
     """Stream a recording by WebSocket, as browsers do, and wait for all transcripts.
 
     Raises:
@@ -51,8 +51,8 @@ def measure(server: str, headers_for: Access, recording: Path, transcript: str) 
     return asyncio.run(_measure(server, headers_for, recording, transcript))
 
 
-async def _measure(server: str, headers_for: Access, recording: Path, transcript: str) -> Measured:
-    finals: list[tuple[float, Heard]] = []
+async def _measure(server: str, headers_for: Access, recording: Path, transcript: str) -> CallMeasurement:
+    finals: list[tuple[float, TranscriptEvent]] = []
     async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket")
         begin = time.monotonic()
@@ -70,19 +70,19 @@ async def _measure(server: str, headers_for: Access, recording: Path, transcript
         try:
             await sender_for(session).send(read(recording))
             await session.close()
-            await asyncio.wait_for(listening, LAST_WORDS_S)
+            await asyncio.wait_for(listening, LAST_FINAL_TIMEOUT_S)
         except TimeoutError:
-            raise CallError(f"the last words did not come within {LAST_WORDS_S} s") from None
+            raise CallError(f"the last words did not come within {LAST_FINAL_TIMEOUT_S} s") from None
         finally:
             listening.cancel()
     if not finals:
-        return Measured(1.0, 0.0)
-    return Measured(
-        words_wrong(transcript, " ".join(final.text for _, final in finals)), max(late for late, _ in finals)
+        return CallMeasurement(1.0, 0.0)
+    return CallMeasurement(
+        word_error_rate(transcript, " ".join(final.text for _, final in finals)), max(late for late, _ in finals)
     )
 
 
-def words_wrong(expected: str, transcript: str) -> float:
+def word_error_rate(expected: str, transcript: str) -> float:
     """Return the word error rate, ignoring case and punctuation."""
     desired, result = (
         "".join(each if each.isalnum() or each.isspace() else " " for each in text.lower()).split()

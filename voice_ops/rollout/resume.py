@@ -15,10 +15,10 @@ from voice_ops.aws.account import Account
 from voice_ops.aws.refusals import error_code
 from voice_sandbox.rehearsals.cdk import CdkError
 
-LEFT_S = 120.0
+MIN_REMAINING_S = 120.0
 """Minimum remaining time for starting a stack: publishing its assets and creating its change set takes about a
 minute."""
-BEGIN_S = 300.0
+START_TIMEOUT_S = 300.0
 """Maximum time from the start of a stack's deploy to its update, after which this part ends."""
 _ROLLED_BACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
@@ -30,12 +30,12 @@ class Outcome(StrEnum):
     """Every stack matches the file."""
     CONTINUES = "continues"
     """CloudFormation is still working, or stacks have not been started."""
-    TAKEN_BACK = "taken back"
+    ROLLED_BACK = "taken back"
     """A stack was rolled back; no further stack is started."""
 
 
 @dataclass(frozen=True)
-class Begun:
+class StoredRollout:
     """A rollout in progress, as stored in a parameter of the account.
 
     Attributes:
@@ -56,7 +56,7 @@ def digest(templates: Mapping[str, Mapping[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(templates, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def begun(account: Account) -> Begun | None:
+def stored_rollout(account: Account) -> StoredRollout | None:
     """Return the rollout in progress that the account stores, or ``None``."""
     try:
         result = account.session.client("ssm").get_parameter(Name=names.rollout_parameter(account.deployment))
@@ -64,10 +64,10 @@ def begun(account: Account) -> Begun | None:
         if error_code(error) != "ParameterNotFound":
             raise
         return None
-    return Begun(**json.loads(result["Parameter"]["Value"]))
+    return StoredRollout(**json.loads(result["Parameter"]["Value"]))
 
 
-def remember(account: Account, rollout: Begun) -> None:
+def store_rollout(account: Account, rollout: StoredRollout) -> None:
     """Store a rollout in the account, replacing an earlier one."""
     account.session.client("ssm").put_parameter(
         Name=names.rollout_parameter(account.deployment),
@@ -78,25 +78,25 @@ def remember(account: Account, rollout: Begun) -> None:
     )
 
 
-def forget(account: Account) -> None:
+def delete_rollout(account: Account) -> None:
     """Delete the stored rollout."""
     account.session.client("ssm").delete_parameter(Name=names.rollout_parameter(account.deployment))
 
 
-def begin(account: Account, label: str, now: datetime) -> Begun:
+def begin(account: Account, label: str, now: datetime) -> StoredRollout:
     """Store that the rollout of the file's templates has started."""
-    rollout = Begun(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
-    remember(account, rollout)
+    rollout = StoredRollout(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
+    store_rollout(account, rollout)
     return rollout
 
 
 class Deploying(Protocol):
     """The deploy of a stack in another process."""
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return True if the process has ended; raise ``CdkError`` if it failed."""
 
-    def leave(self) -> None:
+    def stop_cli(self) -> None:
         """End the process without stopping CloudFormation."""
 
 
@@ -114,13 +114,13 @@ class Clock:
     wait: Callable[[], None]
     until_s: float
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return self.until_s - self.now_s()
 
 
 def advance(
     account: Account,
-    rollout: Begun,
+    rollout: StoredRollout,
     deploy: Callable[[str], Deploying],
     clock: Clock,
     tell: Callable[[str], None],
@@ -141,9 +141,9 @@ def advance(
         while (state := _state(account, stack, rollout)) != "deployed":
             if state.startswith("went back"):
                 tell(f"{stack}: {state}")
-                remember(account, Begun(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
-                return Outcome.TAKEN_BACK
-            if clock.left_s() <= (LEFT_S if state == "to begin" else 0):
+                store_rollout(account, StoredRollout(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
+                return Outcome.ROLLED_BACK
+            if clock.remaining_s() <= (MIN_REMAINING_S if state == "to begin" else 0):
                 tell(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
                 return Outcome.CONTINUES
             if state != "to begin":
@@ -151,16 +151,16 @@ def advance(
                 continue
             tell(f"{stack}: begins")
             try:
-                ended = _begin(account, stack, deploy(stack), clock)
+                has_ended = _begin(account, stack, deploy(stack), clock)
             except CdkError:
                 # After CloudFormation has started, the stack contains the reason for a rollback.
                 if _state(account, stack, rollout) == "to begin":
                     raise
                 continue
-            if ended and _state(account, stack, rollout) == "to begin":
+            if has_ended and _state(account, stack, rollout) == "to begin":
                 break  # CloudFormation found no changes, and keeps the current template
         tell(f"{stack}: deployed")
-    forget(account)
+    delete_rollout(account)
     return Outcome.DONE
 
 
@@ -172,19 +172,19 @@ def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> 
     Returns:
         Whether the deploy has ended by itself.
     """
-    last_s = clock.now_s() + BEGIN_S
+    last_s = clock.now_s() + START_TIMEOUT_S
     try:
-        while not deploying.ended() and clock.now_s() < last_s:
+        while not deploying.has_ended() and clock.now_s() < last_s:
             status = account.stacks().get(stack, "")
             if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
                 return False
             clock.wait()
-        return deploying.ended()
+        return deploying.has_ended()
     finally:
-        deploying.leave()
+        deploying.stop_cli()
 
 
-def _state(account: Account, stack: str, rollout: Begun) -> str:
+def _state(account: Account, stack: str, rollout: StoredRollout) -> str:
     """Return the state of a stack: ``deployed``, ``to begin``, ``at work ...`` or ``went back ...``."""
     client = account.session.client("cloudformation")
     status = account.stacks().get(stack)

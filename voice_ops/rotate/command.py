@@ -1,12 +1,12 @@
 """`voice rotate`: new passwords for the state store's users."""
 
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, failed
+from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import out, print_json, stop
-from voice_ops.rotate.passwords import begin, end, is_over, users
+from voice_ops.rotate.passwords import begin, end, has_settled, users
 
 
 def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
@@ -26,26 +26,28 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         )
         results = list(users(account))
         begun = [user for user in results if user.is_begun]
-        early = [user for user in begun if not is_over(user)]
-        if early and len(begun) == len(results):
-            when = max(user.settled_at for user in early)
-            raise stop(f"programs still take up the new passwords: run this again after {when:%H:%M} UTC", FAILED)
+        unsettled_users = [user for user in begun if not has_settled(user)]
+        if unsettled_users and len(begun) == len(results):
+            ready_at = max(user.settled_at for user in unsettled_users)
+            raise stop(f"programs still take up the new passwords: run this again after {ready_at:%H:%M} UTC", FAILED)
         # An interrupted rotation is started for the remaining users, and waits for them.
-        begins = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
-        for user in begins:
+        users_to_start = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
+        for user in users_to_start:
             begin(account, user)
-        for user in begun if not begins else []:
+        for user in begun if not users_to_start else []:
             end(account, user)
-        if begins:
+        if users_to_start:
             account.renew_services()
     except KeyError as error:
         raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     if as_json:
-        ended = [user.id for user in begun if not begins]
-        print_json({"begun": [user.id for user in begins], "ended": ended}, deployment.name)
-    elif begins:
-        out.print(f"begun for {len(begins)} users; run this again in a quarter of an hour to end it", soft_wrap=True)
+        ended = [user.id for user in begun if not users_to_start]
+        print_json({"begun": [user.id for user in users_to_start], "ended": ended}, deployment.name)
+    elif users_to_start:
+        out.print(
+            f"begun for {len(users_to_start)} users; run this again in a quarter of an hour to end it", soft_wrap=True
+        )
     else:
         out.print(f"ended for {len(begun)} users: the old passwords are invalid")

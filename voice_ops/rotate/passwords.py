@@ -16,7 +16,7 @@ from voice_ops.aws.account import Account
 
 LENGTH = 48
 FIELD = "password"
-SETTLES = timedelta(minutes=15)
+SETTLE_TIME = timedelta(minutes=15)
 """Three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh); tasks need less."""
 
 
@@ -42,7 +42,7 @@ class User:
 
     @property
     def settled_at(self) -> datetime:
-        return self.changed + SETTLES
+        return self.changed + SETTLE_TIME
 
 
 def users(account: Account) -> Iterator[User]:
@@ -75,7 +75,7 @@ def end(account: Account, user: User) -> None:
     _set_passwords(account, user, json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])[FIELD])
 
 
-def is_over(user: User) -> bool:
+def has_settled(user: User) -> bool:
     return datetime.now(UTC) >= user.settled_at
 
 

@@ -33,7 +33,7 @@ LAST_WORDS_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
 
 
-class Neighbours(VoicePath):
+class PeerServices(VoicePath):
     """Gateway and ASR host as processes that use the hosts' own store, each as its tier's user."""
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
@@ -93,23 +93,23 @@ class Heard:
     words_wrong: float
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass
 
 
 async def speak(
     gateway: Gateway,
-    meanwhile: Callable[[], None] = _nothing,
+    during_stream: Callable[[], None] = _no_op,
     times: int = 1,
-    to: str | None = None,
+    target_address: str | None = None,
     sources: Sequence[str] = ("",),
 ) -> Heard:
     """Stream the demo's sample and wait for all transcripts.
 
     Args:
-        meanwhile: Function that runs in another thread during the stream.
+        during_stream: Function that runs in another thread during the stream.
         times: Number of repetitions without a pause.
-        to: Address to send to, bypassing the load balancer.
+        target_address: Address to send to, bypassing the load balancer.
         sources: Source addresses, used in turn.
 
     Raises:
@@ -131,12 +131,12 @@ async def speak(
         if media is None:
             raise CallError("the gateway does not offer SRTP")
         listening = asyncio.create_task(listen(session, time.monotonic()))
-        beside = asyncio.create_task(asyncio.to_thread(meanwhile))
-        sender = SrtpSender(media.model_copy(update={"host": to or media.host}), sources)
+        side_task = asyncio.create_task(asyncio.to_thread(during_stream))
+        sender = SrtpSender(media.model_copy(update={"host": target_address or media.host}), sources)
         await sender.send(np.tile(read(SAMPLE), times))
         await session.close()
         await asyncio.wait_for(listening, LAST_WORDS_S)
-        await beside
+        await side_task
     if not first:
         raise CallError("the caller received no transcript")
     return Heard(

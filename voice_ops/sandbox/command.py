@@ -29,7 +29,7 @@ from voice_sandbox.rehearsals.drill import Outcome
 FILE_HELP = "Deployment file to rehearse."
 HOSTS_HELP = "Boot the file's hosts in virtual machines instead. Requires root on Debian."
 ENGINES_HELP = "Run a conversation with the demo agent instead, on a vLLM with the file's flags."
-FEW = 10
+MAX_LISTED_CLAIMS = 10
 """Maximum number of checks that are printed individually."""
 KEEP_HELP = "Keep the local AWS running, and print its address and how to stop it."
 
@@ -80,8 +80,8 @@ def _rehearse_azure(deployment: Deployment) -> bool:
 def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
     if deployment.aws_section is None:
         return True
-    lives_on = deployment.environment is not Environment.SANDBOX
-    with Rehearsal(deployment, real_stores=lives_on and shutil.which(REDIS) is not None) as rehearsal:
+    runs_continuously = deployment.environment is not Environment.SANDBOX
+    with Rehearsal(deployment, real_stores=runs_continuously and shutil.which(REDIS) is not None) as rehearsal:
         return _rehearse(deployment, rehearsal, keep=keep)
 
 
@@ -90,8 +90,8 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
     rehearsal.cdk.on_line = progress.detail
     with progress.phase("bootstrap an empty account"):
         rehearsal.bootstrap()
-    lives_on = deployment.environment is not Environment.SANDBOX
-    if lives_on:
+    runs_continuously = deployment.environment is not Environment.SANDBOX
+    if runs_continuously:
         with progress.phase("a first deploy that fails"):
             fail_once(deployment, rehearsal)
     with progress.phase("cdk deploy --all"):
@@ -111,7 +111,7 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
         rehearsal.keep()
         _print_access(rehearsal)
         return passed
-    if lives_on:
+    if runs_continuously:
         regions = deployment.in_regions()
         for regional in regions:
             month = Month(regional, rehearsal)
@@ -138,7 +138,7 @@ def print_claims(claims: list[Claim]) -> bool:
     """Print the number of passed checks, and the failed ones, or all if there are few; return True if all passed."""
     broken = [claim for claim in claims if not claim.holds]
     out.print(f"  {len(claims) - len(broken)} of {len(claims)} checks passed")
-    for claim in claims if len(claims) <= FEW else broken:
+    for claim in claims if len(claims) <= MAX_LISTED_CLAIMS else broken:
         out.print(styled(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
     return not broken
 

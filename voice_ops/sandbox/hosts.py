@@ -26,7 +26,7 @@ from voice_ops.findings import load_checked
 from voice_ops.images.rehearsal import rehearsal as image_rehearsal
 from voice_ops.output import empty_table, out, styled
 from voice_ops.progress import Progress
-from voice_ops.sandbox.caller import Heard, Neighbours, speak
+from voice_ops.sandbox.caller import Heard, PeerServices, speak
 from voice_sandbox.hosts.acceleration import KVM, accelerator
 from voice_sandbox.hosts.cloud import HELD, Cloud, Host
 from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
@@ -39,9 +39,9 @@ from voice_sandbox.hosts.timeline import timeline
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.claim import Claim
 
-MINUTES = 15
+EXPECTED_MINUTES = 15
 """Expected duration on two idle cores, if root and images exist."""
-LONG = 3
+LONG_CALL_REPEATS = 3
 """Number of repetitions of the sample of 24 s by a caller who fills a host for as long as the alarm of its fleet
 requires."""
 _SHARED = ("voice_blueprint/contract", "images/runtime", "images/bases.yaml", "images/debian.sh", ".dockerignore")
@@ -58,9 +58,9 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
     begin = time.monotonic()
     passed = False
     try:
-        with surroundings(deployment, home, progress) as cloud:
-            passed = _life_of_a_vad_host(cloud, progress)
-        out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {MINUTES}")
+        with host_environment(deployment, home, progress) as cloud:
+            passed = _rehearse_vad_host(cloud, progress)
+        out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {EXPECTED_MINUTES}")
     except (CallError, ServiceError) as error:
         raise HostsError(str(error)) from None
     finally:
@@ -72,7 +72,7 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
 
 
 @contextmanager
-def surroundings(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
+def host_environment(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
     """Create missing root file systems and images, deploy, and start the services that hosts need, all in a namespace.
 
     Args:
@@ -107,10 +107,10 @@ def _archive(image: Image, root: Disk, progress: Progress) -> Path:
     if not isinstance(spec, BuiltImage):
         raise HostsError(f"{image} has no Dockerfile here, and no registry is reached from here")
     archive.parent.mkdir(parents=True, exist_ok=True)
-    making = archive.with_suffix(".making")
+    partial_archive = archive.with_suffix(".making")
     with progress.phase(f"build the image {image}"), image_rehearsal(progress.detail) as stage:
-        stage.export(stage.build(spec), making, root.authority.file)
-    making.rename(archive)
+        stage.export(stage.build(spec), partial_archive, root.authority.file)
+    partial_archive.rename(archive)
     return archive
 
 
@@ -125,16 +125,16 @@ def _sources_hash(image: Image) -> str:
     return sources.hexdigest()[:16]
 
 
-def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
+def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
     group = names.vad_groups(cloud.deployment)[0]
     host = cloud.boot(cloud.launched(group), group)
     claims: list[Claim] = []
     try:
-        with closing(Router(cloud, host)) as router, Neighbours(cloud, cloud.folder) as neighbours:
+        with closing(Router(cloud, host)) as router, PeerServices(cloud, cloud.folder) as peers:
             with progress.phase(f"launch {host.instance} of {group}"):
                 launch(cloud, host)
             claims += vad_facts(cloud.deployment, host)
-            claims += _calls(cloud, host, neighbours, router, progress)
+            claims += _calls(cloud, host, peers, router, progress)
     finally:
         out.print(_timeline_table(host, accelerator(cloud.disk.kernel)))
         for claim in claims:
@@ -142,61 +142,61 @@ def _life_of_a_vad_host(cloud: Cloud, progress: Progress) -> bool:
     return all(claim.holds for claim in claims)
 
 
-def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, router: Router, progress: Progress) -> Iterator[Claim]:
+def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
     """Make a call, and terminate the host during a second one."""
     with progress.phase("gateway and Whisper beside it"):
-        gateway = neighbours.start()
+        gateway = peers.start()
     with progress.phase("the load balancer finds it healthy"):
         target = balanced(cloud, host)
     before = cloud.instances(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
         host.machine.note("call")
-        heard = asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
+        heard = asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
         host.machine.note("heard")
-    yield _understood(heard)
+    yield _transcript_claim(heard)
     yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
     yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
     with progress.phase("a call through a network that loses packets"), router.on_the_way():
         heard = asyncio.run(speak(gateway))
     lost = router.lost()
-    yield _understood(heard)
+    yield _transcript_claim(heard)
     yield Claim(f"netem lost {lost} of its packets", lost > 0)
     if more and accelerator(cloud.disk.kernel) == KVM:
-        yield from _two_hosts(cloud, host, cloud.boot(min(more), host.group), gateway, progress)
+        yield from _call_across_hosts(cloud, host, cloud.boot(min(more), host.group), gateway, progress)
     else:
         out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a terminating host, so this caller bypasses it.
-        heard = asyncio.run(speak(gateway, meanwhile=lambda: terminate(cloud, host), to=host.address))
-    yield _understood(heard)
+        heard = asyncio.run(speak(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address))
+    yield _transcript_claim(heard)
     yield Claim("the load balancer has let go of it", cloud.balancer.target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", detached(host))
 
 
-def _two_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
+def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
     """Launch the host that the fleet requests, and make calls whose source port and address change during the call."""
     with progress.phase(f"launch {other.instance} of {other.group}"):
         launch(cloud, other)
         targets = [balanced(cloud, each) for each in (host, other)]
-    for change, sources in (("port", CALLERS[:1] * 2), ("address", _callers_of_both(cloud, host, other))):
+    for change, sources in (("port", CALLERS[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
         before = [target.passed_on for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
             heard = asyncio.run(speak(gateway, sources=sources))
-        yield _understood(heard)
-        passed_on = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
-        hosts = sum(count > 0 for count in passed_on)
-        text = f"its new {change}: packets per host {', '.join(map(str, passed_on))}"
+        yield _transcript_claim(heard)
+        forwarded_packets = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
+        hosts = sum(count > 0 for count in forwarded_packets)
+        text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
         yield Claim(text, hosts == (1 if change == "port" else 2))
 
 
-def _callers_of_both(cloud: Cloud, host: Host, other: Host) -> list[str]:
+def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
     """Return an address for each of two hosts whose flows the load balancer sends to it."""
     found = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
     return [found[each.address] for each in (host, other) if each.address in found]
 
 
-def _understood(heard: Heard) -> Claim:
+def _transcript_claim(heard: Heard) -> Claim:
     text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
     return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
 

@@ -20,7 +20,7 @@ from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.artifacts import prepared
 from voice_ops.output import describe_types
 from voice_ops.restore.command import restore_store
-from voice_ops.restore.snapshots import keep
+from voice_ops.restore.snapshots import create_snapshot
 from voice_ops.rollout.aws import roll_out
 from voice_ops.rollout.plan import rolls
 from voice_ops.rotate.passwords import begin, end, users
@@ -37,7 +37,7 @@ Step = Callable[[], Iterator[Claim]]
 PARAMETER = "/rehearsal/{fleet}"
 """Name of the parameter with a fleet's machine images."""
 SNAPSHOT = "before-the-loss"
-SERVE = "digests: hosts come up, and deletion is refused from now on"
+SERVE_STEP = "digests: hosts come up, and deletion is refused from now on"
 BAD_IMAGE = "a rollout that an alarm takes back"
 REDIS = "redis-server"
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
@@ -101,13 +101,13 @@ class Month:
         self._now = served(deployment)
         self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
         self.steps: dict[str, Step] = {
-            SERVE: self._serve,
+            SERVE_STEP: self._serve,
             BAD_IMAGE: self._roll_back,
             "a new machine image": self._patch,
             "new passwords": self._rotate,
             "a snapshot and a restore from it": self._restore,
             "teardown": self._tear_down,
-            "a second life: what was kept is imported": self._live_again,
+            "a second life: what was kept is imported": self._redeploy,
         }
 
     def play(self, step: Step) -> list[Claim]:
@@ -150,12 +150,12 @@ class Month:
     def _patch(self) -> Iterator[Claim]:
         before, image = self._boots(), self._publish_image(self._fleet)
         fleet, *others = self._now.aws.asr
-        patched = fleet.model_copy(update={"machine_image": f"{PARAMETER.format(fleet=fleet.name)}:2"})
-        self._now = _with_aws(self._now, asr=(patched, *others))
+        patched_fleet = fleet.model_copy(update={"machine_image": f"{PARAMETER.format(fleet=fleet.name)}:2"})
+        self._now = _with_aws(self._now, asr=(patched_fleet, *others))
         self._roll(self._now)
         after = self._boots()
         yield Claim(f"every host of {self._group} is another one", bool(after) and not after.keys() & before.keys())
-        yield Claim(f"they boot from {image}", {booted for booted, _ in after.values()} == {image})
+        yield Claim(f"they boot from {image}", {image_id for image_id, _ in after.values()} == {image})
 
     def _rotate(self) -> Iterator[Claim]:
         account, counts = self._account(self._now), []
@@ -169,7 +169,7 @@ class Month:
     def _restore(self) -> Iterator[Claim]:
         before, account = self._boots(), self._account(self._now)
         self._ask(account, "SET session:7 open")
-        keep(account, SNAPSHOT, None)
+        create_snapshot(account, SNAPSHOT, None)
         state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT})
         self._now = _with_aws(self._now, state=state)
         account = self._account(self._now)
@@ -213,10 +213,10 @@ class Month:
         kept = {each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]}
         yield Claim("each store has left a last snapshot", {f"{store}-final" for store in stores} <= kept)
         yield from (Claim(f"{left.id} is gone", holds=False) for left in report["left"]["behind"])
-        again = tear_down(self._now, {}, dry_run=False, ask=False, as_json=True)
-        yield Claim("a teardown that is tried again ends well", again)
+        succeeded = tear_down(self._now, {}, dry_run=False, ask=False, as_json=True)
+        yield Claim("a teardown that is tried again ends well", succeeded)
 
-    def _live_again(self) -> Iterator[Claim]:
+    def _redeploy(self) -> Iterator[Claim]:
         for name in self._fleets:
             for _ in range(self._versions(name)):
                 self._publish_image(name)
@@ -277,19 +277,21 @@ class Month:
 
 def served(deployment: Deployment) -> Deployment:
     """Return a file as after its first deploy, with digests, machine images and hosts."""
-    made_up = {image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)}
-    images: dict[Image, str] = {**made_up, **deployment.images}
+    placeholder_digests = {
+        image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)
+    }
+    images: dict[Image, str] = {**placeholder_digests, **deployment.images}
     aws = deployment.aws
     return _with_aws(
         deployment.model_copy(update={"images": images}),
         deletion_protection=True,
         rollout=aws.rollout.model_copy(update={"checkpoint_pause_s": 0, "bake_s": 0}),
         vad=aws.vad.model_copy(update={"machine_image": _machine_image(names.VAD_FLEET)}),
-        asr=tuple(_with_host(fleet) for fleet in aws.asr),
+        asr=tuple(_with_one_host(fleet) for fleet in aws.asr),
     )
 
 
-def _with_host(fleet: AsrFleet) -> AsrFleet:
+def _with_one_host(fleet: AsrFleet) -> AsrFleet:
     bounds = fleet.hosts.model_copy(update={"min": max(1, fleet.hosts.min)})
     return fleet.model_copy(update={"hosts": bounds, "machine_image": _machine_image(fleet.name)})
 

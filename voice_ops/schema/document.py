@@ -19,19 +19,19 @@ Schema = dict[str, Any]
 _REF = "#/$defs/"
 
 
-class _Described(GenerateJsonSchema):
+class _DocstringSchema(GenerateJsonSchema):
     """Describes each setting by the docstring below it.
 
     pydantic can read them as well (``use_attribute_docstrings``), but at the start of each command.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        described = super().model_schema(schema)
+        result = super().model_schema(schema)
         for base in reversed(schema["cls"].__mro__):
             for name, text in _docstrings(base):
-                if setting := described.get("properties", {}).get(name):
+                if setting := result.get("properties", {}).get(name):
                     setting["description"] = text
-        return described
+        return result
 
 
 def _docstrings(model: type) -> Iterator[tuple[str, str]]:
@@ -56,16 +56,16 @@ def schema() -> Schema:
     A setting's description is the docstring below it in the model, otherwise that of its type. The value that selects a
     variant (``kind: iam``) is described by the docstring of the variant.
     """
-    whole = Deployment.model_json_schema(schema_generator=_Described)
+    whole = Deployment.model_json_schema(schema_generator=_DocstringSchema)
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     for part in (whole, *whole["$defs"].values()):
         part.pop("title", None)
         for setting in part.get("properties", {}).values():
             setting.pop("title", None)
             if "description" not in setting:
-                describing = [part] if "const" in setting else [whole["$defs"][name] for name in types_in(setting)]
-                if len(describing) == 1:
-                    setting["description"] = describing[0]["description"]
+                definitions = [part] if "const" in setting else [whole["$defs"][name] for name in types_in(setting)]
+                if len(definitions) == 1:
+                    setting["description"] = definitions[0]["description"]
     return whole
 
 

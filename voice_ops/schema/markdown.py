@@ -33,7 +33,7 @@ Editors complete settings and describe them where the first line of a file is
 `# yaml-language-server: $schema=schema.json`. `voice plan FILE` shows what is wrong with a file, and in which line.
 """
 
-_LISTED = 16
+_MAX_LISTED = 16
 """Maximum number of values in a table; there are more types, regions and metrics, which editors complete."""
 
 _WORDS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
@@ -57,8 +57,8 @@ def render(schema: Schema) -> dict[str, str]:
 def _page(title: str) -> str:
     """Return the page of a section."""
     parts = {prefix: page for page, (_, prefixes) in _PAGES.items() for prefix in prefixes}
-    matching = [prefix for prefix in parts if re.match(rf"{re.escape(prefix)}(?![a-z_])", title)]
-    return parts[max(matching, key=len)] if matching else ENTRY
+    matches = [prefix for prefix in parts if re.match(rf"{re.escape(prefix)}(?![a-z_])", title)]
+    return parts[max(matches, key=len)] if matches else ENTRY
 
 
 def _contents(sections: Mapping[str, Schema]) -> str:
@@ -92,16 +92,16 @@ def _link(page: str, title: str) -> str:
 
 
 def _section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]) -> list[str]:
-    def linked(kind: str, above: str, name: str) -> str:
+    def type_link(kind: str, parent_title: str, name: str) -> str:
         other = titles[id(schema["$defs"][kind])]
-        words = "" if other.startswith(f"{above}.{name}".removeprefix(".")) else "as "
+        words = "" if other.startswith(f"{parent_title}.{name}".removeprefix(".")) else "as "
         return f"{words}[{other}]({_link(_page(title), other)})"
 
     lines = [f"## {title}", "", _line(part["description"]), ""]
     lines += ["| Setting | Type | Default | Description |", "|---|---|---|---|"]
     for name, setting in part["properties"].items():
         links = [
-            linked(kind, "" if part is schema else title, name)
+            type_link(kind, "" if part is schema else title, name)
             for kind in types_in(setting)
             if _is_section(schema, kind)
         ]
@@ -122,14 +122,16 @@ def _sections(schema: Schema, path: str, part: Schema, seen: set[str]) -> Iterat
             if kind not in seen:
                 seen.add(kind)
                 section = schema["$defs"][kind]
-                yield from _sections(schema, below + (f": {_chosen(section)}" if len(kinds) > 1 else ""), section, seen)
+                yield from _sections(
+                    schema, below + (f": {_selector_value(section)}" if len(kinds) > 1 else ""), section, seen
+                )
 
 
 def _is_section(schema: Schema, kind: str) -> bool:
     return "properties" in schema["$defs"][kind]
 
 
-def _chosen(section: Schema) -> str:
+def _selector_value(section: Schema) -> str:
     """Return the value that selects a section out of several."""
     return next(str(setting["const"]) for setting in section["properties"].values() if "const" in setting)
 
@@ -141,7 +143,7 @@ def _type(schema: Schema, setting: Schema) -> str:
             return _type(schema, schema["$defs"][types_in(setting)[0]])
         case {"anyOf": choices}:
             return " or ".join(_type(schema, choice) for choice in choices if choice["type"] != "null")
-        case {"type": "string", "enum": values} if len(values) > _LISTED:
+        case {"type": "string", "enum": values} if len(values) > _MAX_LISTED:
             return f"one of {len(values)} names, such as `{values[0]}`"
         case {"enum": values} | {"const": values}:
             return ", ".join(f"`{value}`" for value in ([values] if isinstance(values, str) else values))

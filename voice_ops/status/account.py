@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from voice_blueprint.aws import names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from voice_ops.aws.account import AREA, Account
-from voice_ops.aws.regions import dropped
+from voice_ops.aws.regions import removed_regions
 from voice_ops.preflight.report import Row, Status, answer
 from voice_ops.status.fleets import serving
 
@@ -38,7 +38,7 @@ def stack_rows(account: Account) -> Iterator[Row]:
     prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
         yield answer(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
-    for there in dropped(account) if account.deployment.is_first_region else ():
+    for there in removed_regions(account) if account.deployment.is_first_region else ():
         result = f"{len(there.stacks())} stacks of {there.deployment.name}"
         yield answer(AREA, f"region {there.region}", result, "not in the file", warns=prune)
 
@@ -47,20 +47,20 @@ def protection_rows(account: Account) -> Iterator[Row]:
     """Report the stacks and load balancers that are protected against deletion, and those that should be."""
     result = account.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
-    refuses = {stack: live[stack] for stack in account.templates if stack in live}
+    is_protected = {stack: live[stack] for stack in account.templates if stack in live}
     elbv2 = account.session.client("elbv2")
-    with_balancers = (names.stack(account.deployment, tier) for tier in ("edge", "agents"))
-    for stack in [stack for stack in with_balancers if stack in refuses]:
+    balancer_stacks = (names.stack(account.deployment, tier) for tier in ("edge", "agents"))
+    for stack in [stack for stack in balancer_stacks if stack in is_protected]:
         for arn in (each for each in account.physical_ids(stack).values() if ":loadbalancer/" in each):
             attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
-            refuses[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
-    if refuses:
+            is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
+    if is_protected:
         desired = account.deployment.aws.deletion_protection
-        wrong = ", ".join(name for name, refused in refuses.items() if refused != desired)
+        wrong = ", ".join(name for name, refused in is_protected.items() if refused != desired)
         yield answer(
             AREA,
             "refuse deletion",
-            f"{sum(refuses.values())} of {len(refuses)} stacks and load balancers",
+            f"{sum(is_protected.values())} of {len(is_protected)} stacks and load balancers",
             "all" if desired else "none",
             warns=f"deploy the file again; it changes {wrong}" if wrong else "",
         )
@@ -88,7 +88,7 @@ def alarm_rows(account: Account) -> Iterator[Row]:
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
                 for fleet, metric in _own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
-    yield from _silent(account, silent)
+    yield from _silent_metric_rows(account, silent)
     missing = len(desired) - states.total()
     yield answer(
         AREA,
@@ -108,7 +108,7 @@ def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((fleet, metric["MetricName"]) for fleet in fleets)
 
 
-def _silent(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
+def _silent_metric_rows(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
     in_service = serving(account) if silent else {}
     for fleet, metrics in silent.items():
         if hosts := in_service.get(fleet, 0):

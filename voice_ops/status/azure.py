@@ -14,7 +14,7 @@ from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, explain_cluster
-from voice_ops.azure.workloads import Live, Wanted, differences, digests, live, wanted
+from voice_ops.azure.workloads import DefinedWorkloads, LiveDeployment, defined_workloads, differences, digests, live
 from voice_ops.preflight.azure import account, subscription_in
 from voice_ops.preflight.azure.account import AREA
 from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
@@ -25,7 +25,7 @@ DEPLOY_WORKLOADS = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloa
 DEPLOY_CLUSTER = "deploy the file: pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy"
 RUNNING = ("Succeeded", "Running")
 """Expected provisioning state and power state of a cluster."""
-SHORT, MAX_SHOWN = 19, 4
+DIGEST_LENGTH, MAX_SHOWN = 19, 4
 ERRORS = (AzureError, EngineError)
 
 
@@ -37,11 +37,11 @@ class State:
     cluster: Cluster
 
     @cached_property
-    def wanted(self) -> Wanted:
-        return wanted(self.deployment)
+    def wanted(self) -> DefinedWorkloads:
+        return defined_workloads(self.deployment)
 
     @cached_property
-    def live(self) -> dict[tuple[str, str], Live]:
+    def live(self) -> dict[tuple[str, str], LiveDeployment]:
         return live(self.cluster.kubernetes, self.wanted.namespaces)
 
 
@@ -55,7 +55,7 @@ def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.envir
     questions = {about: partial(ask, state) for about, ask in TOPICS.items()}
     for row in run_questions(AREA, questions, ERRORS, explain_cluster):
         yield row
-        if row == _missing(deployment):
+        if row == _not_deployed_row(deployment):
             return
 
 
@@ -64,7 +64,7 @@ def cluster_rows(state: State) -> Iterator[Row]:
     name, version = names.cluster(state.deployment), state.deployment.azure.kubernetes_version
     result = state.cluster.properties()
     if result is None:
-        yield _missing(state.deployment)
+        yield _not_deployed_row(state.deployment)
         return
     runs, power = result.get("kubernetesVersion", ""), result.get("powerState", {}).get("code", "")
     now = f"{result.get('provisioningState')}, {power}, Kubernetes {result.get('currentKubernetesVersion') or runs}"
@@ -74,7 +74,7 @@ def cluster_rows(state: State) -> Iterator[Row]:
     yield answer(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=wrong)
 
 
-def _missing(deployment: Deployment) -> Row:
+def _not_deployed_row(deployment: Deployment) -> Row:
     """Return the result before the first deploy, when nothing else can be compared."""
     version = f"Kubernetes {deployment.azure.kubernetes_version}"
     return answer(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
@@ -115,7 +115,7 @@ def deployment_rows(state: State) -> Iterator[Row]:
             yield answer(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
             continue
         pods = f"{result.available} of {result.desired} pods available"
-        wrong = "; ".join(result.troubles)
+        wrong = "; ".join(result.problems)
         if result.available < result.desired:
             wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
         yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
@@ -128,7 +128,7 @@ def deployment_rows(state: State) -> Iterator[Row]:
         yield answer(AREA, f"deployment {name}", "not in the file", "none", warns=remedy)
 
 
-def _image_rows(new: Wanted, key: tuple[str, str], found: Live) -> Iterator[Row]:
+def _image_rows(new: DefinedWorkloads, key: tuple[str, str], found: LiveDeployment) -> Iterator[Row]:
     runs, named = digests(found.manifest), digests(new.deployments[key])
     for image, digest in named.items():
         wrong = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
@@ -141,7 +141,7 @@ def _image_rows(new: Wanted, key: tuple[str, str], found: Live) -> Iterator[Row]
 
 def short(digest: str | None) -> str:
     """Return a digest shortened for comparison by eye."""
-    return digest[:SHORT] if digest else "none"
+    return digest[:DIGEST_LENGTH] if digest else "none"
 
 
 TOPICS: dict[str, Callable[[State], Iterator[Row]]] = {

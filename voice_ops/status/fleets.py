@@ -32,7 +32,7 @@ def fleet_rows(account: Account) -> Iterator[Row]:
     for group in account.groups.values():
         result = live.get(group.name)
         yield _fleet(account, group, result) if result else _missing(f"hosts of {group.name}")
-    yield from _left(account)
+    yield from _removed_fleet_rows(account)
     aws = account.deployment.aws
     yield _tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
     if aws.agents:
@@ -72,12 +72,12 @@ def image_rows(account: Account) -> Iterator[Row]:
     live = live_groups(account)
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
-            yield _images(account, group.name, group.images, _running(account, live[group.name]))
+            yield _image_row(account, group.name, group.images, _running_digests(account, live[group.name]))
     for stack, tier, images in (("edge", Tier.GATEWAY, GATEWAY_IMAGES), ("agents", Tier.AGENT, AGENT_IMAGES)):
         if service := _service(account, stack):
             task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
             text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
-            yield _images(account, tier, images, _digests(account, text))
+            yield _image_row(account, tier, images, _digests(account, text))
 
 
 def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
@@ -85,7 +85,7 @@ def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
     return {group["AutoScalingGroupName"]: group for group in result if group["AutoScalingGroupName"] in account.groups}
 
 
-def _left(account: Account) -> Iterator[Row]:
+def _removed_fleet_rows(account: Account) -> Iterator[Row]:
     """Count the hosts of groups that were removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
     result = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
@@ -98,7 +98,9 @@ def _left(account: Account) -> Iterator[Row]:
 
 def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
     bounds = group.low, group.high
-    return _count(account, f"hosts of {group.name}", _in_service(live), live["DesiredCapacity"], group.images, bounds)
+    return _count_row(
+        account, f"hosts of {group.name}", _in_service(live), live["DesiredCapacity"], group.images, bounds
+    )
 
 
 def _in_service(live: AutoScalingGroupTypeDef) -> int:
@@ -113,10 +115,10 @@ def _tasks(account: Account, stack: str, asked: str, images: tuple[Image, ...], 
     if service is None:
         return _missing(asked)
     running, desired = service["runningCount"], service["desiredCount"]
-    return _count(account, asked, running, desired, images, (tasks.min, tasks.max))
+    return _count_row(account, asked, running, desired, images, (tasks.min, tasks.max))
 
 
-def _count(  # noqa: PLR0917  two places call it
+def _count_row(  # noqa: PLR0917  two places call it
     account: Account, asked: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
 ) -> Row:
     low, high = bounds
@@ -143,7 +145,7 @@ def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of
     return next(iter(services), None)
 
 
-def _running(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
+def _running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
     """Return the digests by image in the hosts' user data, over all launch template versions in use."""
     versions = {
         (template["LaunchTemplateId"], template["Version"])
@@ -170,7 +172,7 @@ def _digests(account: Account, text: str) -> dict[str, set[str]]:
     return results
 
 
-def _images(account: Account, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+def _image_row(account: Account, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
     desired = account.deployment.images
     other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
     said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)

@@ -11,7 +11,7 @@ import typer
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.deletion import DeletionError, delete_order, delete_stacks, exporters
-from voice_ops.aws.refusals import ERRORS, explain, failed
+from voice_ops.aws.refusals import ERRORS, command_error, explain
 from voice_ops.cost.command import price_list
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
@@ -22,9 +22,9 @@ from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.azure import azure_order
 from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout, machine_images
 from voice_ops.teardown.plan import Plan, Sizes, plan
-from voice_ops.teardown.remains import Left, from_earlier_deployment, is_expected, remains
-from voice_ops.teardown.removal import OperatorsAws, Resource, empty_log_buckets, existing, lift_protection, sizes
-from voice_ops.teardown.report import print_azure, print_left, print_plan
+from voice_ops.teardown.remains import RemainingResource, is_expected, remaining_resources, retained_earlier
+from voice_ops.teardown.removal import OperatorAws, Resource, empty_log_buckets, existing, lift_protection, sizes
+from voice_ops.teardown.report import print_azure, print_plan, print_remaining
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
@@ -64,7 +64,7 @@ def teardown(
                 print_azure(order)
             gone = gone and dry_run
     except ERRORS as error:
-        raise failed(error) from None
+        raise command_error(error) from None
     except (CdkError, DeletionError, EngineError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -132,16 +132,16 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         return True
     if ask and not is_guarded(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
-    earlier = from_earlier_deployment(account, resources, planned.kept_kinds)
+    earlier = retained_earlier(account, resources, planned.kept_kinds)
     _delete(account, resources)
     delete_logs(account, {**made, **live})
     return _left(account, gone, resources, report, earlier=earlier, as_json=as_json)
 
 
 def _refuse_other_account(account: Account) -> None:
-    result, meant = account.caller["Account"], account.deployment.aws.account
-    if meant not in {None, result}:
-        raise stop(f"the credentials are for account {result}, but the file is for {meant}", REFUSED)
+    result, expected_account = account.caller["Account"], account.deployment.aws.account
+    if expected_account not in {None, result}:
+        raise stop(f"the credentials are for account {result}, but the file is for {expected_account}", REFUSED)
 
 
 def _delete(account: Account, resources: list[Resource]) -> None:
@@ -161,7 +161,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
         with progress.phase("delete the stacks removed from the file"):
             delete_stacks(account.session.client("cloudformation"), first, progress.detail)
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
-        operator = OperatorsAws(account.caller["Account"], account.region)
+        operator = OperatorAws(account.caller["Account"], account.region)
         cdk = Cdk(operator, account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         cdk.on_line = progress.detail
@@ -186,15 +186,15 @@ def _left(
     resources: list[Resource],
     report: dict[str, Any],
     *,
-    earlier: Container[Left],
+    earlier: Container[RemainingResource],
     as_json: bool,
 ) -> bool:
-    expected: list[Left] = []
-    unexpected: list[Left] = []
-    for left in remains(account):
+    expected: list[RemainingResource] = []
+    unexpected: list[RemainingResource] = []
+    for left in remaining_resources(account):
         is_kept = left in earlier or is_expected(left, resources, gone.kept_kinds)
         (expected if is_kept else unexpected).append(left)
     report["left"] = {"as_announced": expected, "behind": unexpected}
     if not as_json:
-        print_left(expected, unexpected)
+        print_remaining(expected, unexpected)
     return not unexpected

@@ -9,8 +9,8 @@ from typing import Any
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
-from voice_ops.rollout.resume import begun, forget
-from voice_ops.teardown.plan import Kept
+from voice_ops.rollout.resume import delete_rollout, stored_rollout
+from voice_ops.teardown.plan import RetainedResource
 
 POLL_S = 5.0
 MAX_WAIT_S = 600.0
@@ -20,7 +20,7 @@ MAX_UPDATE_S = 7200.0
 IMAGE = "machine image"
 _RUNNING = ["pending", "running", "stopping", "stopped"]
 _INSIGHTS = "/aws/ecs/containerinsights/"
-_BAKING = "/aws/imagebuilder/"
+_IMAGE_BUILDER_LOGS = "/aws/imagebuilder/"
 
 
 def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
@@ -29,12 +29,12 @@ def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
     Raises:
         DeletionError: An update has not ended in time; CloudFormation cannot delete a stack during an update.
     """
-    if rollout := begun(account):
+    if rollout := stored_rollout(account):
         tell(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
-        forget(account)
+        delete_rollout(account)
     client, since = account.session.client("cloudformation"), time.monotonic()
     told = set[str]()
-    while updated := _updated(account):
+    while updated := _updating_stacks(account):
         for stack in updated.keys() - told:
             told.add(stack)
             tell(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
@@ -49,7 +49,7 @@ def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
         time.sleep(POLL_S)
 
 
-def _updated(account: Account) -> dict[str, str]:
+def _updating_stacks(account: Account) -> dict[str, str]:
     """Return the status of stacks whose update is in progress."""
     states = account.stacks().items()
     return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
@@ -85,8 +85,8 @@ def _jobs(account: Account) -> set[str]:
     result: Iterator[Mapping[str, Any]] = account.listed(
         "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
     )
-    grouped = "aws:autoscaling:groupName"
-    return {each["InstanceId"] for each in result if grouped not in {tag["Key"] for tag in each.get("Tags", [])}}
+    group_tag = "aws:autoscaling:groupName"
+    return {each["InstanceId"] for each in result if group_tag not in {tag["Key"] for tag in each.get("Tags", [])}}
 
 
 def service_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | 
             # CloudFormation appends random characters to generated names.
             return f"{_INSIGHTS}{stack}-{logical}-"
         case "AWS::ImageBuilder::ImageRecipe":
-            return f"{_BAKING}{resource['Properties']['Name']}"
+            return f"{_IMAGE_BUILDER_LOGS}{resource['Properties']['Name']}"
     return None
 
 
@@ -120,10 +120,10 @@ def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) ->
         client.delete_log_group(logGroupName=group)
 
 
-def machine_images(account: Account) -> Iterator[Kept]:
+def machine_images(account: Account) -> Iterator[RetainedResource]:
     """Yield the machine images that were built for fleets, which are kept since the file may refer to them."""
-    owned = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
-    for each in account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=owned):
+    tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
+    for each in account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
         why = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
-        yield Kept("", each["ImageId"], IMAGE, why, None)
+        yield RetainedResource("", each["ImageId"], IMAGE, why, None)

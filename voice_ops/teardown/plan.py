@@ -12,7 +12,7 @@ from voice_ops.cost.prices import PriceBook
 
 KEPT_POLICIES = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 RESERVATION = "capacity reservation"
-_STORED = {
+_STORAGE_ITEMS = {
     "AWS::ECR::Repository": "ecr-storage",
     "AWS::Logs::LogGroup": "logs-stored",
     "AWS::S3::Bucket": "s3-standard",
@@ -20,7 +20,7 @@ _STORED = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedResource:
     """A resource that outlives the stacks.
 
     Attributes:
@@ -57,7 +57,7 @@ class Plan:
     """
 
     deleted: Mapping[str, Counter[str]]
-    kept: tuple[Kept, ...]
+    kept: tuple[RetainedResource, ...]
 
     @property
     def kept_kinds(self) -> set[str]:
@@ -83,21 +83,23 @@ def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBo
         for name, resource in template["Resources"].items():
             policy = resource.get("DeletionPolicy", "Delete")
             if policy in KEPT_POLICIES:
-                entry = _kept(stack, name, resource, book, section.region)
+                entry = _retained_resource(stack, name, resource, book, section.region)
                 kept.append(replace(entry, gb=(sizes or {}).get((stack, name))))
             if policy not in KEPT_POLICIES or policy == "Snapshot":
                 deleted[stack][resource["Type"]] += 1
     return Plan(deleted, (*kept, *_reservations(section)))
 
 
-def _kept(stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, region: str) -> Kept:
+def _retained_resource(
+    stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, region: str
+) -> RetainedResource:
     kind = resource["Type"]
     if resource["DeletionPolicy"] == "Snapshot":
-        return Kept(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
+        return RetainedResource(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
     why = "its deletion policy"
-    if kind in _STORED:
-        price = book.find(_STORED[kind], region)
-        return Kept(stack, name, kind, why, price.usd_per_month if price else None, per_gb=True)
+    if kind in _STORAGE_ITEMS:
+        price = book.find(_STORAGE_ITEMS[kind], region)
+        return RetainedResource(stack, name, kind, why, price.usd_per_month if price else None, per_gb=True)
     uses = (
         list(aws.PRICED[kind](aws.Templates({}, Expected(0)), stack, resource["Properties"]))
         if kind in aws.PRICED
@@ -105,14 +107,14 @@ def _kept(stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, r
     )
     prices = [book.find(use.item, region) for use in uses]
     known = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
-    return Kept(stack, name, kind, why, sum(known) if len(known) == len(uses) else None)
+    return RetainedResource(stack, name, kind, why, sum(known) if len(known) == len(uses) else None)
 
 
-def _reservations(section: Aws) -> Iterator[Kept]:
+def _reservations(section: Aws) -> Iterator[RetainedResource]:
     for fleet in section.asr:
         if isinstance(fleet.purchase, CapacityReservation):
             why = f"used by fleet {fleet.name}; charged as On-Demand hosts until you cancel it"
-            yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, None)
+            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION, why, None)
         if isinstance(fleet.purchase, CapacityBlock):
             why = f"used by fleet {fleet.name}; a Capacity Block is paid in advance"
-            yield Kept("", fleet.purchase.reservation_id, RESERVATION, why, 0)
+            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION, why, 0)

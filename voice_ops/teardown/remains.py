@@ -9,14 +9,14 @@ import jmespath
 
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
-from voice_ops.aws.regions import dropped
+from voice_ops.aws.regions import removed_regions
 from voice_ops.teardown.removal import Resource
 
 GLOBAL_REGION = "us-east-1"
 """Region in which the tagging API lists resources of global services."""
 
 SNAPSHOT = "elasticache snapshot"
-BAKED = "ec2 image"
+BAKED_IMAGE = "ec2 image"
 """A machine image built by a pipeline, which the teardown's plan lists as kept."""
 _KINDS = {
     "AWS::ECR::Repository": "ecr repository",
@@ -32,7 +32,7 @@ _GONE_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "de
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingResource:
     """An existing resource.
 
     Attributes:
@@ -44,11 +44,11 @@ class Left:
     id: str
     region: str
 
-    def is_called(self, physical_id: str) -> bool:
+    def has_id(self, physical_id: str) -> bool:
         return self.id == physical_id or self.id.removesuffix(":*").endswith((f":{physical_id}", f"/{physical_id}"))
 
 
-def is_expected(left: Left, resources: Iterable[Resource], kinds: set[str]) -> bool:
+def is_expected(left: RemainingResource, resources: Iterable[Resource], kinds: set[str]) -> bool:
     """Return True if a resource remains on purpose.
 
     Args:
@@ -57,22 +57,22 @@ def is_expected(left: Left, resources: Iterable[Resource], kinds: set[str]) -> b
             of their resources are unknown.
     """
     kept = [each for each in resources if each.kept]
-    if left.kind == BAKED:
+    if left.kind == BAKED_IMAGE:
         return True
     if left.kind == SNAPSHOT:
         return "AWS::ElastiCache::ReplicationGroup" in {*kinds, *(each.kind for each in kept)}
     return any(_is_same(left, each) for each in kept) or any(left.kind == _KINDS.get(kind) for kind in kinds)
 
 
-def _is_same(left: Left, resource: Resource) -> bool:
+def _is_same(left: RemainingResource, resource: Resource) -> bool:
     """Return True if it is a stack's resource.
 
     Ids alone are ambiguous, since another kind, such as a stage, may have the same one.
     """
-    return left.kind == _KINDS.get(resource.kind) and left.is_called(resource.physical_id)
+    return left.kind == _KINDS.get(resource.kind) and left.has_id(resource.physical_id)
 
 
-def from_earlier_deployment(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[Left]:
+def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[RemainingResource]:
     """Return resources that earlier teardowns retained, before the current stacks are deleted.
 
     Args:
@@ -83,29 +83,35 @@ def from_earlier_deployment(account: Account, resources: Sequence[Resource], kin
     if not kept:
         return set()
     return {
-        left for left in remains(account) if left.kind in kept and not any(_is_same(left, each) for each in resources)
+        left
+        for left in remaining_resources(account)
+        if left.kind in kept and not any(_is_same(left, each) for each in resources)
     }
 
 
-def remains(account: Account) -> list[Left]:
+def remaining_resources(account: Account) -> list[RemainingResource]:
     """Return all remaining resources in every region that the deployment uses."""
-    tagged = [left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)]
+    tagged_resources = [
+        left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)
+    ]
     listed = [
-        Left(kind, result, account.region) for kind, all_found in _listed(account).items() for result in all_found
+        RemainingResource(kind, result, account.region) for kind, ids in _listed(account).items() for result in ids
     ]
-    return tagged + [
-        left for left in listed if not any(left.kind == other.kind and other.is_called(left.id) for other in tagged)
+    return tagged_resources + [
+        left
+        for left in listed
+        if not any(left.kind == other.kind and other.has_id(left.id) for other in tagged_resources)
     ]
 
 
-def _tagged(account: Account, region: str) -> Iterator[Left]:
+def _tagged(account: Account, region: str) -> Iterator[RemainingResource]:
     tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
     path = "ResourceTagMappingList[].ResourceARN"
     for arn in account.listed("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
         if kind not in _STATES or _state(account, kind, arn, region) not in _GONE_STATES:
-            yield Left(kind, arn, region)
+            yield RemainingResource(kind, arn, region)
 
 
 _STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
@@ -144,10 +150,10 @@ def _state(account: Account, kind: str, arn: str, region: str) -> object:
 def _listed(account: Account) -> dict[str, Iterable[str]]:
     """Return the resources that the tagging API omits, by kind."""
     name, store = account.deployment.name, names.state_group(account.deployment)
-    elsewhere = dropped(account) if account.deployment.is_first_region else ()
+    removed_accounts = removed_regions(account) if account.deployment.is_first_region else ()
     alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
-        "cloudformation stack": [*account.stacks(), *(stack for each in elsewhere for stack in each.stacks())],
+        "cloudformation stack": [*account.stacks(), *(stack for each in removed_accounts for stack in each.stacks())],
         "autoscaling group": account.listed(
             "autoscaling",
             "describe_auto_scaling_groups",

@@ -14,12 +14,12 @@ from voice_ops.teardown.plan import KEPT_POLICIES, Sizes
 _GB = 2**30
 """A GB as charged by CloudWatch Logs and S3."""
 
-_DAYS_BACK = 3
+_METRIC_DAYS = 3
 """S3 reports the size of a bucket once a day, a day or two late."""
 
 
 @dataclass(frozen=True)
-class OperatorsAws:
+class OperatorAws:
     """The account of the environment's credentials, for the CDK."""
 
     account: str
@@ -93,7 +93,7 @@ def _bucket_bytes(account: Account, name: str) -> float | None:
         Namespace="AWS/S3",
         MetricName="BucketSizeBytes",
         Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
-        StartTime=now - timedelta(days=_DAYS_BACK),
+        StartTime=now - timedelta(days=_METRIC_DAYS),
         EndTime=now,
         Period=86400,
         Statistics=["Average"],
@@ -107,7 +107,7 @@ def lift_protection(account: Account, stacks: Iterable[str], resources: Iterable
     for stack in stacks:
         if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier command, and no longer modifiable
             formation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
-    _switch_off(account, resources, "deletion_protection.enabled")
+    _disable_attribute(account, resources, "deletion_protection.enabled")
 
 
 def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
@@ -117,12 +117,12 @@ def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
 
     CloudFormation only deletes empty buckets. The platform's buckets only contain access logs.
     """
-    _switch_off(account, resources, "access_logs.s3.enabled")
+    _disable_attribute(account, resources, "access_logs.s3.enabled")
     buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.kept]
     return sum(_empty(account, bucket) for bucket in buckets)
 
 
-def _switch_off(account: Account, resources: Iterable[Resource], attribute: str) -> None:
+def _disable_attribute(account: Account, resources: Iterable[Resource], attribute: str) -> None:
     client = account.session.client("elbv2")
     for each in resources:
         if each.kind == "AWS::ElasticLoadBalancingV2::LoadBalancer":

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from voice_ops.output import empty_table, out, stack_table, styled
 from voice_ops.teardown.azure import AzureOrder
-from voice_ops.teardown.plan import Kept, Plan
-from voice_ops.teardown.remains import Left
+from voice_ops.teardown.plan import Plan, RetainedResource
+from voice_ops.teardown.remains import RemainingResource
 
 
 def print_plan(plan: Plan) -> None:
@@ -16,7 +16,7 @@ def print_plan(plan: Plan) -> None:
         out.print("  kept: nothing")
         return
     table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
-    groups: dict[tuple[str, str, str], list[Kept]] = {}
+    groups: dict[tuple[str, str, str], list[RetainedResource]] = {}
     for kept in plan.kept:
         groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
     for (stack, kind, why), group in groups.items():
@@ -27,17 +27,17 @@ def print_plan(plan: Plan) -> None:
     out.print(table)
 
 
-def _cost(group: list[Kept]) -> str:
+def _cost(group: list[RetainedResource]) -> str:
     if group[0].usd is None:
         return "no price known"
     known = [each.usd_per_month for each in group if each.usd_per_month is not None]
     return f"{sum(known):,.2f}" if len(known) == len(group) else f"{group[0].usd:g} per GB"
 
 
-def print_left(expected: list[Left], unexpected: list[Left]) -> None:
+def print_remaining(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
     """Print the remaining resources: expected ones by kind, others individually."""
-    out.print(f"left as announced: {_counted(expected)}", soft_wrap=True)
-    out.print(f"left behind: {_counted(unexpected)}", soft_wrap=True)
+    out.print(f"left as announced: {_count_by_kind(expected)}", soft_wrap=True)
+    out.print(f"left behind: {_count_by_kind(unexpected)}", soft_wrap=True)
     for left in unexpected:
         out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", left.kind, left.id, left.region), soft_wrap=True)
 
@@ -54,6 +54,6 @@ def print_azure(order: AzureOrder) -> None:
         out.print(styled("  [yellow]![/] kept: {}, {}", kept.resource, kept.why), soft_wrap=True)
 
 
-def _counted(left: Iterable[Left]) -> str:
+def _count_by_kind(left: Iterable[RemainingResource]) -> str:
     counts = Counter(each.kind for each in left)
     return ", ".join(f"{count}×{kind}" for kind, count in counts.most_common()) or "nothing"

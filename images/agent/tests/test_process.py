@@ -95,7 +95,7 @@ async def test_a_call_continues_at_another_agent_after_a_kill(
         await caller.ask(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
         engines.finals.append((0, "Second?"))
         engines.spoken_s = 30.0
-        caller.say(speech(SPOKEN_S))
+        caller.speak(speech(SPOKEN_S))
         await caller.hears(0.5)
         process.kill()
         assert await caller.closed() == 1006
@@ -113,7 +113,7 @@ async def test_a_call_continues_at_another_agent_after_a_kill(
 async def test_a_stopping_agent_finishes_its_turn(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["The answer to its end."], 2.0
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
-        caller.say(speech(SPOKEN_S))
+        caller.speak(speech(SPOKEN_S))
         await caller.hears(0.1)
         process.send_signal(signal.SIGTERM)
         await caller.hears(engines.spoken_s - 0.1)
@@ -168,14 +168,14 @@ async def test_stopping_the_agent_completes_its_turns(
         stopping = asyncio.create_task(stop.carry_out(process))
         if stop.pre_stop_s:
             async with Caller(url) as late:
-                late.say(speech(SPOKEN_S))
+                late.speak(speech(SPOKEN_S))
                 await late.hears(engines.spoken_s - 0.1)
                 await until_said(store, late.conversation, ["Late?", "Not too late."])
         else:
             engines.answers.pop(0)
         engines.finals.append((0, "First?"))
         await asyncio.sleep(until_told_s - 2 * SPOKEN_S - (asyncio.get_running_loop().time() - begin))
-        caller.say(speech(SPOKEN_S))
+        caller.speak(speech(SPOKEN_S))
         await caller.hears(engines.spoken_s - 0.1)
         assert await caller.closed() == 1012
         assert await stopping == 0, "it was killed"

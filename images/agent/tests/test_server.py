@@ -22,7 +22,7 @@ from voice_agent import server, tokens
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
 from voice_agent.speaking import _placed
-from voice_ops.images.locks import locked
+from voice_ops.images.locks import parse_lock
 from voice_runtime import metrics
 from voice_sandbox.loopback import free_port
 
@@ -162,7 +162,7 @@ def test_no_dependency_sends_telemetry_about_callers() -> None:
     assert "pipecat.pipeline.worker" in loaded
     roots = {name.partition(".")[0] for name in loaded} | {name for name in loaded if name.startswith("pipecat.")}
     assert roots & {"sentry_sdk", "pipecat.runner", "pipecatcloud", "piper"} == set()
-    packages = locked((Path(__file__).parents[1] / "requirements.txt").read_text(encoding="utf-8")).keys()
+    packages = parse_lock((Path(__file__).parents[1] / "requirements.txt").read_text(encoding="utf-8")).keys()
     assert packages & {"sentry-sdk", "pipecatcloud", "piper-tts", "pipecat-ai-small-webrtc-prebuilt"} == set()
 
 

@@ -255,7 +255,7 @@ async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis,
             await known(store, {"127.0.0.1": 0, THIRD: 1})
             engines.finals = [(0, "Second?")]
             async with Caller(f"{url}/{caller.conversation}", token) as again:
-                again.say(speech(SPOKEN_S))
+                again.speak(speech(SPOKEN_S))
                 await again.hears(0.1)
                 process.send_signal(signal.SIGTERM)
                 # The agent that runs the conversation sends the shutdown message after a turn.

@@ -15,7 +15,7 @@ from tests.ops.preflight.azure_stub import SUBSCRIPTION, serve
 from tests.stacks.azure.manifests import DIGESTS
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from voice_blueprint import Deployment
-from voice_ops.azure.workloads import Wanted, wanted
+from voice_ops.azure.workloads import DefinedWorkloads, defined_workloads
 from voice_ops.preflight.azure import account
 from voice_ops.preflight.azure.account import Account
 
@@ -43,18 +43,20 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 @pytest.fixture(scope="session")
-def wanted_resources(deployment: Deployment) -> Wanted:
+def wanted_resources(deployment: Deployment) -> DefinedWorkloads:
     """Return the resources of the file's programs, computed once for all tests."""
-    return wanted(deployment)
+    return defined_workloads(deployment)
 
 
 @pytest.fixture
-def live_cluster(wanted_resources: Wanted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveCluster]:
+def live_cluster(
+    wanted_resources: DefinedWorkloads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LiveCluster]:
     """Start a fake cluster that the commands access with an operator's credentials."""
     found = deepcopy(running(cluster(TEXT), wanted_resources))
     monkeypatch.setenv("ARM_SUBSCRIPTION_ID", SUBSCRIPTION)
     for module in ("voice_ops.status.azure", "voice_ops.rollout.azure"):
-        monkeypatch.setattr(f"{module}.wanted", lambda _: wanted_resources)
+        monkeypatch.setattr(f"{module}.defined_workloads", lambda _: wanted_resources)
     with serve(found) as transport, api_server(found, tmp_path):
 
         def connect(deployment: Deployment, kinds: Counter[str], resource_name: str) -> Account:

@@ -29,7 +29,7 @@ from tests.ops.preflight.azure_stub import SIGNING_KEY, Operator, Subscription
 from tests.stacks.azure.manifests import Manifest, quantity
 from tests.stacks.azure.recorded import inputs
 from voice_blueprint.azure.names import API_SERVER_APP
-from voice_ops.azure.workloads import Wanted
+from voice_ops.azure.workloads import DefinedWorkloads
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.hosts.certificates import Authority
 
@@ -93,7 +93,7 @@ class LiveCluster(Subscription):
         return 200, {"kind": "List", "metadata": {}, "items": bare}
 
 
-def running(graph: Graph, wanted: Wanted) -> LiveCluster:
+def running(graph: Graph, wanted: DefinedWorkloads) -> LiveCluster:
     """Return the cluster after both projects of a file were deployed, with every pod ready."""
     (managed,) = graph.of_type("containerservice:ManagedCluster")
     state = {"provisioningState": "Succeeded", "powerState": {"code": "Running"}}
@@ -103,7 +103,7 @@ def running(graph: Graph, wanted: Wanted) -> LiveCluster:
     for pool in graph.of_type("containerservice:AgentPool"):
         own = inputs(pool)
         pools[own["agentPoolName"]] = own | state | {"count": own["minCount"]}
-    objects = {key: as_deployed(each, wanted.chosen) for key, each in wanted.deployments.items()}
+    objects = {key: as_deployed(each, wanted.placeholders) for key, each in wanted.deployments.items()}
     return LiveCluster(cluster=cluster, pools=pools, deployments=objects)
 
 

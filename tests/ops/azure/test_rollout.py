@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.ops.azure.live_cluster import LiveCluster, pod_for
 from tests.stacks.azure.manifests import Manifest
-from voice_ops.azure.workloads import Wanted
+from voice_ops.azure.workloads import DefinedWorkloads
 from voice_ops.cli import app
 
 GATEWAY, VOXTRAL = ("voice", "gateway"), ("voice", "voxtral")
@@ -158,7 +158,7 @@ def test_a_store_without_snapshots_is_not_restored(file: Path) -> None:
     assert "pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy" in told
 
 
-def test_the_output_of_the_pulumi_program_is_compared(wanted_resources: Wanted) -> None:
+def test_the_output_of_the_pulumi_program_is_compared(wanted_resources: DefinedWorkloads) -> None:
     assert {"gateway", "vad", "asr", "agent", "router", "voxtral", "qwen-a100"} <= {
         name for _, name in wanted_resources.deployments
     }

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from tests.nonempty import nonempty
 from tests.ops.azure.live_cluster import LiveCluster, pod_for
 from tests.stacks.azure.manifests import KUBERNETES
-from voice_ops.azure.workloads import Wanted, differences
+from voice_ops.azure.workloads import DefinedWorkloads, differences
 from voice_ops.cli import app
 
 GATEWAY, ROUTER, SPEECH = ("voice", "gateway"), ("voice", "router"), ("voice", "speech")
@@ -36,7 +36,7 @@ def containers(live_cluster: LiveCluster, key: tuple[str, str]) -> list[dict[str
 
 
 @pytest.mark.usefixtures("live_cluster")
-def test_an_up_to_date_cluster_has_no_problem(file: Path, wanted_resources: Wanted) -> None:
+def test_an_up_to_date_cluster_has_no_problem(file: Path, wanted_resources: DefinedWorkloads) -> None:
     result, rows = status(file)
     assert wrong(rows) == {}
     assert result.exit_code == 0
@@ -54,7 +54,7 @@ def test_an_up_to_date_cluster_has_no_problem(file: Path, wanted_resources: Want
 
 
 def test_the_objects_of_the_fake_cluster_match_the_kubernetes_schema(
-    live_cluster: LiveCluster, wanted_resources: Wanted
+    live_cluster: LiveCluster, wanted_resources: DefinedWorkloads
 ) -> None:
     """Objects of the API server have another form than those of the file, and each fault is a change of them."""
     for key, each in nonempty(live_cluster.deployments.items()):

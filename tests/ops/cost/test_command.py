@@ -21,7 +21,7 @@ PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
 
 @pytest.fixture(autouse=True)
 def _no_fetched_prices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(command, "FETCHED", tmp_path / "prices.json")
+    monkeypatch.setattr(command, "PRICES_FILE", tmp_path / "prices.json")
 
 
 def voice_cost(*arguments: str | Path) -> Result:
@@ -135,7 +135,7 @@ def test_an_unavailable_price_api_is_reported_and_the_catalogue_is_used(monkeypa
 def test_a_corrupt_price_cache_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    monkeypatch.setattr(command, "FETCHED", broken)
+    monkeypatch.setattr(command, "PRICES_FILE", broken)
     result = voice_cost(SANDBOX)
     assert result.exit_code == 2
     assert "delete it and fetch the prices again" in result.stderr

@@ -37,7 +37,7 @@ from voice_ops.cost.estimate import (
 from voice_ops.cost.model import Amount, Audio, Estimate, Expected, total
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.cost.report import as_dict, print_estimate, print_total
-from voice_ops.cost.traffic import PRICED, aws_uses
+from voice_ops.cost.traffic import PRICED, aws_usage
 from voice_sandbox.azure.graph import Graph, Resource
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
@@ -154,7 +154,7 @@ def test_metrics_of_container_insights_are_counted() -> None:
 
 def stored_gb(calls: float) -> float:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    uses = aws_uses(production.aws, LOAD, Amount.fixed(calls), 0.0)
+    uses = aws_usage(production.aws, LOAD, Amount.fixed(calls), 0.0)
     return sum(use.amount.expected for kind, use in uses if (kind, use.item) == ("AWS::S3::Bucket", "s3-standard"))
 
 
@@ -236,7 +236,7 @@ def test_a_host_without_a_price_in_its_region_does_not_use_another_region() -> N
     assert left.kind == GROUP
     assert "1 to 4 for the whole month" in left.why
     assert "eu-west-1" in left.why
-    assert "nat-gateway-hour" in estimate.borrowed["us-east-1"]
+    assert "nat-gateway-hour" in estimate.prices_from_other_regions["us-east-1"]
 
 
 def test_without_a_host_price_the_total_is_a_lower_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,7 +245,7 @@ def test_without_a_host_price_the_total_is_a_lower_bound(capsys: pytest.CaptureF
     (h200,) = estimate.hosts
     assert h200.item == "Standard_ND96isr_H200_v5"
     assert {"westus3", "brazilsouth"} < set(h200.regions)
-    assert h200.least.cases == pytest.approx((61_904, 61_904, 61_904))
+    assert h200.min_usd.cases == pytest.approx((61_904, 61_904, 61_904))
     assert h200.most.cases == pytest.approx((123_808, 123_808, 123_808))
     print_estimate(estimate)
     said = capsys.readouterr().out
@@ -295,7 +295,7 @@ def test_a_disk_is_priced_by_tier(gib: int, tier: str) -> None:
 
 def test_audio_hours_follow_from_the_smallest_tier() -> None:
     # A task with half a core supports 53 calls; the largest store supports fewer calls than a hundred such tasks.
-    audio = aws_audio(SANDBOX.aws, designed_load(SANDBOX), typed=False)
+    audio = aws_audio(SANDBOX.aws, designed_load(SANDBOX), has_load=False)
     assert audio.hours is not None
     assert audio.hours.low == pytest.approx(53 * 0.7 * HOURS_PER_MONTH)
     assert audio.hours.peak == pytest.approx(736 * 0.7 * HOURS_PER_MONTH, rel=0.01)
@@ -306,7 +306,7 @@ def test_audio_hours_follow_from_the_smallest_tier() -> None:
 def test_cost_is_divided_by_the_load_option() -> None:
     load = CallLoad(calls=100, peak_factor=3)
     assert aws_calls(SANDBOX.aws, load).cases == pytest.approx((53 * 0.7, 100, 300))
-    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, typed=True).assumed
+    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, has_load=True).assumed
 
 
 def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
@@ -420,7 +420,7 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
     azure_section = production.azure
     rented = (*azure_rented(caller_graphs(), Expected(0.0)), *azure_traffic(azure_section, production.load, 0.0))
     audio, held = (
-        azure_audio(azure_section, production.load, typed=True),
+        azure_audio(azure_section, production.load, has_load=True),
         azure_conversations(azure_section, production.load),
     )
     estimate = price(Section("azure", "westus3", rented, audio, (), held), price_book())
@@ -491,7 +491,7 @@ def test_the_total_contains_the_fixed_cost_of_the_azure_edge() -> None:
 
 
 def test_azure_audio_capacity_is_that_of_its_transcription_services() -> None:
-    audio = azure_audio(AZURE.azure, designed_load(AZURE.model_copy(update={"load": None})), typed=False)
+    audio = azure_audio(AZURE.azure, designed_load(AZURE.model_copy(update={"load": None})), has_load=False)
     assert "voxtral-cells 2-4 replicas" in audio.assumed
     assert "qwen" not in audio.assumed
     assert "speech" not in audio.assumed
@@ -500,7 +500,7 @@ def test_azure_audio_capacity_is_that_of_its_transcription_services() -> None:
 def test_azure_audio_is_limited_by_the_smallest_tier() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
     load = designed_load(production.model_copy(update={"load": None}))
-    audio = azure_audio(production.azure, load, typed=False)
+    audio = azure_audio(production.azure, load, has_load=False)
     assert audio.hours is not None
     # 26 gateway pods of 107 calls with random arrivals are the smallest tier; the engines support 3,551 calls.
     assert audio.hours.low == pytest.approx(1_000 * 0.7 * 730)
@@ -510,7 +510,7 @@ def test_azure_audio_is_limited_by_the_smallest_tier() -> None:
 
 def test_the_load_option_replaces_the_azure_capacity() -> None:
     load = CallLoad(calls=300, peak_factor=2)
-    audio = azure_audio(AZURE.azure, load, typed=True)
+    audio = azure_audio(AZURE.azure, load, has_load=True)
     assert audio.hours is not None
     assert (audio.hours.expected, audio.hours.peak) == (300 * 730, 600 * 730)
     assert "upper limits by memory" not in audio.assumed

@@ -9,7 +9,7 @@ from tests.ops.cost.price_apis import Row, meter, offer, price_apis
 from voice_blueprint import catalog
 from voice_ops.cost.meters import aws_meter
 from voice_ops.cost.offers import read_offer
-from voice_ops.cost.prices import Price, PriceBook, load_fetched, price_book, save_fetched
+from voice_ops.cost.prices import Price, PriceBook, load_downloads, price_book, save_downloads
 from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 
 LINUX = {
@@ -87,10 +87,10 @@ def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_pat
     file = tmp_path / ".voice/prices.json"
     first = Price("nlb-hour", 0.03, "NLB-hour", "us-east-1", "2026-11-20", "test")
     second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-3", "2026-11-21", "test")
-    save_fetched(file, [first])
-    save_fetched(file, [second])
+    save_downloads(file, [first])
+    save_downloads(file, [second])
     book = price_book(file)
-    assert load_fetched(file) == [first, second]
+    assert load_downloads(file) == [first, second]
     assert book.find("nlb-hour", "us-east-1") == first
     assert book.find("c8g.12xlarge", "eu-west-3", exact=True) == second
     untouched = book.find("c8g.12xlarge", "us-east-1", exact=True)
@@ -102,7 +102,7 @@ def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text('[{"item": "x"}]')
     with pytest.raises(ValueError, match=r"delete it and fetch the prices again"):
-        load_fetched(file)
+        load_downloads(file)
 
 
 @pytest.mark.usefixtures("credentials")

@@ -17,7 +17,7 @@ from tests.synthesized import ROOT
 from voice_ops.cli import app
 from voice_ops.gameday import command
 from voice_ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
-from voice_ops.gameday.simulated import CALL_S, Effect, play
+from voice_ops.gameday.simulated import CALL_S, Effect, simulate_scenarios
 from voice_ops.simulate import run
 from voice_ops.simulate.capacity import PEAK_SHARE, RECOGNISES, fleet_plans
 
@@ -37,7 +37,7 @@ def test_every_scenario_of_a_shipped_file_has_an_existing_runbook(name: str) -> 
 
 
 def test_losses_cost_calls_and_the_fleets_recover() -> None:
-    found = play(deployment("production-us-east-1"))
+    found = simulate_scenarios(deployment("production-us-east-1"))
     assert found.keys() <= SCENARIOS.keys()
     outage, quota = found["zone loss"], found["quota refusal"]
     assert isinstance(outage, Effect)
@@ -54,7 +54,7 @@ def test_losses_cost_calls_and_the_fleets_recover() -> None:
 
 
 def test_an_inapplicable_scenario_reports_the_reason() -> None:
-    assert play(deployment("small"))["spot wave"] == "the file has no spot fleet"
+    assert simulate_scenarios(deployment("small"))["spot wave"] == "the file has no spot fleet"
 
 
 def in_two_regions(name: str, folder: Path) -> voice_blueprint.Deployment:
@@ -68,14 +68,14 @@ def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
     small = in_two_regions("small", tmp_path)
     assert small.load is not None
     places = sum(plan.max_hosts * plan.places for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
-    found = play(small)["region loss"]
+    found = simulate_scenarios(small)["region loss"]
     assert isinstance(found, Effect)
     there = PEAK_SHARE * places / 2
     assert found.lost >= there * (1 + 60 / CALL_S) - 1
     assert found.recovers_s is not None
     assert 90 <= found.recovers_s <= 3_600
     assert "procedures/region-loss.md" in runbooks(small, "region loss")
-    assert play(deployment("small"))["region loss"] == "the file has one region"
+    assert simulate_scenarios(deployment("small"))["region loss"] == "the file has one region"
 
 
 def no_drills(_: object) -> Iterator[Row]:
@@ -83,7 +83,7 @@ def no_drills(_: object) -> Iterator[Row]:
 
 
 def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearsed", no_drills)
+    monkeypatch.setattr(command, "_rehearse_month", no_drills)
     monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
@@ -91,7 +91,7 @@ def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.
 
 
 def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearsed", no_drills)
+    monkeypatch.setattr(command, "_rehearse_month", no_drills)
     monkeypatch.setattr(run, "watched", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
@@ -104,7 +104,7 @@ def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.Mo
             "bad image", None, None, 3.0, "the local AWS", ("procedures/rollback.md",), ("hosts run what they ran",)
         )
 
-    monkeypatch.setattr(command, "_rehearsed", failing_drill)
+    monkeypatch.setattr(command, "_rehearse_month", failing_drill)
     result = gameday("deployments/small.yaml", "--json")
     assert result.exit_code == 1
     *simulated, drilled = json.loads(result.stdout)["scenarios"]

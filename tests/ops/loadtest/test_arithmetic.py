@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from voice_ops.loadtest.compare import Round, differences
-from voice_ops.loadtest.inputs import PASSAGE, rotated
-from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pooled
+from voice_ops.loadtest.inputs import PASSAGE, rotate
+from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pool_runs
 from voice_ops.loadtest.price import PriceError, usd_per_hour
 from voice_ops.loadtest.report import Result
 from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
@@ -136,12 +136,12 @@ def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatc
 
 def test_pooled_runs_contain_every_request() -> None:
     one, two = Run(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5), Run(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0)
-    both = pooled([one, two])
+    both = pool_runs([one, two])
     assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
 
 
 def test_prompts_have_the_published_length_and_distinct_beginnings() -> None:
-    texts = [rotated(PASSAGE, index) for index in range(40)]
+    texts = [rotate(PASSAGE, index) for index in range(40)]
     assert {len(text) for text in texts} == {TEXT_CHARS}
     assert len({text[:30] for text in texts}) == 40
 

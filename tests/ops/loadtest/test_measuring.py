@@ -16,7 +16,7 @@ from voice_ops.loadtest.drivers import Chat, Driver, Speech, Transcription
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import read_recording
 from voice_ops.loadtest.load import ClosedLoop, Generator, Load, OpenLoop, Run
-from voice_ops.loadtest.options import url_of
+from voice_ops.loadtest.options import parse_url
 from voice_ops.loadtest.realtime import Realtime
 from voice_ops.loadtest.summary import Summary, summarize
 
@@ -28,7 +28,7 @@ ARRIVALS = OpenLoop(8)
 
 
 def endpoint(server: Server, **body: Any) -> Endpoint:  # noqa: ANN401  fields of a request
-    return Endpoint("reference", url_of(server.url, "URL"), "reference", TIMING | body)
+    return Endpoint("reference", parse_url(server.url, "URL"), "reference", TIMING | body)
 
 
 def run_load(driver: Driver, load: Load, requests: int, timeout_s: float = 30) -> Run:
@@ -235,7 +235,7 @@ def test_lag_of_a_busy_client_counts() -> None:
     """A driver that blocks the event loop delays others; their wait counts, and the lag is reported."""
 
     class DisconnectingServer:
-        endpoint = Endpoint("none", url_of("http://localhost", "URL"), "none")
+        endpoint = Endpoint("none", parse_url("http://localhost", "URL"), "none")
 
         async def send(self, index: int, trace: Any) -> None:  # noqa: ANN401  a stand-in
             if index == 10:
@@ -287,7 +287,7 @@ def test_broken_realtime_streams_are_counted(server: Server, wav: Path) -> None:
 
 @pytest.mark.parametrize("api", ["chat", "speech", "transcription", "realtime"])
 def test_a_refused_connection_is_counted_as_a_failure(api: str, wav: Path) -> None:
-    nowhere = Endpoint("nowhere", url_of("http://127.0.0.1:9", "URL"), "none")
+    nowhere = Endpoint("nowhere", parse_url("http://127.0.0.1:9", "URL"), "none")
     recordings = (read_recording(wav),)
     drivers: dict[str, Driver] = {
         "chat": Chat(nowhere),

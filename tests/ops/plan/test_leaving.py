@@ -7,7 +7,7 @@ import pytest
 
 from tests.blueprint.documents import DEPLOYMENTS, edit_document, load_text
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.plan.leaving import leaving, replaced_hosts
+from voice_ops.plan.leaving import removal_steps, replaced_hosts
 
 WEST = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
 TIERS = ("network", "asr-cpu", "agents", "host-images")
@@ -30,7 +30,7 @@ def stacks(*names: str) -> dict[str, dict[str, Any]]:
 
 
 def steps_by_stack(deployment: Deployment, old: dict[str, Any], new: dict[str, Any], *accepted: str) -> dict[str, str]:
-    return {step.name: step.todo for step in leaving(deployment, old, new, accepted)}
+    return {step.name: step.instructions for step in removal_steps(deployment, old, new, accepted)}
 
 
 def test_each_removed_stack_has_its_own_steps(small: Deployment) -> None:

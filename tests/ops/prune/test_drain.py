@@ -11,7 +11,7 @@ import pytest
 
 from voice_ops.prune import drain
 from voice_ops.prune.drain import DrainError
-from voice_ops.prune.leaving import SERVICE, Leaving
+from voice_ops.prune.leaving import SERVICE, Removal
 
 
 def host_counts(*counts: int) -> Callable[[], dict[str, int]]:
@@ -77,7 +77,7 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
     def of_type(kind: str) -> Iterator[tuple[str, str]]:
         return iter([("small-agents", "arn:aws:ecs:us-east-1:1:service/c/agents")] if kind == SERVICE else [])
 
-    drain.drain(cast("Leaving", SimpleNamespace(is_region=False, account=account, of_type=of_type)), told.append)
+    drain.drain(cast("Removal", SimpleNamespace(is_region=False, account=account, of_type=of_type)), told.append)
     assert (ecs.tasks, ecs.stopped) == (set(), stopped)
     assert any("they are stopped now" in line for line in told) == bool(stopped)
     assert ecs.now >= min(calls_for_s, 3600)

@@ -20,8 +20,8 @@ from botocore.exceptions import ClientError
 import voice_blueprint
 from voice_blueprint import Deployment
 from voice_blueprint.aws import names
-from voice_ops.exits import CONTINUES, FAILED
-from voice_ops.rollout.resume import BEGIN_S, Clock, Outcome, advance, begin, begun
+from voice_ops.exits import FAILED, IN_PROGRESS
+from voice_ops.rollout.resume import START_TIMEOUT_S, Clock, Outcome, advance, begin, stored_rollout
 from voice_sandbox.rehearsals.cdk import CdkError
 
 FILE = Path(__file__).parents[3] / "tests/deployments/production-us-east-1.yaml"
@@ -90,14 +90,14 @@ class Deploy:
         self._simulation, self._revision, self._stack = simulation, revision, stack
         self._at_s: float | None = simulation.state["now_s"] + 60
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         self._simulation.check()
         if self._at_s is not None and self._simulation.state["now_s"] >= self._at_s:
             self._simulation.begin(self._stack, self._revision)
             self._at_s = None
         return False
 
-    def leave(self) -> None:
+    def stop_cli(self) -> None:
         assert self._at_s is None, f"left {self._stack} before CloudFormation had begun"
 
 
@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> int:
     account, code = account_for(simulation, revision), 0
     try:
         if "--current" in arguments:
-            found = begun(account)
+            found = stored_rollout(account)
             sys.stdout.write("" if found is None or found.rolled_back_region else found.label)
         elif arguments[0] == "rollout":
             simulation.pass_s(SETUP_S)
@@ -165,7 +165,7 @@ def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[s
     rollout = (
         begin(account, arguments[arguments.index("--start") + 1], simulation.now)
         if "--start" in arguments
-        else begun(account)
+        else stored_rollout(account)
     )
     assert rollout
     minutes = float(arguments[arguments.index("--minutes") + 1]) if "--minutes" in arguments else MINUTES
@@ -178,8 +178,8 @@ def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[s
         outcome = advance(account, rollout, lambda stack: Deploy(simulation, revision, stack), clock, print)
     except CdkError:
         return FAILED
-    assert BEGIN_S < CREDENTIALS_S - MINUTES * 60
-    return {Outcome.DONE: 0, Outcome.CONTINUES: CONTINUES, Outcome.TAKEN_BACK: FAILED}[outcome]
+    assert START_TIMEOUT_S < CREDENTIALS_S - MINUTES * 60
+    return {Outcome.DONE: 0, Outcome.CONTINUES: IN_PROGRESS, Outcome.ROLLED_BACK: FAILED}[outcome]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voice_ops.rollout.probe import Measured, words_wrong
+from voice_ops.rollout.probe import CallMeasurement, word_error_rate
 
 
 @pytest.mark.parametrize(
@@ -16,18 +16,18 @@ from voice_ops.rollout.probe import Measured, words_wrong
     ],
 )
 def test_words_are_counted_regardless_of_case_and_punctuation(reference: str, transcript: str, wrong: float) -> None:
-    assert words_wrong(reference, transcript) == wrong
+    assert word_error_rate(reference, transcript) == wrong
 
 
 @pytest.mark.parametrize(
     ("now", "reason"),
     [
-        (Measured(0.10, 1.0), ""),
-        (Measured(0.16, 1.0), "16% of the words are wrong, 10% before"),
-        (Measured(0.10, 2.0), ""),
-        (Measured(0.10, 2.1), "after 2.10 s, after 1.00 s before"),
+        (CallMeasurement(0.10, 1.0), ""),
+        (CallMeasurement(0.16, 1.0), "16% of the words are wrong, 10% before"),
+        (CallMeasurement(0.10, 2.0), ""),
+        (CallMeasurement(0.10, 2.1), "after 2.10 s, after 1.00 s before"),
     ],
 )
-def test_a_release_is_compared_with_the_previous_one(now: Measured, reason: str) -> None:
-    assert reason in now.is_worse_than(Measured(0.10, 1.0))
-    assert bool(reason) == bool(now.is_worse_than(Measured(0.10, 1.0)))
+def test_a_release_is_compared_with_the_previous_one(now: CallMeasurement, reason: str) -> None:
+    assert reason in now.is_worse_than(CallMeasurement(0.10, 1.0))
+    assert bool(reason) == bool(now.is_worse_than(CallMeasurement(0.10, 1.0)))

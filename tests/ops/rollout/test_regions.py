@@ -39,7 +39,7 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(command, "rolls", lambda account: [account.region])
     monkeypatch.setattr(command, "_show", lambda _: None)
     monkeypatch.setattr(command, "shortages", lambda _: [])
-    monkeypatch.setattr(command, "unprepared", lambda *_: [])
+    monkeypatch.setattr(command, "missing_artifacts", lambda *_: [])
     monkeypatch.setattr(command, "roll_out", roll_out)
     return order
 
@@ -49,7 +49,7 @@ def test_a_rollback_in_the_first_region_ends_the_rollout(file: str, rollout_orde
     assert result.exit_code == 1
     assert rollout_order == ["us-east-1", "us-west-2"]
     said = " ".join(result.output.split())
-    assert "us-east-1 is rolled out; the rollout was taken back: half of the words are wrong" in said
+    assert "us-east-1 is rolled out; the rollout was rolled back: half of the words are wrong" in said
 
 
 def test_an_alarm_in_one_region_ends_the_rollout(

@@ -19,7 +19,7 @@ from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import Alert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
 from voice_blueprint.observability.azure.platform import PlatformAlert, platform_alerts
-from voice_ops.gameday.simulated import SILENT
+from voice_ops.gameday.simulated import WITHHELD_METRICS
 from voice_ops.simulate.alerts import Replay, Watched
 from voice_ops.simulate.capacity import fleet_plans, store_calls
 from voice_ops.simulate.fleet import Steps
@@ -123,7 +123,7 @@ def test_a_two_window_alert_requires_both_and_ends_with_the_short_window() -> No
 
 
 def test_missing_telemetry_fires_its_alert() -> None:
-    assert fired_alerts(steady(1_500, 900), silent=SILENT) == {"telemetry-silent"}
+    assert fired_alerts(steady(1_500, 900), silent=WITHHELD_METRICS) == {"telemetry-silent"}
 
 
 def test_a_lost_zone_fires_its_alert_on_both_clouds() -> None:

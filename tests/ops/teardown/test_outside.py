@@ -16,7 +16,7 @@ import voice_blueprint
 from tests.synthesized import ROOT
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
-from voice_ops.rollout.resume import begin, begun
+from voice_ops.rollout.resume import begin, stored_rollout
 from voice_ops.teardown import outside, remains, removal
 from voice_ops.teardown.removal import Resource
 
@@ -127,7 +127,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
     as_account, told = cast("Account", rolling), list[str]()
     begin(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
     outside.end_rollout(as_account, told.append)
-    assert begun(as_account) is None
+    assert stored_rollout(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
     assert "the rollout one two is cancelled" in told[0]
     assert told[1] == "sandbox-vad is UPDATE_IN_PROGRESS: waiting at most 2 h for its end"
@@ -157,5 +157,5 @@ def test_a_log_group_of_an_earlier_api_is_retained(account: Account) -> None:
         Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", kept=False),
         Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", kept=True),
     ]
-    (kept,) = remains.from_earlier_deployment(account, resources, {"AWS::Logs::LogGroup"})
-    assert kept.is_called(name.format("earlier"))
+    (kept,) = remains.retained_earlier(account, resources, {"AWS::Logs::LogGroup"})
+    assert kept.has_id(name.format("earlier"))

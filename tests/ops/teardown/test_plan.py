@@ -14,8 +14,8 @@ from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from voice_ops.cli import app
 from voice_ops.cost.prices import price_book
 from voice_ops.teardown.azure import azure_order
-from voice_ops.teardown.plan import Kept, Plan, plan
-from voice_ops.teardown.remains import SNAPSHOT, Left, is_expected
+from voice_ops.teardown.plan import Plan, RetainedResource, plan
+from voice_ops.teardown.remains import SNAPSHOT, RemainingResource, is_expected
 from voice_ops.teardown.removal import Resource
 
 SANDBOX = ROOT / "tests/deployments/sandbox.yaml"
@@ -44,7 +44,7 @@ def teardown_plan(name: str, sizes: Sizes | None = None) -> Plan:
     return plan(templates, voice_blueprint.load(ROOT / f"tests/deployments/{name}.yaml").aws, price_book(), sizes)
 
 
-def kept_resources(teardown: Plan, kind: str) -> list[Kept]:
+def kept_resources(teardown: Plan, kind: str) -> list[RetainedResource]:
     return [each for each in teardown.kept if each.kind == kind]
 
 
@@ -145,34 +145,40 @@ RETAINED_KINDS = {"AWS::KMS::Key", "AWS::Logs::LogGroup"}
 @pytest.mark.parametrize(
     ("left", "expected"),
     [
-        (Left("kms key", "arn:aws:kms:us-east-1:1:key/3648cf9f", "us-east-1"), True),
-        (Left("kms key", "arn:aws:kms:us-east-1:1:key/another", "us-east-1"), False),
-        (Left("logs log-group", "arn:aws:logs:us-east-1:1:log-group:/voice/p/gateway:*", "us-east-1"), True),
-        (Left("logs log-group", "/voice/p/gateway", "us-east-1"), True),
-        (Left("logs log-group", "/voice/p/gateway-2", "us-east-1"), False),
-        (Left("ecr repository", "voice/p/gateway", "us-east-1"), False),
-        (Left("ecr repository", "arn:aws:ecr:us-east-1:1:repository//voice/p/gateway", "us-east-1"), False),
-        (Left("secretsmanager secret", SECRET.physical_id, "us-east-1"), False),
-        (Left(SNAPSHOT, "p-state-final", "us-east-1"), False),
+        (RemainingResource("kms key", "arn:aws:kms:us-east-1:1:key/3648cf9f", "us-east-1"), True),
+        (RemainingResource("kms key", "arn:aws:kms:us-east-1:1:key/another", "us-east-1"), False),
+        (
+            RemainingResource("logs log-group", "arn:aws:logs:us-east-1:1:log-group:/voice/p/gateway:*", "us-east-1"),
+            True,
+        ),
+        (RemainingResource("logs log-group", "/voice/p/gateway", "us-east-1"), True),
+        (RemainingResource("logs log-group", "/voice/p/gateway-2", "us-east-1"), False),
+        (RemainingResource("ecr repository", "voice/p/gateway", "us-east-1"), False),
+        (
+            RemainingResource("ecr repository", "arn:aws:ecr:us-east-1:1:repository//voice/p/gateway", "us-east-1"),
+            False,
+        ),
+        (RemainingResource("secretsmanager secret", SECRET.physical_id, "us-east-1"), False),
+        (RemainingResource(SNAPSHOT, "p-state-final", "us-east-1"), False),
     ],
 )
-def test_only_announced_resources_may_remain(left: Left, expected: bool) -> None:
+def test_only_announced_resources_may_remain(left: RemainingResource, expected: bool) -> None:
     assert is_expected(left, [KEY, LOGS, SECRET], set()) is expected
 
 
 def test_a_final_snapshot_is_expected_if_the_store_creates_one() -> None:
-    left = Left(SNAPSHOT, "p-state-final", "us-east-1")
+    left = RemainingResource(SNAPSHOT, "p-state-final", "us-east-1")
     assert is_expected(left, [KEY], RETAINED_KINDS | {"AWS::ElastiCache::ReplicationGroup"})
 
 
 def test_a_second_attempt_expects_retained_resources_of_already_deleted_stacks() -> None:
-    of_the_first = Left("logs log-group", "/voice/p/vad", "us-east-1")
+    of_the_first = RemainingResource("logs log-group", "/voice/p/vad", "us-east-1")
     assert not is_expected(of_the_first, [KEY], set())
     assert is_expected(of_the_first, [KEY], RETAINED_KINDS)
 
 
 def test_after_the_stacks_only_retained_kinds_are_expected() -> None:
-    assert is_expected(Left("kms key", "arn:aws:kms:us-east-1:1:key/x", "us-east-1"), [], RETAINED_KINDS)
+    assert is_expected(RemainingResource("kms key", "arn:aws:kms:us-east-1:1:key/x", "us-east-1"), [], RETAINED_KINDS)
     assert not is_expected(
-        Left("ec2 natgateway", "arn:aws:ec2:us-east-1:1:natgateway/x", "us-east-1"), [], RETAINED_KINDS
+        RemainingResource("ec2 natgateway", "arn:aws:ec2:us-east-1:1:natgateway/x", "us-east-1"), [], RETAINED_KINDS
     )

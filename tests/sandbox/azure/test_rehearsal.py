@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample
 from voice_blueprint import load
 from voice_ops.cli import app
-from voice_ops.findings import refuse
+from voice_ops.findings import refuse_outages
 from voice_ops.plan.release import Comparison
 from voice_ops.preview import command as preview
 from voice_ops.preview import tree as azure_view
@@ -192,7 +192,7 @@ def test_a_plan_shows_refusals_of_the_preview(
     assert [(each.name, each.changes) for each in found.away] == [("gpu", ("vmSize",))]
     assert "1 to replace" in found.summary
     with pytest.raises(typer.Exit) as caught:
-        refuse(found.away)
+        refuse_outages(found.away)
     assert caught.value.exit_code == 2
     assert Comparison.of(deployment, tmp_path, ["gpu"]).away == []
 

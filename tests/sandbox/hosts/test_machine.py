@@ -18,8 +18,8 @@ from rich.console import Console
 import voice_blueprint
 from voice_blueprint.aws import names
 from voice_ops.progress import Progress
-from voice_ops.sandbox.caller import Neighbours, speak
-from voice_ops.sandbox.hosts import LONG, surroundings
+from voice_ops.sandbox.caller import PeerServices, speak
+from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, host_environment
 from voice_sandbox.hosts.cloud import Cloud, Host
 from voice_sandbox.hosts.disk import HostsError
 from voice_sandbox.hosts.facts import vad_facts
@@ -165,7 +165,7 @@ FAULTS = {
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     deployment = voice_blueprint.load(ROOT / "tests/deployments/hosts.yaml")
     home = tmp_path_factory.mktemp("hosts")
-    with surroundings(deployment, home, Progress(Console(stderr=True))) as cloud:
+    with host_environment(deployment, home, Progress(Console(stderr=True))) as cloud:
         yield cloud
 
 
@@ -275,10 +275,10 @@ def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHo
     continue_machine(cloud, host, SECRET_STEP)
     launch(cloud, host)
     there = cloud.instances(host.group)
-    with Neighbours(cloud, cloud.folder) as neighbours:
+    with PeerServices(cloud, cloud.folder) as neighbours:
         gateway = neighbours.start()
         balanced(cloud, host)
-        asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
+        asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
     (asked_for,) = cloud.instances(host.group).keys() - there
     interrupt(cloud, host)
     return InterruptedHost(host.machine.lines, asked_for, detached(host))

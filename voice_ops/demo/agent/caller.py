@@ -14,8 +14,8 @@ Samples = NDArray[np.int16]
 RATE = 16000
 FRAME_S = 0.02
 FRAME = round(RATE * FRAME_S)
-ANSWERED_WITHIN_S = 180.0
-LATE_S = 0.5
+ANSWER_TIMEOUT_S = 180.0
+MAX_LAG_S = 0.5
 """Maximum delay; a machine that is further behind skips ahead."""
 PAUSE_S = 0.2
 
@@ -38,9 +38,9 @@ class Caller:
         self.heard_rate = RATE
         self.interruptions = 0
         self._say: list[Samples] = []
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._chunks: list[bytes] = []
         self._audible_until = 0.0
         self._onset = self.interrupted_s = 0.0
@@ -58,30 +58,30 @@ class Caller:
 
     async def ask(self, question: Samples, is_answered: Callable[[], Awaitable[bool]]) -> Samples:
         """Ask a question, and return the audible answer. Only the stored conversation shows whether it is complete."""
-        self._begin()
+        self._reset()
         self._say = _frames(question)
         await self._until(lambda: not self._say and bool(self._chunks))
-        async with asyncio.timeout(ANSWERED_WITHIN_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
                 await asyncio.sleep(PAUSE_S)
         await self._until(lambda: self._now() > self._audible_until)
         return self._heard()
 
-    async def interrupt(self, question: Samples, objection: Samples, after_s: float) -> float:
+    async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
         """Ask a question, interrupt the answer, and return how long it remained audible, seconds.
 
         The time starts at the onset of the objection.
         """
-        self._begin()
+        self._reset()
         self._say = _frames(question)
-        await self._until(lambda: not self._say and self._heard().size > after_s * self.heard_rate)
+        await self._until(lambda: not self._say and self._heard().size > delay_s * self.heard_rate)
         self._say, self._onset = _frames(objection), self._now()
         await self._until(lambda: bool(self.interrupted_s))
         return self.interrupted_s
 
-    def say(self, samples: Samples) -> None:
+    def speak(self, samples: Samples) -> None:
         """Send speech without waiting for an answer."""
-        self._begin()
+        self._reset()
         self._say = _frames(samples)
 
     async def hears(self, seconds: float) -> None:
@@ -94,7 +94,7 @@ class Caller:
 
     async def closed(self) -> int | None:
         """Wait for the connection to close, and return its code."""
-        async with asyncio.timeout(ANSWERED_WITHIN_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await self._socket.wait_closed()
         return self._socket.close_code
 
@@ -128,17 +128,17 @@ class Caller:
             frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), RATE, 1
             await self._socket.send(frame.SerializeToString())
             sent += 1
-            late_s = self._now() - begin - sent * FRAME_S
-            if late_s > LATE_S:
-                begin += late_s  # a microphone does not repeat audio
-            await asyncio.sleep(-late_s)
+            lag_s = self._now() - begin - sent * FRAME_S
+            if lag_s > MAX_LAG_S:
+                begin += lag_s  # a microphone does not repeat audio
+            await asyncio.sleep(-lag_s)
 
     def _microphone(self, samples: Samples) -> Samples:
         """Return a frame as a microphone records it."""
         return samples
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(ANSWERED_WITHIN_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not condition():
                 for task in self._tasks:
                     if task.done():

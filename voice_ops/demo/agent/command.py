@@ -48,10 +48,10 @@ QUESTIONS = (
 STORY = "Please tell me a long story about a dog and a cat."
 OBJECTION = "Stop please, that is enough."
 INTERRUPT_AFTER_S = 0.5
-WORST_ERROR_RATE = 0.4
+MAX_ERROR_RATE = 0.4
 """Maximum word error rate of an answer that one small model speaks and another transcribes: "France is" becomes
 "Francis". For an unrelated answer, almost all words differ."""
-MAX_MISHEARD = 0.3
+MAX_MISHEARD_SHARE = 0.3
 """Maximum share of answers above that rate. A small language model sometimes invents names and other scripts, which no
 small model transcribes as they were written."""
 
@@ -61,11 +61,11 @@ class Goal:
     """A maximum duration in a conversation on two idle cores with the demo's models.
 
     Attributes:
-        most_ms: The limit, milliseconds.
+        max_ms: The limit, milliseconds.
     """
 
     name: str
-    most_ms: int
+    max_ms: int
 
 
 MEDIAN, P95, BARGE_IN = GOALS = (
@@ -94,7 +94,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Talk:
+class ConversationResult:
     """Results of a conversation.
 
     Attributes:
@@ -126,12 +126,12 @@ def demo(
     try:
         with tempfile.TemporaryDirectory(prefix="voice-agent-") as folder:
             chat = contextlib.nullcontext() if engines is None else vllm(load_checked(engines), Path(folder))
-            with chat as server, started(Path(folder), server) as path:
-                missed = report(asyncio.run(talk(path, QUESTIONS)))
+            with chat as server, start_services(Path(folder), server) as path:
+                missed_goals = report(asyncio.run(talk(path, QUESTIONS)))
                 if page:
                     _serve(path)
-                elif missed:
-                    raise stop(f"missed: {', '.join(goal.name for goal in missed)}", FAILED)
+                elif missed_goals:
+                    raise stop(f"missed: {', '.join(goal.name for goal in missed_goals)}", FAILED)
     except (ServiceError, ConnectionError, TimeoutError) as error:
         raise stop(str(error) or "no answer came in time", FAILED) from None
     except KeyboardInterrupt:
@@ -139,14 +139,14 @@ def demo(
 
 
 @contextlib.contextmanager
-def started(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
+def start_services(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
     """Start all services except a language model that ``chat`` refers to, and stop them.
 
     Raises:
         ServiceError: A service does not start.
     """
-    built = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
-    with AgentPath(folder, weights(None), data_plane=built) as path:
+    data_plane = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
+    with AgentPath(folder, weights(None), data_plane=data_plane) as path:
         with Progress(err).phase(f"store, gateway, VAD, Whisper, {'' if chat else 'SmolLM2, '}Piper, agent"):
             path.start_store().wait_ready()
             gateway = path.start_gateway()
@@ -159,7 +159,7 @@ def started(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
         yield path
 
 
-async def talk(path: AgentPath, questions: Iterable[str]) -> Talk:
+async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
     """Ask questions aloud, listen, and interrupt.
 
     Raises:
@@ -167,7 +167,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> Talk:
         TimeoutError: No answer arrived.
     """
     rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
-    *asked, story, objection = [at_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
+    *asked, story, objection = [resample_for_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
     store = connect(path.store_settings)
     answers: list[tuple[str, Samples]] = []
     async with Caller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
@@ -184,20 +184,20 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> Talk:
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turns = [Turn(text, transcript(whisper, heard, caller.heard_rate)) for text, heard in answers]
-    return Talk(turns, stages_of(path), interrupted_s, prompts_of(path))
+    return ConversationResult(turns, stage_durations(path), interrupted_s, prompt_tokens(path))
 
 
-def stages_of(path: AgentPath) -> list[dict[str, int]]:
+def stage_durations(path: AgentPath) -> list[dict[str, int]]:
     """Return the durations of each turn's stages from the agent's log, ms."""
-    return [line["stages_ms"] for line in _logged(path, "turn")]
+    return [line["stages_ms"] for line in _log_lines(path, "turn")]
 
 
-def prompts_of(path: AgentPath) -> list[dict[str, int]]:
+def prompt_tokens(path: AgentPath) -> list[dict[str, int]]:
     """Return the contents of each request to the language model from the agent's log."""
-    return _logged(path, "prompt")
+    return _log_lines(path, "prompt")
 
 
-def _logged(path: AgentPath, message: str) -> list[dict[str, Any]]:
+def _log_lines(path: AgentPath, message: str) -> list[dict[str, Any]]:
     lines = (path.folder / "agent.log").read_text(encoding="utf-8").splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
     return [line for line in logged if line.get("message") == message]  # a metric has no message
@@ -211,7 +211,7 @@ def _serve(path: AgentPath) -> None:
     try:
         signal.pause()
     except KeyboardInterrupt:
-        show(stages_of(path))
+        show(stage_durations(path))
     finally:
         server.stop()
 
@@ -222,7 +222,7 @@ async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
     return [json.loads(each) for each in await found]
 
 
-def at_caller(pcm: bytes, rate: int) -> Samples:
+def resample_for_caller(pcm: bytes, rate: int) -> Samples:
     """Return PCM16 of any rate at the rate of a caller."""
     spoken = np.frombuffer(pcm, "<i2")
     return np.asarray(soxr.resample(spoken, rate, RATE), np.int16)
@@ -235,7 +235,7 @@ def transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def report(held: Talk) -> list[Goal]:
+def report(held: ConversationResult) -> list[Goal]:
     """Print the durations of turns with the goals, and return the missed goals.
 
     Raises:
@@ -248,19 +248,21 @@ def report(held: Talk) -> list[Goal]:
         P95: float(np.quantile(totals, 0.95, method="higher")),
         BARGE_IN: held.interrupted_s * 1000,
     }
-    missed = [goal for goal, took in measured.items() if took > goal.most_ms]
+    missed_goals = [goal for goal, duration_ms in measured.items() if duration_ms > goal.max_ms]
     table = empty_table("On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {commit()}, {machine()}")
-    for goal, took in measured.items():
-        table.add_row(goal.name, str(goal.most_ms), f"{took:.0f}", "missed" if goal in missed else "reached")
+    for goal, duration_ms in measured.items():
+        table.add_row(
+            goal.name, str(goal.max_ms), f"{duration_ms:.0f}", "missed" if goal in missed_goals else "reached"
+        )
     out.print(table)
-    cached, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
-    out.print(f"in the language model's cache: {cached / tokens:.0%} of {tokens} tokens that it was asked with")
-    misheard = [turn for turn in held.turns if turn.error_rate > WORST_ERROR_RATE]
+    cached_tokens, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
+    out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} tokens that it was asked with")
+    misheard = [turn for turn in held.turns if turn.error_rate > MAX_ERROR_RATE]
     for turn in misheard:
         out.print(f"spoken: {turn.text}\n  transcribed: {turn.heard}")
-    if len(misheard) > len(held.turns) * MAX_MISHEARD:
+    if len(misheard) > len(held.turns) * MAX_MISHEARD_SHARE:
         raise ConnectionError(f"{len(misheard)} of {len(held.turns)} answers were transcribed as something else")
-    return missed
+    return missed_goals
 
 
 def show(turns: list[dict[str, int]]) -> None:
@@ -270,7 +272,7 @@ def show(turns: list[dict[str, int]]) -> None:
     title = f"From the end of the question to the first sound, {len(turns)} turns"
     table = empty_table(title, ["part of a turn"], ["median, ms", "share"])
     for name in names:
-        took = statistics.median(stages.get(name, 0) for stages in turns)
+        duration_ms = statistics.median(stages.get(name, 0) for stages in turns)
         share = sum(stages.get(name, 0) for stages in turns) / max(sum(totals), 1)
-        table.add_row(name.replace("_", " "), f"{took:.0f}", f"{share:.0%}")
+        table.add_row(name.replace("_", " "), f"{duration_ms:.0f}", f"{share:.0%}")
     out.print(table)

@@ -19,7 +19,7 @@ VOICES = ROOT / ".tools/agent"
 """Environment of the demo's engines, which contains the language model."""
 CONTEXT_TOKENS = 8192
 """SmolLM2's maximum context length."""
-CONVERT_WITHIN_S = 600
+CONVERSION_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _weights() -> Path:
         program = ROOT / "voice_sandbox/engines/weights.py"
         command = [ENVIRONMENT / "bin/python", program, file, WEIGHTS]
         done = subprocess.run(  # noqa: S603  a program of this repository
-            command, check=False, capture_output=True, text=True, timeout=CONVERT_WITHIN_S
+            command, check=False, capture_output=True, text=True, timeout=CONVERSION_TIMEOUT_S
         )
         if done.returncode:
             raise ServiceError(f"SmolLM2's weights cannot be converted: {done.stderr[-1000:]}")
