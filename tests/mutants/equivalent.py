@@ -61,6 +61,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
       for name in ("neuron_device_count", "neuroncore_per_device_count")),
     Equivalent(f"{TELEMETRY}/__main__.py", "_CALL_TIMEOUT_S = 5", "_CALL_TIMEOUT_S = 6",
                "a second more for an answer that does not come"),
+    *_each(f"{GATEWAY}/server.py", "one more or less pending connection of 2,048",
+           *(("backlog=2048", f"backlog= {number}") for number in (2047, 2049))),
+    *_each(f"{GATEWAY}/listen_file.py", "a result is created for each channel", ("strict=True", "strict=False")),
+    *_each(f"{RUNTIME}/state.py", "one final of 20,000",
+           *(("FINALS = 20_000", f"FINALS = {number}") for number in (19999, 20001))),
+    *_each(f"{RUNTIME}/sessions.py", "the commands are sent together, and no reader needs both of their keys",
+           ("=True) as pipe:\n            pipe.delete", "=False) as pipe:\n            pipe.delete")),
     *(Equivalent(f"{program}/__main__.py", '__name__ == "__main__"', '__name__ <= "__main__"',
                  "the name of the imported module is greater")
       for program in (AGENT, GATEWAY, ENGINE, TELEMETRY)),
