@@ -23,7 +23,7 @@ SEED_GPU = "A100-80"
 
 
 def rendered(text: str) -> str:
-    """Return the document with every table computed again."""
+    """Return the document with every table recomputed."""
     return doc_tables.rendered(text, TABLES)
 
 
@@ -107,7 +107,7 @@ def _sessions_table() -> str:
         for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, asked, region="")
         if isinstance(layout, Layout)
     ]
-    return markdown(("model", "node", "layout", "sessions/node", "longest session that 500 of them may hold"), rows)
+    return markdown(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
 
 
 def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:

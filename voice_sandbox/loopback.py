@@ -43,4 +43,4 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
             except OSError:
                 continue
             return port
-    raise OSError("no free port found: a hundred ports between 10000 and 32767 are in use")
+    raise OSError("no free port found: all of 100 tested ports between 10000 and 32767 are in use")

@@ -45,7 +45,7 @@ def groups(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 
 def main(
-    rounds: Annotated[int, typer.Option(help="How often each contestant has its turn.", min=1)] = 15,
+    rounds: Annotated[int, typer.Option(help="Number of rounds per contestant.", min=1)] = 15,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
     only_goals: Annotated[bool, typer.Option("--goals", help="Only what the goals need.")] = False,
 ) -> None:

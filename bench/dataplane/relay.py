@@ -49,7 +49,7 @@ def _ask(control: socket.socket, command: str, call: int, sdp: str, **more: obje
     answer = control.recv(65_536).decode()
     _, found, media = answer.partition("m=audio ")
     if not found:
-        raise RuntimeError(f"rtpengine answers a call with {answer}")
+        raise RuntimeError(f"rtpengine responded to a call with {answer}")
     return int(media.split()[0])
 
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="import-not-found"
-"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` makes.
+"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` creates.
 
-Quality is on the held-out recordings, which neither taught the network nor chose a threshold. The rivals run in the
-same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. The report goes
-to FOLDER (build/bench-vad) too.
+Quality is measured on held-out recordings, used neither for training nor for selecting thresholds. The alternatives
+run in the same process on the same tracks, each unchanged and with the pre-roll that the data plane would add. The
+report is also written to FOLDER (build/bench-vad).
 """
 
 import sys
@@ -144,9 +144,11 @@ def main() -> None:
     print(text)
     goals.judge(
         (
-            goals.Goal("recall over all noises, voices that it learned from", float(ours[0]), RECALL, at_least=True),
+            goals.Goal(
+                "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True
+            ),
             goals.Goal("silence dropped, of the same", float(ours[1]), DROPPED, at_least=True),
-            goals.Goal("a frame in wasm, the dearest audio", dearest_ns, COST_NS, " ns"),
+            goals.Goal("a frame in wasm, for the most expensive audio", dearest_ns, COST_NS, " ns"),
         )
     )
 

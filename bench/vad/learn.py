@@ -167,7 +167,7 @@ def main() -> None:
     network = _learn(cache)
     policy, recall, dropped = _choose(network, cache)
     HEADER.write_text(header(network, policy))
-    print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the set for choosing")
+    print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the validation set")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Trace:
     """Whether the network ran; the inputs of other frames are stale."""
 
     def odds(self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float) -> Odds:
-        """Return the odds of each frame: the network's, those of its last frame, or the gate's."""
+        """Return the odds of each frame: from the network, from its previous frame, or from the energy gate."""
         odds = np.full(len(self.inputs), np.nan)
         odds[self.looked] = network(self.inputs[self.looked])
         odds[self.gated] = gated_odds

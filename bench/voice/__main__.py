@@ -41,13 +41,15 @@ console = Console(stderr=True)
 def main(
     *,
     streams: Annotated[int, typer.Option(help="Load of the first round.", min=1, max=64)] = 8,
-    minutes: Annotated[float, typer.Option(help="No round begins that would not end within these.", min=1)] = 6,
+    minutes: Annotated[float, typer.Option(help="Time limit; no round starts that would exceed it.", min=1)] = 6,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
-    quick: Annotated[bool, typer.Option("--quick", help="Only the goals: one load of each kind, minutes.")] = False,
-    before: Annotated[str, typer.Option(metavar="COMMIT", help="What the goals are shown beside.")] = "HEAD~1",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only measure the goals: one load of each kind, which takes minutes.")
+    ] = False,
+    before: Annotated[str, typer.Option(metavar="COMMIT", help="Commit to compare the goals with.")] = "HEAD~1",
 ) -> None:
     """Compare the goals with another commit; then find the maximum load of each layout, and of one without a VAD.
 
@@ -58,7 +60,7 @@ def main(
     model_folder = weights(model)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        with console.status("building the data plane, if it is not built"):
+        with console.status("building the data plane, unless it exists"):
             build()
         missed = compare(model_folder, streams, before, output)
         searches = {} if quick else run(model_folder, streams, minutes)

@@ -55,7 +55,7 @@ GOALS = (
 FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
-    ("CPU that others took of the machine", lambda step: step.others_share),
+    ("CPU share of other processes", lambda step: step.others_share),
 )
 
 

@@ -65,7 +65,7 @@ def render(boot: HostBoot) -> str:
     size = deployed_bytes(script)
     if size > SIZE_LIMIT_BYTES:
         raise ValueError(
-            f"user data of {boot.fleet} is {size} bytes, EC2 takes {SIZE_LIMIT_BYTES}: "
+            f"user data of {boot.fleet} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
             "move variables of the containers into their images"
         )
     return script
@@ -291,5 +291,5 @@ def _quote(value: str) -> str:
 
 def _one_line(value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError(f"{value!r} spans lines, which no environment file or argument list can hold")
+        raise ValueError(f"{value!r} spans several lines, which environment files and argument lists do not support")
     return value

@@ -146,7 +146,7 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, router: Router, pro
     """Make a call, and terminate the host during a second one."""
     with progress.phase("gateway and Whisper beside it"):
         gateway = neighbours.start()
-    with progress.phase("the load balancer finds it healthy"):
+    with progress.phase("its target is healthy"):
         target = balanced(cloud, host)
     before = cloud.instances(host.group)
     with progress.phase("a call through it, for which its fleet grows"):

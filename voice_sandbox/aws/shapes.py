@@ -62,7 +62,7 @@ def _structure(shape: StructureShape, value: Json, path: str) -> Json:
         name = member(shape, key)
         if name is None:
             raise UnknownPropertyError(
-                f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"
+                f"{path}: unknown property {key} (the API accepts {', '.join(sorted(shape.members))})"
             )
         result[name] = conform(shape.members[name], item, f"{path}.{key}")
     return result

@@ -96,17 +96,17 @@ def _check(node: Node, value: Any, at: str) -> Iterator[str]:
 
 def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{at}: {value!r} is no object"
+        yield f"{at}: {value!r} is not an object"
         return
     value = _with_properties(properties, value)
     for name, (flags, _) in properties.items():
         if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
-            yield f"{_below(at, name)}: Azure asks for it"
+            yield f"{_below(at, name)}: Azure requires it"
     for name, item in value.items():
         if name not in properties:
-            yield f"{_below(at, name)}: Azure knows no such property"
+            yield f"{_below(at, name)}: Azure has no such property"
         elif properties[name][0] & READ_ONLY:
-            yield f"{_below(at, name)}: only Azure sets it"
+            yield f"{_below(at, name)}: it is read-only"
         else:
             yield from _check(properties[name][1], item, _below(at, name))
 
@@ -115,14 +115,14 @@ def _choice(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     """Yield the problems of one of several objects, selected by the value of a property."""
     chosen = value.get(told["by"]) if isinstance(value, Mapping) else None
     if chosen not in told["of"]:
-        yield f"{_below(at, told['by'])}: {chosen!r} is none of {', '.join(told['of'])}"
+        yield f"{_below(at, told['by'])}: {chosen!r} is not one of {', '.join(told['of'])}"
     else:
         yield from _check(told["of"][chosen], value, at)
 
 
 def _list(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{at}: {value!r} is no list"
+        yield f"{at}: {value!r} is not a list"
         return
     yield from _within(told, len(value), at, "items")
     for number, item in enumerate(value):
@@ -131,7 +131,7 @@ def _list(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
 
 def _map(told: Node, value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{at}: {value!r} is no map"
+        yield f"{at}: {value!r} is not a map"
         return
     for name, item in value.items():
         yield from _check(told, item, f"{at}[{name}]")
@@ -140,12 +140,12 @@ def _map(told: Node, value: Any, at: str) -> Iterator[str]:
 def _enum(told: list[Any], value: Any, at: str) -> Iterator[str]:
     # Definitions allow any text for future versions; nothing that is deployed here uses one.
     if value not in told and not _OPEN.search(at):
-        yield f"{at}: {value!r} is none of {', '.join(map(str, told))}"
+        yield f"{at}: {value!r} is not one of {', '.join(map(str, told))}"
 
 
 def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, str):
-        yield f"{at}: {value!r} is no text"
+        yield f"{at}: {value!r} is not a string"
         return
     yield from _within(told, len(value), at, "characters")
     if "pattern" in told and not re.search(told["pattern"], value):
@@ -155,7 +155,7 @@ def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
 def _int(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
-        yield f"{at}: {value!r} is no whole number"
+        yield f"{at}: {value!r} is not an integer"
         return
     yield from _within(told, value, at, "")
 

@@ -73,7 +73,7 @@ def _check_nested(module: str, wanted: Field, value: Any, path: str) -> Iterator
         if isinstance(item, Mapping):
             yield from _check(nested, item, f"{where}.")
         elif item is not None:
-            yield f"{where} has to be an object, not {item!r}"
+            yield f"{where} must be an object, not {item!r}"
 
 
 def _items(wanted: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -47,8 +47,8 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
     kind = ":".join(match.groups()) if match else ""
     if resource_shape(f"azure-native:{kind}") is None:
         raise ResourceError(
-            f"{token}: the local engine has no answer for this function; it answers getClientConfig, "
-            "list*Credentials of a cluster, and get<Type> of what the stack created"
+            f"{token}: the local engine does not support this function; it supports getClientConfig, "
+            "list*Credentials of a cluster, and get<Type> of resources that the stack created"
         )
     owner = _find(token, kind, arguments, created)
     return {**reveal(owner.outputs), "id": owner.id}
@@ -57,13 +57,15 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
 def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
     wanted = arm.arm_id(kind, arguments)
     if wanted is None:
-        raise ResourceError(f"{token}: its arguments do not name a {kind}: {', '.join(sorted(arguments)) or 'none'}")
+        raise ResourceError(
+            f"{token}: its arguments do not identify a {kind}: {', '.join(sorted(arguments)) or 'none'}"
+        )
     for resource in created:
         if resource.id and resource.id.lower() == wanted.lower():
             return resource
     name = wanted.rpartition("/")[2]
     raise OrderError(
-        f'the call of {token} needs {kind} "{name}", which does not exist yet at that moment; '
+        f'the call of {token} needs {kind} "{name}", which does not exist yet; '
         f"pass an output of that resource as argument, or depend on it ({wanted})"
     )
 

@@ -51,14 +51,14 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
             if owner.urn == resource.urn:
                 continue
             if _holds(text, value):
-                yield Need(resource.urn, owner.urn, f"one of its inputs holds {value}, which {owner.label} brings")
+                yield Need(resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides")
             elif value == (owner.id or "").lower() and own.startswith(f"{value}/"):
                 yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
         metadata = reveal(resource.inputs.get("metadata"))
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         if (resource.provider, namespace) in namespaces:
             there = namespaces[resource.provider, namespace]
-            yield Need(resource.urn, there.urn, f"it lies in the namespace {namespace}")
+            yield Need(resource.urn, there.urn, f"it is in the namespace {namespace}")
 
 
 def _holds(text: str, value: str) -> bool:
@@ -105,7 +105,7 @@ def check_creation(graph: Graph) -> None:
         broken.setdefault(
             (need.resource, need.needs),
             f"{graph[need.resource].label} {when} {graph[need.needs].label}: {need.because}, "
-            "and nothing makes it wait; pass an output of that resource, or name it in depends_on",
+            "but does not depend on it; pass an output of that resource, or add it to depends_on",
         )
     if broken:
         raise OrderError("\n".join(broken.values()))
@@ -133,7 +133,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
         graphs: Created stacks, in the order of their creation.
 
     Raises:
-        OrderError: A resource would be deleted while an existing one needs it.
+        OrderError: A resource would be deleted before an existing one needs it.
     """
     created = list(graphs)
     everything = [resource for graph in created for resource in graph.resources]
@@ -148,7 +148,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
             continue
         holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
         if holder:
-            raise OrderError(f"{resource.label} would be deleted while {holder.label}, which needs it, is still there")
+            raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it, is still there")
         del alive[resource.urn]
         if resource.urn in managed:
             (forgotten if resource.retain_on_delete else deleted).append(resource)

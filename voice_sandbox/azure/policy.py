@@ -59,7 +59,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
     def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: Child | None = None) -> None:
         missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
         if missing:
-            raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which make a policy pack")
+            raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which a policy pack requires")
         self._folder = folder.resolve()
         self._config = dict(config or {})
         self._cleanup = ExitStack()
@@ -74,7 +74,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         """Run the pack for every resource of a graph, then for the stack.
 
         Raises:
-            PolicyPackError: It does not start, or a policy raises an exception.
+            PolicyPackError: The pack does not start, or a policy raises an exception.
         """
         analyzer = self._connected()
         found: list[PolicyViolation] = []

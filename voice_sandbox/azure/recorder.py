@@ -74,8 +74,8 @@ class Recorder:
         with self._lock:
             if declared.urn in self._resources:
                 raise ResourceError(
-                    f"{declared.label}: declared twice; a type, the parents' types and a name make a resource unique, "
-                    "so give one of the two another name"
+                    f"{declared.label}: declared twice; type, parents' types and name must be unique together, "
+                    "so rename one of the two"
                 )
             self._check_order(declared)
             named = self._named(declared)
@@ -162,7 +162,7 @@ class Recorder:
         identifier = arm.arm_id(kind, declared.inputs)
         if identifier is None:
             missing = [name for name in arm.path_inputs(kind) if declared.inputs.get(name) is None]
-            raise ResourceError(f"{declared.label}: its place in Azure needs {' and '.join(missing)}")
+            raise ResourceError(f"{declared.label}: its resource id requires {' and '.join(missing)}")
         fake = fakes.Fake(kind, declared.inputs, identifier, self._location(identifier))
         return fakes.azure_outputs(fake), identifier
 

@@ -152,7 +152,7 @@ class Pod:
             if process.exit_code() is not None:
                 raise EngineError(f"{name} ended with {process.exit_code()}:\n{process.tail()}")
             if time.monotonic() - began > within_s:
-                raise EngineError(f"{name} does not pass its {probe} within {within_s:.0f} s:\n{process.tail()}")
+                raise EngineError(f"{name} did not pass its {probe} within {within_s:.0f} s:\n{process.tail()}")
             time.sleep(_POLL_S)
         return time.monotonic() - began
 

@@ -81,7 +81,7 @@ class Running:
         """
         port = urllib.parse.urlsplit(self.url).port
         if port and _is_taken(port):
-            raise EngineError(f"{self.name}: port {port} is taken: end what listens there")
+            raise EngineError(f"{self.name}: port {port} is in use: stop the process that listens on it")
         program = shutil.which(self.process.argv[0], path=self._path())
         if program is None:
             raise EngineError(
@@ -118,7 +118,7 @@ class Running:
                 raise EngineError(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
             if time.monotonic() > limit:
                 raise EngineError(
-                    f"{self.name} does not answer at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
+                    f"{self.name} did not respond at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
                 )
             time.sleep(_POLL_S)
         return self
@@ -153,7 +153,7 @@ class Running:
         try:
             return self._child.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.name} does not end within {within_s:.0f} s:\n{self.tail()}") from None
+            raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
         """Kill it and its children, as the loss of a node does.

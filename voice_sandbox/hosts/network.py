@@ -32,7 +32,7 @@ def namespace() -> Iterator[None]:
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/thread-self/ns/net").open("rb") as home:
         if libc.unshare(_CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+            raise OSError(ctypes.get_errno(), "creating a network namespace requires root")
         try:
             run("ip", "link", "set", "lo", "up")
             yield

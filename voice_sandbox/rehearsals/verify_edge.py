@@ -62,7 +62,8 @@ class EdgeVerifier:
         if self._deployment.aws.edge.authorizer.kind == "iam":
             signed = {route for route, method in methods.items() if method["authorizationType"] == "AWS_IAM"}
             yield Claim(
-                "API: who opens a session signs, its token does the rest", signed == {(SESSIONS_PATH, "POST"), *archive}
+                "API: a new session requires a signature, all other methods its token",
+                signed == {(SESSIONS_PATH, "POST"), *archive},
             )
 
     def _listeners(self) -> Iterator[Claim]:
@@ -101,7 +102,7 @@ class EdgeVerifier:
             if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
         ]
         found = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
-        yield Claim(f"{host} leads to {aws.region} while {''.join(asked)} answers", found == [asked])
+        yield Claim(f"{host} routes to {aws.region} while {''.join(asked)} is healthy", found == [asked])
 
     def _alarms(self) -> Iterator[Claim]:
         found = {
@@ -116,7 +117,7 @@ class EdgeVerifier:
             alarm = found.get(name)
             # Tests compare its numbers in the templates with docs/runbooks/README.md.
             yield Claim(
-                f"{name}: with a runbook and a listener",
+                f"{name}: with a runbook and an action",
                 alarm is not None
                 and names.runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
                 and bool(alarm["AlarmActions"]),

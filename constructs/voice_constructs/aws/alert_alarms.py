@@ -51,7 +51,7 @@ class AlertAlarms(Construct):
         self._build_composite(
             "CallersAffected",
             names.alert_alarm(props.deployment, CALLERS_AFFECTED),
-            self._describe(CALLERS_AFFECTED, "Callers notice: see which of its alarms fire."),
+            self._describe(CALLERS_AFFECTED, "Callers are affected: see which of its alarms fire."),
             " OR ".join(f'ALARM("{name}")' for name in noticed),
             [alarms[name] for name in noticed],
         )

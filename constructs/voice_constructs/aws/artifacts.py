@@ -39,7 +39,11 @@ class Artifacts:
             role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions))
         here = Stack.of(self.bucket)
         exported = here.resolve(here.export_value(self.bucket.bucket_arn))["Fn::ImportValue"]
-        acknowledge(role, f"AwsSolutions-IAM5[Resource::{exported}/{name}/*]", "A model is many objects below one name")
+        acknowledge(
+            role,
+            f"AwsSolutions-IAM5[Resource::{exported}/{name}/*]",
+            "A model consists of many objects with one prefix",
+        )
 
 
 def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
@@ -62,5 +66,5 @@ def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPo
         ],
         removal_policy=removal_policy,
     )
-    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail has who wrote them")
+    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail records writes")
     return Artifacts(bucket, key)

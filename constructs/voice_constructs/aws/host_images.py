@@ -74,7 +74,7 @@ class HostImages(Construct):
             acknowledge(
                 role,
                 f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]",
-                "Image Builder's documentation asks for the two; AWS maintains their action lists",
+                "Image Builder's documentation requires both; AWS maintains their lists of actions",
             )
         acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
         for repository in self._props.repositories.values():

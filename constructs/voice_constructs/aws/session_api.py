@@ -113,7 +113,7 @@ class SessionApi(Construct):
             api,
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
             "AmazonAPIGatewayPushToCloudWatchLogs]",
-            "The role is the account's, for every API in it, and this policy is the one that API Gateway asks for",
+            "The role applies to every API of the account, and API Gateway requires this policy",
         )
         return api
 
@@ -135,7 +135,10 @@ class SessionApi(Construct):
             if self._context.settings.archive:
                 self._acknowledge_transcripts(policy)
             CfnOutput(
-                self, "CallersPolicy", value=policy.managed_policy_arn, description="Attach it to who opens sessions"
+                self,
+                "CallersPolicy",
+                value=policy.managed_policy_arn,
+                description="Attach to principals that open sessions",
             ).override_logical_id("CallersPolicy")
 
     def _acknowledge_transcripts(self, policy: iam.ManagedPolicy) -> None:
@@ -149,7 +152,7 @@ class SessionApi(Construct):
             acknowledge(
                 policy,
                 f"AwsSolutions-IAM5[Resource::{own}]",
-                "The gateway returns a transcript to its own caller alone",
+                "The gateway returns a transcript only to the caller that owns it",
             )
 
     def _build_execution_log(self) -> None:
@@ -200,7 +203,9 @@ class SessionApi(Construct):
             request_parameters={"method.request.path.id": True} if "{id}" in resource.path else None,
         )
         for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4"):
-            acknowledge(made, rule, "Browsers ask for permission without credentials; the answer is the same for all")
+            acknowledge(
+                made, rule, "Browsers send preflight requests without credentials; the response is the same for all"
+            )
 
     def _model(self, name: str, schema: Schema) -> apigateway.IModel:
         model = apigateway.CfnModel(
@@ -249,12 +254,14 @@ class SessionApi(Construct):
                 for status, model in answers.items()
             ],
         )
-        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator's, not of a user pool")
+        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator, not of a user pool")
         reasons = {
-            "session": "The gateway service verifies the session's token, which it gave to the caller who opened it",
+            "session": "The gateway service verifies the session's token, which it issued to the caller that opened "
+            "the session",
             "jwt": "The gateway service verifies the caller's token: a REST API can only do so with a Lambda function",
-            "api-key": "The method takes no request without an API key",
-            "none": "The deployment file asks for it; the check edge-authorizer-in-production refuses it there",
+            "api-key": "The method requires an API key",
+            "none": "The deployment file configures it; the check edge-authorizer-in-production rejects it in "
+            "production",
         }
         if kind in reasons:
             acknowledge(made, "AwsSolutions-APIG4", reasons[kind])

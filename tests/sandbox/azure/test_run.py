@@ -210,8 +210,8 @@ def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> 
     [
         ({}, "Pulumi.yaml: there is no such file"),
         ({"Pulumi.yaml": "runtime: python\n"}, "a project needs a name"),
-        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine runs python"),
-        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "there is no __main__.py"),
+        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine only supports python"),
+        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "has no __main__.py"),
         ({"Pulumi.yaml": "name: [x\n"}, "Pulumi.yaml: while parsing"),
     ],
 )

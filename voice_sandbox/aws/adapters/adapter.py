@@ -66,7 +66,7 @@ class Adapter:
         try:
             self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
-            raise ValueError(f"{self.resource_type}: {kind.create} has made nothing: {answer}") from error
+            raise ValueError(f"{self.resource_type}: {kind.create} created no resource:  {answer}") from error
         if not kind.create:
             given = {}
             self._update({}, properties)
@@ -115,7 +115,7 @@ class Adapter:
             attached: Resources of the stack that refer to this one.
         """
         if self.kind.live is None:
-            raise NotImplementedError(f"{self.resource_type}: nothing here reads it")
+            raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
         found: Json = self.on(operation, self.properties, {argument: self.id})
         shape = self._output(operation)
@@ -218,8 +218,8 @@ class Adapter:
         except (ClientError, ResponseParserError) as error:
             if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
                 raise NotImplementedError(
-                    f"{self.resource_type}: moto cannot carry out {self.kind.service}.{operation}; "
-                    "the server's log says why"
+                    f"{self.resource_type}: moto failed to execute {self.kind.service}.{operation}; "
+                    "the server's log contains the reason"
                 ) from error
             raise
         return result

@@ -8,8 +8,8 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, patch,
 class Method(Adapter):
     """A method of a resource with its integration and its responses."""
 
-    def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always made anew
-        """Put the responses and the integration."""
+    def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always recreated
+        """Create the method's responses and integration."""
         for response in after.get("MethodResponses", []):
             self.on("put_method_response", after, response)
         if integration := after.get("Integration"):

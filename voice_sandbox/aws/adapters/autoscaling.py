@@ -12,8 +12,8 @@ PAUSE_S = 120.0
 PATIENCE_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
 PAUSES = ("Waiting at a checkpoint.", "Baking.")
-PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in a file that is rehearsed"
-SILENT = "see the consoles of its hosts, and the log of the local AWS for the hooks that are not answered"
+PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
+SILENT = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
 
 class Progress:

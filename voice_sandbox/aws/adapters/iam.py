@@ -12,7 +12,7 @@ class InlinePolicy(Adapter):
     """An inline policy of roles; users and groups are not supported."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Put the policy on its roles, and delete it from removed ones."""
+        """Attach the policy to its roles, and delete it from removed ones."""
         kept = after.get("Roles", []) if before.get("PolicyName") == after.get("PolicyName") else []
         for role in before.get("Roles", []):
             if role not in kept:

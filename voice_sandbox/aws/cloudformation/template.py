@@ -53,7 +53,7 @@ def parse(body: str) -> dict[str, Any]:
     if not isinstance(template, dict) or not template.get("Resources"):
         raise TemplateError("Template format error: At least one Resources member must be defined.")
     if "Transform" in template:
-        raise TemplateError(f"Template format error: the sandbox runs no transforms ({template['Transform']})")
+        raise TemplateError(f"Template format error: the sandbox does not support transforms ({template['Transform']})")
     return template
 
 
@@ -68,7 +68,7 @@ def check(template: Mapping[str, Any], known: Container[str]) -> None:
     if unknown:
         raise TemplateError(
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
-            "A type that the sandbox is to deploy needs a row in voice_sandbox/aws/adapters/table.yaml"
+            "To support a type, add a row to voice_sandbox/aws/adapters/table.yaml"
         )
     in_order(dependencies(resources))
 

@@ -57,4 +57,4 @@ def _at(tree: ast.expr, now: dict[str, Point]) -> Point:
         case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _FOLDS:
             values = [value for value in (_at(member, now) for member in members) if value is not None]
             return _FOLDS[name](values) if values else None
-    raise ValidationError(f"Error in expression: the sandbox does not know '{ast.unparse(tree)}'")
+    raise ValidationError(f"Error in expression: the sandbox does not support '{ast.unparse(tree)}'")

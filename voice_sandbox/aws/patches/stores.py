@@ -36,7 +36,7 @@ def start(group: str, snapshot: str | None) -> None:
     end = time.monotonic() + _PATIENCE_S
     while _say(group, "PING").strip() != "PONG":
         if time.monotonic() > end:
-            raise RuntimeError(f"the store of {group} does not start")
+            raise RuntimeError(f"the store of {group} did not start")
         time.sleep(0.05)
 
 

@@ -78,7 +78,7 @@ def forbidden(*paths: str, when: Condition = always) -> Judgement:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it has to be left out"
+                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it must be omitted"
 
     return judge
 
@@ -89,7 +89,7 @@ def required(path: str, *values: object, when: Condition = always) -> Judgement:
     def judge(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
-            wanted = f"; it has to be {' or '.join(map(_shown, values))}" if values else ""
+            wanted = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
             yield f"{request.body.at(path)} is {_shown(value)}{wanted}"
 
     return judge
@@ -101,7 +101,7 @@ def only(path: str, *values: object, when: Condition = always) -> Judgement:
     def judge(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
-            yield f"{request.body.at(path)} is {_shown(value)}; it has to be {' or '.join(map(_shown, values))}"
+            yield f"{request.body.at(path)} is {_shown(value)}; it must be {' or '.join(map(_shown, values))}"
 
     return judge
 
@@ -138,9 +138,9 @@ def within(path: str, low: float | None = None, high: float | None = None, when:
             and not (low or value) <= value <= (value if high is None else high)
         ):
             limits = " and ".join(
-                f"at {which} {limit:g}" for which, limit in (("least", low), ("most", high)) if limit is not None
+                f"at {word} {limit:g}" for word, limit in (("least", low), ("most", high)) if limit is not None
             )
-            yield f"{request.body.at(path)} is {value:g}; it has to be {limits}"
+            yield f"{request.body.at(path)} is {value:g}; it must be {limits}"
 
     return judge
 

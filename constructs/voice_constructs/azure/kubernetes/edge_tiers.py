@@ -139,7 +139,7 @@ class EdgeTier(pulumi.ComponentResource):
             selector=self.pods.selector,
             ports=list(props.ports.values()),
             health=props.health,
-            reason="the application gateway reaches it; its address is of the nodes' range",
+            reason="the application gateway connects to it; its address is in the nodes' range",
             annotations={"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": props.address},
             opts=child,
         )

@@ -78,7 +78,7 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
 
 
 def _checks(probe: Value) -> Iterator[Check]:
-    """Yield the targets of an exec probe that runs our program."""
+    """Yield the targets of an exec probe that runs our check program."""
     command = [part.text for part in probe.at("exec", "command")]
     if any(part.endswith(PROGRAM) for part in command):
         try:

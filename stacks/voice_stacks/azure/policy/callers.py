@@ -52,7 +52,11 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Found]:
         for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
             if policy != "Local" and (udp or _opened_to_addresses(stack, pod)):
-                why = "accepts packets of some addresses only" if udp else "identifies callers by their addresses"
+                why = (
+                    ("only accepts packets from configured addresses")
+                    if udp
+                    else "identifies callers by their addresses"
+                )
                 yield Found(service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {why}")
             desired = HEALTH.get(pod.labels.get(COMPONENT_LABEL, ""))
             if policy == "Local" and desired and spec["healthCheckNodePort"].number != desired.number:

@@ -48,7 +48,7 @@ class Engine:
 
     @property
     def table(self) -> EngineTable:
-        """Options and metrics of its release."""
+        """Published options and metrics of its engine's release."""
         return published("vllm-omni" if self.is_omni else "vllm")
 
     def number(self, flag: str, default: int) -> int:

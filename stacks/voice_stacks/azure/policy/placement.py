@@ -25,7 +25,7 @@ def deployment_is_known(stack: Stack) -> Iterator[Found]:
 
 @stack_rule(
     "gpu-pod-names-its-pool",
-    "Every pod with GPUs must select a pool whose VM size is known.",
+    "Every pod with GPUs must select a pool whose VM size is in the catalogue.",
     remedy="select a pool of the deployment file with the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )

@@ -120,6 +120,6 @@ def engines_have_their_image(stack: Stack) -> Iterator[Found]:
         if len(by_image[image]) > 1:
             yield Found(
                 engine.pod.urn,
-                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pins exclude each "
-                f"other ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
+                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pinned dependencies "
+                f"conflict ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
             )

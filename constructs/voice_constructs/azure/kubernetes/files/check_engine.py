@@ -105,7 +105,7 @@ def request(url: str, timeout_s: float, data: bytes | None = None, content_type:
         response = connection.getresponse()
         return Answer(response.status, response.read().decode("utf-8", "replace"))
     except TimeoutError:
-        return Answer(0, f"no answer within {timeout_s:.1f} s")
+        return Answer(0, f"no response within {timeout_s:.1f} s")
     except (OSError, http.client.HTTPException) as error:
         return Answer(0, f"{type(error).__name__}: {error}")
     finally:
@@ -154,10 +154,10 @@ class Probe:
         if answer.is_success:
             return True, "answered one request"
         if answer.is_request_counter:
-            return True, f"the engine answers, but not the probe's request: {answer}"
+            return True, f"the engine responds, but rejects the probe's request: {answer}"
         if answer.status in (0, *BUSY) and (moved or self._moves_since(now, wait=bool(answer.status))):
-            return True, f"tokens flow, and the queue is full: {answer}"
-        return False, f"no tokens, and no answer to a request for one: {answer}" if not answer.status else str(answer)
+            return True, f"the engine generates tokens, and its queue is full: {answer}"
+        return False, f"no tokens, and no response to a request for one: {answer}" if not answer.status else str(answer)
 
     def _moved(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
         return all(url in before and url in now and has_progress(before[url], now[url]) for url in self._check.metrics)

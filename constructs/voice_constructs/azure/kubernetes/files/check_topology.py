@@ -131,11 +131,13 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         UnusableNodeError: Something is missing or different.
     """
     if "MIG " in listing:
-        raise UnusableNodeError("MIG is on: its instances have no NVLink. Make the pool without a GPU instance profile")
+        raise UnusableNodeError(
+            "MIG is on: its instances have no NVLink. Create the pool without a GPU instance profile"
+        )
     if topology.gpus != expected.gpus:
         raise UnusableNodeError(
-            f"{topology.gpus} GPUs of {expected.gpus} are there. Redeploy the VM (delete the node); if it stays so, "
-            "`nvidia-smi` on the node and a support request say which one has fallen off the bus"
+            f"{topology.gpus} of {expected.gpus} GPUs were detected. Redeploy the VM (delete the node). If it persists, "
+            "run `nvidia-smi` on the node to identify the GPU that fell off the bus, and open a support request"
         )
     missing = [pair for pair in expected.linked_pairs() if not topology.has_nvlink(pair)]
     if missing:
@@ -180,8 +182,8 @@ def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) ->
         return ""
     result = ", ".join(f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in apart)
     text = (
-        f"GPUs that hand KV cache over have no peer access: {result}. Of {expected.transports} UCX is left "
-        "with what goes through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
+        f"GPUs that transfer KV cache have no peer access: {result}. Of {expected.transports} UCX can only "
+        "use those through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
     )
     if expected.refuse_without_peers:
         raise UnusableNodeError(text)
@@ -207,11 +209,11 @@ def _nvidia_smi(*arguments: str) -> str:
         )
     except FileNotFoundError as error:
         raise UnusableNodeError(
-            "there is no nvidia-smi: the container did not start under the NVIDIA runtime"
+            "nvidia-smi is missing: the container was not started with the NVIDIA runtime"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise UnusableNodeError(
-            f"nvidia-smi has not answered for {NVIDIA_SMI_TIMEOUT_S} s; the driver hangs"
+            f"nvidia-smi has not responded for {NVIDIA_SMI_TIMEOUT_S} s; the driver hangs"
         ) from error
     except subprocess.CalledProcessError as error:
         said = (error.stdout + error.stderr).strip()
