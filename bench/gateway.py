@@ -100,9 +100,9 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
         before, begin = cpu_s(process.pid), time.monotonic()
         await asyncio.sleep(SECONDS)
         took = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
-        if gone := sum(task.done() for task in running):
+        if closed := sum(task.done() for task in running):
             raise SystemExit(
-                f"{gone} of {len(running)} sockets and streams closed early: too many calls for this machine"
+                f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
             )
         for task in running:
             task.cancel()

@@ -21,8 +21,8 @@ class Op(enum.Enum):
 def describe(ops: Iterable[Op]) -> str:
     """Return a line such as "12 to create, 1 to replace, 3 unchanged"."""
     counts = Counter(ops)
-    said = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
-    return ", ".join(said) or "nothing"
+    parts = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
+    return ", ".join(parts) or "nothing"
 
 
 @dataclass(frozen=True)

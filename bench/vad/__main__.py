@@ -55,16 +55,16 @@ def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]
     """Return the rates of every detector by condition, and the tracks for measuring the cost."""
     judges = _judges(build)
     results: Results = {}
-    kept = []
+    shares = []
     for condition, track in zip(CONDITIONS, corpus.tracks(kind, "held-out", cache), strict=True):
         if condition in COST_TRACKS:
-            kept.append(track)
+            shares.append(track)
         for name, judge in judges.items():
             sent = judge(track.samples)
             results.setdefault(name, []).append(_rates(sent, track.speech))
             if name != OURS:
                 results.setdefault(name + WITH, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
-    return results, kept
+    return results, shares
 
 
 def _table(kind: str, results: Results) -> str:
@@ -131,14 +131,14 @@ def main() -> None:
         tasks = {kind: pool.submit(_quality, kind, build, folder) for kind in KINDS}
         quiet = pool.submit(_without_speech, build)
         done = {kind: task.result() for kind, task in tasks.items()}
-    found = {kind: results for kind, (results, _) in done.items()}
+    results_by_kind = {kind: results for kind, (results, _) in done.items()}
     costs, dearest_ns = _cost(done["real"][1], build, folder)
     report = [costs]
-    for kind, results in found.items():
+    for kind, results in results_by_kind.items():
         report.append(_table(kind, results))
     report.append(quiet.result())
     learned = ("real", "espeak")
-    ours = np.mean([pair for kind in learned for pair in found[kind][OURS][1:]], axis=0)
+    ours = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)

@@ -96,7 +96,7 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
         ServiceError: A program of the voice path does not start.
         subprocess.CalledProcessError: There is no such commit.
     """
-    found: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
+    steps_by_kind: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
         for number, contestant in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
@@ -106,14 +106,16 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
                 stack.callback(running.stop)
                 running.start()
                 for kind, pauses in goals.KINDS.items():
-                    found[kind][contestant.name] = measure(running, streams, pauses=pauses)
-    (output / "goals.json").write_text(json.dumps([asdict(step) for of in found.values() for step in of.values()]))
+                    steps_by_kind[kind][contestant.name] = measure(running, streams, pauses=pauses)
+    (output / "goals.json").write_text(
+        json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
+    )
     out = Console(width=max(Console().width, 150))
-    for kind, steps in found.items():
+    for kind, steps in steps_by_kind.items():
         with console.status(f"faster-whisper alone: {kind}"):
             out.print(goals.table(kind, steps, goals.plain(model, kind, streams)))
     out.print(f"commit {commit()}, {machine()}")
-    return goals.missed({kind: steps[NOW] for kind, steps in found.items()})
+    return goals.missed({kind: steps[NOW] for kind, steps in steps_by_kind.items()})
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:

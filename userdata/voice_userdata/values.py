@@ -297,9 +297,9 @@ class HostBoot:
             )
 
     @staticmethod
-    def _check_reserved(of: str, environment: Mapping[str, str], taken: frozenset[str]) -> None:
-        twice = sorted(environment.keys() & taken)
-        _require(not twice, f"{of}: {', '.join(twice)} is set by HostBoot or by the host")
+    def _check_reserved(of: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
+        overridden = sorted(environment.keys() & reserved)
+        _require(not overridden, f"{of}: {', '.join(overridden)} is set by HostBoot or by the host")
 
     def _limit_mtu(self, limit: int, what: str) -> None:
         mtu = self.mtu or 9001

@@ -154,7 +154,7 @@ def _calls(cloud: Cloud, host: Host, neighbours: Neighbours, router: Router, pro
         heard = asyncio.run(speak(gateway, meanwhile=lambda: wait_for_growth(cloud, host), times=LONG))
         host.machine.note("heard")
     yield _understood(heard)
-    yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
+    yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
     yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
     with progress.phase("a call through a network that loses packets"), router.on_the_way():
@@ -180,13 +180,15 @@ def _two_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress
         launch(cloud, other)
         targets = [balanced(cloud, each) for each in (host, other)]
     for change, sources in (("port", CALLERS[:1] * 2), ("address", _callers_of_both(cloud, host, other))):
-        before = [target.passed_on for target in targets]
+        before = [target.forwarded_packets for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
             heard = asyncio.run(speak(gateway, sources=sources))
         yield _understood(heard)
-        passed_on = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
-        hosts = sum(count > 0 for count in passed_on)
-        text = f"its new {change}: packets per host {', '.join(map(str, passed_on))}"
+        forwarded_packets = [
+            target.forwarded_packets - earlier for target, earlier in zip(targets, before, strict=True)
+        ]
+        hosts = sum(count > 0 for count in forwarded_packets)
+        text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
         yield Claim(text, hosts == (1 if change == "port" else 2))
 
 

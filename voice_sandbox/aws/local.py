@@ -26,8 +26,8 @@ def start(port: int = 0) -> str:
     patches.install()
     server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
     server.start()
-    _, bound = server.get_host_and_port()
-    endpoint = f"http://localhost:{bound}"
+    _, actual_port = server.get_host_and_port()
+    endpoint = f"http://localhost:{actual_port}"
     serve_at(endpoint)
     return endpoint
 

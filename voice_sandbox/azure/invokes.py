@@ -55,18 +55,18 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
 
 
 def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
-    wanted = arm.arm_id(kind, arguments)
-    if wanted is None:
+    resource_id = arm.arm_id(kind, arguments)
+    if resource_id is None:
         raise ResourceError(
             f"{token}: its arguments do not identify a {kind}: {', '.join(sorted(arguments)) or 'none'}"
         )
     for resource in created:
-        if resource.id and resource.id.lower() == wanted.lower():
+        if resource.id and resource.id.lower() == resource_id.lower():
             return resource
-    name = wanted.rpartition("/")[2]
+    name = resource_id.rpartition("/")[2]
     raise OrderError(
         f'the call of {token} needs {kind} "{name}", which does not exist yet; '
-        f"pass an output of that resource as argument, or depend on it ({wanted})"
+        f"pass an output of that resource as argument, or depend on it ({resource_id})"
     )
 
 

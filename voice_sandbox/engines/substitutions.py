@@ -10,7 +10,7 @@ from typing import Any
 from voice_blueprint.engines.launch.base import Launcher, compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
-BESIDE_MODELS = "<beside the models>"
+RELATIVE_TO_MODELS = "<beside the models>"
 """Folder with the tiny models, which all engines on this machine share."""
 
 
@@ -83,7 +83,7 @@ SUBSTITUTIONS = (
     Substitution(
         VLLM,
         "VLLM_CACHE_ROOT",
-        f"{BESIDE_MODELS}/cache",
+        f"{RELATIVE_TO_MODELS}/cache",
         "a shared cache of model classes; without it, each engine imports vLLM twice",
     ),
     Substitution(VLLM, "VLLM_CPU_OMP_THREADS_BIND", "nobind", "several engines share two cores", True),
@@ -178,7 +178,7 @@ class Substitutes:
 
     def moved(self, text: str) -> str:
         """Return text with this machine's ports and folders."""
-        text = text.replace(BESIDE_MODELS, str(self.models.parent))
+        text = text.replace(RELATIVE_TO_MODELS, str(self.models.parent))
         text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
             re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._port(found[0])), text) if self.ports else text

@@ -43,7 +43,7 @@ in the account, but no stack or program refers to them any more."""
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return the unaccepted replacements and deletions, by the resources whose own properties cause them."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
-    found = []
+    result = []
     for step in steps:
         stack, name = step.place
         down = [DOWN[step.kind]] if step.kind in DOWN and (step.changes or step.op is Op.DELETE) else []
@@ -56,13 +56,13 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
             changes = (
                 step.changes or step.downgrades or tuple(f"a reference to {each}" for _, each in sorted(step.because))
             )
-            found.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced))
-    return found
+            result.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced))
+    return result
 
 
 def _also_replaced(cause: Place, replaced: Sequence[Step]) -> set[Place]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
-    taken = {cause}
-    while more := {step.place for step in replaced if step.because & taken} - taken:
-        taken |= more
-    return taken - {cause}
+    affected = {cause}
+    while more := {step.place for step in replaced if step.because & affected} - affected:
+        affected |= more
+    return affected - {cause}

@@ -50,22 +50,22 @@ _EMPTY_BEFORE = frozenset({"network:PublicIPAddress", "network:Subnet"})
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return the unaccepted replacements and deletions, by the resources whose own inputs cause them."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
-    found = []
+    result = []
     for step in steps:
         kind, name = short_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.replaces)
         deleted = step.op is Op.DELETE and kind not in _EMPTY_BEFORE
         if (deleted or changes) and kind in DOWN and name not in set(accepted):
             also_replaced = len(_also_replaced(step, replaced)) if changes else 0
-            found.append(Outage(name, step.resource.label, changes, DOWN[kind], also_replaced))
-    return found
+            result.append(Outage(name, step.resource.label, changes, DOWN[kind], also_replaced))
+    return result
 
 
 def _also_replaced(cause: Step, replaced: Sequence[Step]) -> set[str]:
     """Return the URNs of the resources that are replaced together with a resource, directly or indirectly."""
-    taken = {cause.urn}
+    affected = {cause.urn}
     for step in replaced:  # in the order of creation
         needs = {urn for urns in step.resource.property_dependencies.values() for urn in urns}
-        if step.because and taken & (needs | {step.resource.provider or ""}):
-            taken.add(step.urn)
-    return taken - {cause.urn}
+        if step.because and affected & (needs | {step.resource.provider or ""}):
+            affected.add(step.urn)
+    return affected - {cause.urn}

@@ -158,9 +158,9 @@ class FargateTier(Construct):
         tasks = stack.format_arn(service="ecs", resource="task", resource_name=f"{self.cluster.cluster_name}/*")
         task.add_to_task_role_policy(iam.PolicyStatement(actions=[*PROTECTION_ACTIONS], resources=[tasks]))
         account = self._deployment.aws.account or "<AWS::AccountId>"
-        made = self.cluster.node.default_child
-        assert isinstance(made, ecs.CfnCluster)  # noqa: S101  the L2's own resource
-        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(made)}>/*"
+        cfn_cluster = self.cluster.node.default_child
+        assert isinstance(cfn_cluster, ecs.CfnCluster)  # noqa: S101  the L2's own resource
+        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
         acknowledge(task, f"AwsSolutions-IAM5[Resource::{own}]", "A task's id is unknown before it runs")
 
     def _state_host(self) -> ecs.Secret:

@@ -124,8 +124,10 @@ class SessionApi(Construct):
         if self._context.settings.authorizer.kind == "iam":
             opening = [self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)]
             if self._context.settings.archive:
-                of_any = session_api.TRANSCRIPT_PATH.format(id="*")
-                opening += [self.rest_api.arn_for_execute_api(each, of_any, STAGE) for each in ("GET", "DELETE")]
+                transcript_path = session_api.TRANSCRIPT_PATH.format(id="*")
+                opening += [
+                    self.rest_api.arn_for_execute_api(each, transcript_path, STAGE) for each in ("GET", "DELETE")
+                ]
             policy = iam.ManagedPolicy(
                 self,
                 "Callers",
@@ -174,15 +176,15 @@ class SessionApi(Construct):
             answers={"201": self._model("Session", session_api.SESSION), "400": error, "503": error},
             request=self._model("SessionRequest", session_api.SESSION_REQUEST),
         )
-        of_session = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
+        session_parameters = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
         session = sessions.add_resource("{id}")
-        self._route(session, "DELETE", answers={"204": None, "404": error}, token=of_session)
+        self._route(session, "DELETE", answers={"204": None, "404": error}, token=session_parameters)
         events = session.add_resource("events")
         self._route(
             events,
             "GET",
             answers={"200": None, "404": error},
-            token={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
+            token={**session_parameters, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
         resources = [sessions, session, events]

@@ -75,13 +75,13 @@ def check(template: Mapping[str, Any], known: Container[str]) -> None:
 
 def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the resources to which each resource refers by Ref, GetAtt, Sub or DependsOn."""
-    found = {}
+    dependencies_by_name = {}
     for name, body in resources.items():
         explicit = body.get("DependsOn", [])
         named = set(references(body.get("Properties", {})))
         named.update([explicit] if isinstance(explicit, str) else explicit)
-        found[name] = (named & resources.keys()) - {name}
-    return found
+        dependencies_by_name[name] = (named & resources.keys()) - {name}
+    return dependencies_by_name
 
 
 def references(node: Json) -> Iterator[str]:

@@ -98,10 +98,14 @@ def _delegated(request: Request) -> Iterator[str]:
 
 
 def _subnet_role(request: Request) -> Iterator[str]:
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
     for pool in request.body.parts("agentPoolProfiles"):
         subnet = pool.text("vnetSubnetID")
-        if subnet and who and not is_granted(request, who, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR):
+        if (
+            subnet
+            and identities
+            and not is_granted(request, identities, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR)
+        ):
             yield f"the control plane's identity has no such role on {subnet.rpartition('/')[2]} at that time"
 
 

@@ -53,16 +53,16 @@ def _zone_name(request: Request) -> Iterator[str]:
 
 def _kubelet_role(request: Request) -> Iterator[str]:
     kubelet = request.body.text("identityProfile.kubeletidentity.resourceId")
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
-    if kubelet and not is_granted(request, who, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    if kubelet and not is_granted(request, identities, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
         yield f"the control plane's identity has no such role on {kubelet.rpartition('/')[2]} at that time"
 
 
 def _reservation_role(request: Request) -> Iterator[str]:
     group = request.body.text("capacityReservationGroupID")
     for _, cluster in request.existing(CLUSTER):
-        who = principals(request, cluster.texts("identity.userAssignedIdentities"))
-        if group and not is_granted(request, who, group, Role.CONTRIBUTOR):
+        identities = principals(request, cluster.texts("identity.userAssignedIdentities"))
+        if group and not is_granted(request, identities, group, Role.CONTRIBUTOR):
             yield f"the cluster's identity has no such role on {group.rpartition('/')[2]} at that time"
 
 

@@ -43,10 +43,10 @@ def _references(request: Request) -> Iterator[str]:
     for collection, names in _REFERENCES.items():
         for part in request.body.parts(collection):
             for name in names:
-                *_, kind, wanted = ("", "", *part.text(f"{name}.id").split("/"))
-                known = {other.text("name") for other in request.body.parts(kind)} if kind else set()
-                if wanted and wanted not in known:
-                    yield f"{part.at(name)} is {kind}/{wanted}, which the gateway does not have"
+                *_, kind, part_name = ("", "", *part.text(f"{name}.id").split("/"))
+                part_names = {other.text("name") for other in request.body.parts(kind)} if kind else set()
+                if part_name and part_name not in part_names:
+                    yield f"{part.at(name)} is {kind}/{part_name}, which the gateway does not have"
 
 
 def _certificate(listener: Part) -> Iterator[str]:
@@ -56,14 +56,16 @@ def _certificate(listener: Part) -> Iterator[str]:
 
 def _vault_identity(request: Request) -> Iterator[str]:
     from_vault = [each for each in request.body.parts("sslCertificates") if each.get("keyVaultSecretId")]
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
-    if from_vault and not who:
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    if from_vault and not identities:
         yield "sslCertificates come from a key vault, and the gateway has no user-assigned identity"
     vaults = [grant.text("scope") for _, grant in request.ready("authorization:RoleAssignment")]
     for part in from_vault:
         vault = part.text("keyVaultSecretId").removeprefix("https://").partition(".")[0]
         scopes = [scope for scope in vaults if scope.lower().endswith(f"/vaults/{vault.lower()}")]
-        if who and not any(is_granted(request, who, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes):
+        if identities and not any(
+            is_granted(request, identities, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes
+        ):
             yield (
                 f"{part.at('keyVaultSecretId')} is in {vault}, where the gateway's identity has no permission to "
                 "read secrets"

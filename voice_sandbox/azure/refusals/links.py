@@ -24,10 +24,10 @@ _MAX_CREDENTIALS = 20
 
 def _subresource(connection: Part) -> Iterator[str]:
     target = connection.text("privateLinkServiceId").lower().partition("/providers/")[2]
-    wanted = _SUBRESOURCES.get("/".join(target.split("/")[:2]))
+    expected = _SUBRESOURCES.get("/".join(target.split("/")[:2]))
     for group in connection.texts("groupIds"):
-        if wanted and group != wanted:
-            yield f"{connection.at('groupIds')} has {group}; it must have {wanted}"
+        if expected and group != expected:
+            yield f"{connection.at('groupIds')} has {group}; it must have {expected}"
 
 
 def _one_group(connection: Part) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _siblings(request: Request) -> Iterator[tuple[str, Part]]:
 
 def _credentials_at_once(request: Request) -> Iterator[str]:
     for urn, credential in _siblings(request):
-        if urn not in request.awaited:
+        if urn not in request.dependencies:
             yield f"{credential.text('federatedIdentityCredentialResourceName')} may be written concurrently"
 
 

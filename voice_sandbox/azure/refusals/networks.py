@@ -14,7 +14,7 @@ NETWORK, GROUP, BASTION = "network:VirtualNetwork", "network:NetworkSecurityGrou
 PEERING, MACHINE = "network:VirtualNetworkPeering", "compute:VirtualMachine"
 BASTION_SUBNET = "AzureBastionSubnet"
 _FILES = f"{AZURERM_FILES}/network"
-WITHOUT_ZONES = frozenset(
+REGIONS_WITHOUT_ZONES = frozenset(
     {
         "australiacentral", "australiacentral2", "australiasoutheast", "brazilsoutheast", "canadaeast", "francesouth",
         "germanynorth", "koreasouth", "northcentralus", "norwaywest", "southafricawest", "southindia",
@@ -22,7 +22,7 @@ WITHOUT_ZONES = frozenset(
     }
 )  # fmt: skip
 """Regions without availability zones according to https://learn.microsoft.com/azure/reliability/regions-list."""
-_SMALLEST_BASTION = 26
+_MIN_BASTION_PREFIX = 26
 _USER_NAMES = frozenset(
     {
         "administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123", "a",
@@ -34,7 +34,7 @@ _USER_NAMES = frozenset(
 
 def _zones(request: Request) -> Iterator[str]:
     location = request.body.text("location").lower().replace(" ", "")
-    if request.body.texts("zones") and location in WITHOUT_ZONES:
+    if request.body.texts("zones") and location in REGIONS_WITHOUT_ZONES:
         yield f"zones are {', '.join(request.body.texts('zones'))}, location {location}"
 
 
@@ -82,7 +82,7 @@ def _subnet_range(request: Request) -> Iterator[str]:
 
 def _at_once(request: Request) -> Iterator[str]:
     for urn, subnet in _siblings(request):
-        if urn not in request.awaited:
+        if urn not in request.dependencies:
             yield f"subnet {subnet.text('subnetName')} of the same network may be changed concurrently"
 
 
@@ -93,7 +93,7 @@ def _bastion_subnet(request: Request) -> Iterator[str]:
             yield f"{part.at('subnet')} is {name}"
         subnet = request.by_id(SUBNET, part.text("subnet.id"))
         prefix = _prefix(subnet) if subnet else None
-        if prefix and prefix.prefixlen > _SMALLEST_BASTION:
+        if prefix and prefix.prefixlen > _MIN_BASTION_PREFIX:
             yield f"{part.at('subnet')} is {prefix}"
 
 
@@ -102,11 +102,11 @@ def _bastion_group(request: Request) -> Iterator[str]:
     if request.body.text("subnetName") != BASTION_SUBNET or not group:
         return
     for source in ("Internet", "GatewayManager"):
-        if not any(_lets_in(rule, source) for rule in group.parts("securityRules")):
+        if not any(_allows(rule, source) for rule in group.parts("securityRules")):
             yield f"security group {group.text('networkSecurityGroupName')} does not allow {source} on port 443"
 
 
-def _lets_in(rule: Part, source: str) -> bool:
+def _allows(rule: Part, source: str) -> bool:
     return (
         rule.text("direction") == "Inbound"
         and rule.text("access") == "Allow"
@@ -134,16 +134,16 @@ def _both_ways(request: Request) -> Iterator[str]:
 def _remote_gateway(request: Request) -> Iterator[str]:
     """Yield gateways that are used before the other side permits it; a side outside of this deployment is ignored."""
     if request.body.get("useRemoteGateways"):
-        lent = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
-        if lent and not any(lent):
+        shared_gateways = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
+        if shared_gateways and not any(shared_gateways):
             yield "useRemoteGateways is true, and no earlier peering shares its gateway with allowGatewayTransit"
 
 
 def _key_path(request: Request) -> Iterator[str]:
-    wanted = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
+    required_path = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
     for key in request.body.parts("osProfile.linuxConfiguration.ssh.publicKeys"):
-        if key.text("path") != wanted:
-            yield f"{key.at('path')} is {key.text('path')}; it must be {wanted}"
+        if key.text("path") != required_path:
+            yield f"{key.at('path')} is {key.text('path')}; it must be {required_path}"
 
 
 def _user_name(request: Request) -> Iterator[str]:

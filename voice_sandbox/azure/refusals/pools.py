@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL
-from voice_sandbox.azure.refusals.networks import WITHOUT_ZONES
+from voice_sandbox.azure.refusals.networks import REGIONS_WITHOUT_ZONES
 from voice_sandbox.azure.refusals.request import Part, Request
 from voice_sandbox.azure.refusals.row import BAD, Refusal, both, equal, forbidden, negated, only, within
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
@@ -72,8 +72,8 @@ def _taints(request: Request) -> Iterator[str]:
     for taint in request.body.texts("nodeTaints"):
         match = _TAINT.fullmatch(taint)
         if not match or match[2] not in _EFFECTS:
-            known = ", ".join(_EFFECTS)
-            yield f'{request.body.at("nodeTaints")} has "{taint}"; it must be key=value:effect, of {known}'
+            effects = ", ".join(_EFFECTS)
+            yield f'{request.body.at("nodeTaints")} has "{taint}"; it must be key=value:effect, of {effects}'
 
 
 def _amounts(request: Request) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _zones(request: Request) -> Iterator[str]:
     clusters = [cluster for _, cluster in request.existing(CLUSTER)] or [Part(request.resource.inputs)]
     for cluster in clusters:
         location, zones = cluster.text("location"), request.body.texts("availabilityZones")
-        if zones and location in WITHOUT_ZONES:
+        if zones and location in REGIONS_WITHOUT_ZONES:
             yield f"{request.body.at('availabilityZones')} is {', '.join(zones)}, the cluster's location {location}"
 
 

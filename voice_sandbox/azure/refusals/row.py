@@ -53,7 +53,7 @@ def equal(path: str, *values: object) -> Condition:
     return lambda body: body.get(path) in values
 
 
-def given(path: str) -> Condition:
+def is_set(path: str) -> Condition:
     """Return a condition: there is a value at a path."""
     return lambda body: body.get(path) is not None
 
@@ -89,8 +89,8 @@ def required(path: str, *values: object, when: Condition = always) -> Judgement:
     def judge(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
-            wanted = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
-            yield f"{request.body.at(path)} is {_shown(value)}{wanted}"
+            expectation = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
+            yield f"{request.body.at(path)} is {_shown(value)}{expectation}"
 
     return judge
 
@@ -108,21 +108,21 @@ def only(path: str, *values: object, when: Condition = always) -> Judgement:
 
 def each(path: str, judge: Callable[[Part], Iterable[str]]) -> Judgement:
     """Evaluate each object of a list."""
-    return lambda request: (found for part in request.body.parts(path) for found in judge(part))
+    return lambda request: (problem for part in request.body.parts(path) for problem in judge(part))
 
 
 def unique(path: str, key: Callable[[Part], object], what: str) -> Judgement:
     """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
 
     def judge(request: Request) -> Iterator[str]:
-        known: dict[object, Part] = {}
+        first_parts: dict[object, Part] = {}
         for part in request.body.parts(path):
             value = key(part)
             if value is None:
                 continue
-            if value in known:
-                yield f"{known[value].path} and {part.path} both have {what} {value}"
-            known.setdefault(value, part)
+            if value in first_parts:
+                yield f"{first_parts[value].path} and {part.path} both have {what} {value}"
+            first_parts.setdefault(value, part)
 
     return judge
 

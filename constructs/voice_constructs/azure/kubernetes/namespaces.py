@@ -63,10 +63,10 @@ class Namespaces(pulumi.ComponentResource):
             for mode in ("enforce", "audit", "warn")
             for suffix, value in (("", level), ("-version", f"v{version}"))
         }
-        made = k8s.core.v1.Namespace(
+        namespace_resource = k8s.core.v1.Namespace(
             name, metadata=metadata(name, None, labels=PART_OF | labels), opts=pulumi.ResourceOptions(parent=self)
         )
-        return made.metadata.name
+        return namespace_resource.metadata.name
 
 
 class SignedImages(pulumi.ComponentResource):

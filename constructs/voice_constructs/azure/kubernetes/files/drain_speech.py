@@ -53,9 +53,9 @@ class Drain:
         end = time.monotonic() + self.limit_s
         time.sleep(self.settle_s)
         idle, reason = 0, "the engine's metrics were never read"
-        while (left_s := end - time.monotonic()) > 0:
+        while (remaining_s := end - time.monotonic()) > 0:
             try:
-                unfinished = self._unfinished(left_s)
+                unfinished = self._unfinished(remaining_s)
             except EngineStoppedError:
                 return ""
             except (OSError, ValueError, http.client.HTTPException) as error:
