@@ -69,7 +69,7 @@ def main() -> None:
         for name, command in COMMANDS.items():
             took[name].append(measure(command))
     cpu_s, wall_s = (
-        {name: statistics.median(run[which] for run in measured) for name, measured in took.items()} for which in (0, 1)
+        {name: statistics.median(run[unit] for run in measured) for name, measured in took.items()} for unit in (0, 1)
     )
     table = empty_table(
         f"median of {runs} runs in turn",
@@ -81,7 +81,9 @@ def main() -> None:
         cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
         table.add_row(name, *(f"{cell:.2f}" for cell in cells))
     out.print(table)
-    judge(Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], most, f" x {floor}") for name, floor, most in GOALS)
+    judge(
+        Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], max_ratio, f" x {floor}") for name, floor, max_ratio in GOALS
+    )
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
         before, begin = cpu_s(process.pid), time.monotonic()
         await asyncio.sleep(SECONDS)
         took = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
-        if gone := sum(task.done() for task in running):
+        if closed := sum(task.done() for task in running):
             raise SystemExit(
-                f"{gone} of {len(running)} sockets and streams ended early: too many calls for this machine"
+                f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
             )
         for task in running:
             task.cancel()
@@ -122,7 +122,7 @@ def traces() -> float:
                 number, str(number), SessionState.OPEN, SessionKind.GATEWAY, "bench", int(time.time()) + 60
             )
             if not (call := sent.begin(session, time.monotonic())):
-                raise SystemExit("every call is to be traced")
+                raise SystemExit("every call must be traced")
             for utterance in range(UTTERANCES):
                 now = time.monotonic()
                 final = Transcript(

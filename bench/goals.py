@@ -42,7 +42,7 @@ def judge(goals: Iterable[Goal]) -> None:
     """
     judged = list(goals)
     if not judged:
-        raise ValueError("a bench without goals cannot fail: give one or more")
+        raise ValueError("a benchmark requires at least one goal")
     for goal in judged:
         print(goal, flush=True)
     if not all(goal.holds for goal in judged):

@@ -75,7 +75,11 @@ def main() -> None:
             Goal("memory", peak_mib, MAX_MIB, " MiB"),
             Goal("missed on the day", 100 * day.missed_share, MAX_MISSED_PERCENT, " %"),
             Goal("carried at the peak", 100 * day.most / PEAK, MIN_CARRIED_PERCENT, " %", at_least=True),
-            Goal("calls that are cut with their account", outage.cut, 1.05 * PEAK * lost / total.cell_count),
+            Goal(
+                "calls that are interrupted by the loss of their account",
+                outage.cut,
+                1.05 * PEAK * lost / total.cell_count,
+            ),
         )
     )
 

@@ -23,7 +23,7 @@ SEED_GPU = "A100-80"
 
 
 def rendered(text: str) -> str:
-    """Return the document with every table computed again."""
+    """Return the document with every table recomputed."""
     return doc_tables.rendered(text, TABLES)
 
 
@@ -98,16 +98,16 @@ def _pair_table() -> str:
 
 
 def _sessions_table() -> str:
-    asked = Asked(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
+    request = Asked(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
     sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
     rows = [
         _session_cells(name, layout)
         for name in ("voxtral-small-24b", "qwen3-8b", "qwen2.5-7b-instruct")
         for size in sizes
-        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, asked, region="")
+        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, request, region="")
         if isinstance(layout, Layout)
     ]
-    return markdown(("model", "node", "layout", "sessions/node", "longest session that 500 of them may hold"), rows)
+    return markdown(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
 
 
 def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:

@@ -19,11 +19,11 @@ FLOOR = 1e-6
 """Represents no loss on a logarithmic axis."""
 
 
-def _loss(axis: Axes, found: Sequence[Live]) -> None:
-    streams = [one.streams for one in found]
+def _loss(axis: Axes, results: Sequence[Live]) -> None:
+    streams = [one.streams for one in results]
     for label, pick in (("median round", median), ("best round", min)):
-        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in found], "o-", label=label)
-    limited = [one.streams for one in found if not one.sender_keeps_up]
+        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in results], "o-", label=label)
+    limited = [one.streams for one in results if not one.sender_keeps_up]
     if limited:
         axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
     axis.axvline(LOSS_FREE_TARGET, color="grey", linewidth=0.8, linestyle="--", label="target without loss")
@@ -36,7 +36,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     groups = list(dict.fromkeys(one.group for one in ceiling))
     names = [one.name for one in ceiling if one.group == groups[0] and one.unit == "ns"]
     bottom = [0.0] * len(groups)
-    whole = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
+    totals = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
     for name in names:
         heights = [one.median for one in ceiling if one.name == name]
         bars = axis.bar(
@@ -45,7 +45,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
             bottom=bottom,
             label=name,
         )
-        labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, whole, strict=True)]
+        labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, totals, strict=True)]
         axis.bar_label(bars, labels, label_type="center", fontsize=8)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     label = f"target: {CEILING_TARGET:,} streams a core"

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="import-not-found"
-"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` makes.
+"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` creates.
 
-Quality is on the held-out recordings, which neither taught the network nor chose a threshold. The rivals run in the
-same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. The report goes
-to FOLDER (build/bench-vad) too.
+Quality is measured on held-out recordings, used neither for training nor for selecting thresholds. The alternatives
+run in the same process on the same tracks, each unchanged and with the pre-roll that the data plane would add. The
+report is also written to FOLDER (build/bench-vad).
 """
 
 import sys
@@ -55,16 +55,16 @@ def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]
     """Return the rates of every detector by condition, and the tracks for measuring the cost."""
     judges = _judges(build)
     results: Results = {}
-    kept = []
+    shares = []
     for condition, track in zip(CONDITIONS, corpus.tracks(kind, "held-out", cache), strict=True):
         if condition in COST_TRACKS:
-            kept.append(track)
+            shares.append(track)
         for name, judge in judges.items():
             sent = judge(track.samples)
             results.setdefault(name, []).append(_rates(sent, track.speech))
             if name != OURS:
                 results.setdefault(name + WITH, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
-    return results, kept
+    return results, shares
 
 
 def _table(kind: str, results: Results) -> str:
@@ -131,22 +131,24 @@ def main() -> None:
         tasks = {kind: pool.submit(_quality, kind, build, folder) for kind in KINDS}
         quiet = pool.submit(_without_speech, build)
         done = {kind: task.result() for kind, task in tasks.items()}
-    found = {kind: results for kind, (results, _) in done.items()}
+    results_by_kind = {kind: results for kind, (results, _) in done.items()}
     costs, dearest_ns = _cost(done["real"][1], build, folder)
     report = [costs]
-    for kind, results in found.items():
+    for kind, results in results_by_kind.items():
         report.append(_table(kind, results))
     report.append(quiet.result())
     learned = ("real", "espeak")
-    ours = np.mean([pair for kind in learned for pair in found[kind][OURS][1:]], axis=0)
+    ours = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
     goals.judge(
         (
-            goals.Goal("recall over all noises, voices that it learned from", float(ours[0]), RECALL, at_least=True),
+            goals.Goal(
+                "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True
+            ),
             goals.Goal("silence dropped, of the same", float(ours[1]), DROPPED, at_least=True),
-            goals.Goal("a frame in wasm, the dearest audio", dearest_ns, COST_NS, " ns"),
+            goals.Goal("a frame in wasm, for the most expensive audio", dearest_ns, COST_NS, " ns"),
         )
     )
 

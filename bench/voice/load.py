@@ -8,7 +8,7 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
-from bench.voice.shown import Shown, shown
+from bench.voice.shown import Display, shown
 from voice_ops.call.senders import sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
@@ -40,24 +40,24 @@ class Outcome:
     @property
     def first_texts_s(self) -> list[float]:
         """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
-        found = []
+        first_delays = []
         for begin, end in self.call.places:
             heard = (at for at, event in self.events if event.text and _is_of(event, begin, end))
             first = next(heard, None)
-            found += [] if first is None else [first - begin]
-        return found
+            first_delays += [] if first is None else [first - begin]
+        return first_delays
 
     @property
     def finals_s(self) -> list[float]:
         """Time from each sentence's end to its final, seconds."""
-        found = []
+        first_delays = []
         for _, end in self.call.places:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
-            found += [before[-1] - end] if before else []
-        return found
+            first_delays += [before[-1] - end] if before else []
+        return first_delays
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> Display:
         """The text shown over time."""
         return shown(self.events)
 

@@ -61,7 +61,7 @@ class Step:
 
 def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
     """Run a contestant with a load; without pauses, each stream is a monologue."""
-    partials = [running.counted(name) for name in ("partials_shed", "partials")]
+    partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
     before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
     outcomes = asyncio.run(put_under_load(running.gateway, streams, pauses=pauses))
     took = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
@@ -71,8 +71,9 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
     running.wait_until_empty()
     minutes = sum(each.call.seconds for each in outcomes) / 60
     sentences = sum(len(each.call.places) for each in outcomes)
-    shed, told = (
-        running.counted(name) - had for name, had in zip(("partials_shed", "partials"), partials, strict=True)
+    shed, total = (
+        running.counter_value(name) - previous
+        for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
     screens = [each.shown for each in outcomes]
     finals = _all(outcomes, lambda each: each.finals_s)
@@ -90,7 +91,7 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         committed_s=_percentiles([lag for screen in screens for lag in screen.commits_s]),
         withdrawn=fmean(screen.withdrawn_share for screen in screens),
         broken=sum(screen.broken for screen in screens),
-        shed=shed / max(1, shed + told),
+        shed=shed / max(1, shed + total),
         callers_share=callers / capacity_s,
         others_share=max(0.0, others / capacity_s),
     )

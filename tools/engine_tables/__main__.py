@@ -38,7 +38,7 @@ def refresh(
     desired = names or list(RECIPES)
     for name in desired:
         if name not in RECIPES:
-            raise stop(f"{name} has no table; there are: {', '.join(RECIPES)}", REFUSED)
+            raise stop(f"{name} has no table; available tables: {', '.join(RECIPES)}", REFUSED)
     done = [_refreshed(catalog.engines()[name]) for name in desired]
     if not all(done):
         raise typer.Exit(FAILED)

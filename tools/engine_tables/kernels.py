@@ -66,15 +66,15 @@ class _Judge:
     within: Definition | None = None
     known: Mapping[str, object] | None = None
 
-    def ask(self, name: str, *given: object) -> object:
+    def ask(self, name: str, *arguments: object) -> object:
         method = self.reader.method(self.cls, name)
-        return self._called(method, given) if method else UNKNOWN
+        return self._called(method, arguments) if method else UNKNOWN
 
-    def _called(self, function: Definition, given: tuple[object, ...]) -> object:
+    def _called(self, function: Definition, arguments: tuple[object, ...]) -> object:
         if not isinstance(function.node, ast.FunctionDef):
             return UNKNOWN
         names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
-        inner = _Judge(self.reader, self.cls, self.major, function, dict(zip(names, given, strict=False)))
+        inner = _Judge(self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False)))
         return inner._block(function.node.body)
 
     def _block(self, body: list[ast.stmt]) -> object:
@@ -121,25 +121,25 @@ class _Judge:
         return UNKNOWN if UNKNOWN in truths else not decides
 
     def _of_call(self, call: ast.Call) -> object:
-        given = tuple(map(self.value, call.args))
+        arguments = tuple(map(self.value, call.args))
         match call:
             case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
-                given[0], int
+                arguments[0], int
             ):
-                return given[0] // 10 == self.major
+                return arguments[0] // 10 == self.major
             case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
                 whole = self.value(text)
-                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(given[0]))
+                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(arguments[0]))
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
                 inherited = [
                     result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
                 ]
                 above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
-                return self._called(above, given) if above else UNKNOWN
+                return self._called(above, arguments) if above else UNKNOWN
             case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=part, generators=[each])]):
                 return self._any(part, each)
         function = self.reader.definition(call.func, (self.within or self.cls).scope)
-        return self._called(function, given) if function and not call.keywords else UNKNOWN
+        return self._called(function, arguments) if function and not call.keywords else UNKNOWN
 
     def _any(self, part: ast.expr, over: ast.comprehension) -> object:
         items, name = self.value(over.iter), getattr(over.target, "id", "")

@@ -11,7 +11,7 @@ class MovedError(Exception):
     """A release lacks a name in a recipe."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"this release has no {name}; say in tools/engine_tables/recipes.yaml where it is now")
+        super().__init__(f"this release has no {name}; update its location in tools/engine_tables/recipes.yaml")
 
 
 @dataclass(frozen=True)

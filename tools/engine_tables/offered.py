@@ -53,11 +53,11 @@ def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, .
         scope = reader.scope(module)
         for node in ast.walk(module.tree):
             results |= set(_metrics_in(reader, node, scope, prefixes))
-    known = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
+    typed_names = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
     rows = {
         _exposed(name, kind): kind
         for name, kind in sorted(results)
-        if kind != "unknown" or (name not in known and ":" in name and not name.endswith("_"))
+        if kind != "unknown" or (name not in typed_names and ":" in name and not name.endswith("_"))
     }
     return tuple(PublishedMetric.model_validate({"name": name, "kind": kind}) for name, kind in sorted(rows.items()))
 
@@ -139,8 +139,8 @@ def _endpoints_in(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tupl
     if called(call) in _METHODS and ("router" in on or "app" in on):
         yield _METHODS[called(call)], _prefix(reader, call, scope) + path
     elif called(call) in {"add_api_route", "api_route"}:
-        listed = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
-        for method in listed if isinstance(listed, list) else []:
+        entries = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
+        for method in entries if isinstance(entries, list) else []:
             if str(method).lower() in _METHODS:
                 yield str(method), path
     elif called(call) == "Mount":
@@ -184,10 +184,10 @@ def variables_declared(reader: Reader, table: str) -> dict[str, object]:
 def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
     result = reader.required(dotted)
-    listed = reader.value_or(result.node, result.scope, None)
-    if not isinstance(listed, list):
+    entries = reader.value_or(result.node, result.scope, None)
+    if not isinstance(entries, list):
         raise MovedError(dotted)
-    return {str(name): None for name in listed}
+    return {str(name): None for name in entries}
 
 
 def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:

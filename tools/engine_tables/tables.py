@@ -63,14 +63,14 @@ def _class(reader: Reader, folder: str, name: str) -> Definition | None:
 
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
     results: dict[str, object] = {}
-    for how, given in recipe.environment.items():
-        results |= offered.VARIABLES[how](reader, **given)
+    for function_name, arguments in recipe.environment.items():
+        results |= offered.VARIABLES[function_name](reader, **arguments)
     return dict(sorted(results.items()))  # type: ignore[arg-type]
 
 
-def render(made: EngineTable) -> str:
+def render(engine_table: EngineTable) -> str:
     """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
-    document = made.model_dump(mode="json", exclude_defaults=True)
+    document = engine_table.model_dump(mode="json", exclude_defaults=True)
     entries = (
         f" {_json(key)}: {_opened(value, ' ', deep=2 if key == 'commands' else 1)}" for key, value in document.items()
     )

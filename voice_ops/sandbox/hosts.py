@@ -146,7 +146,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
     """Make a call, and terminate the host during a second one."""
     with progress.phase("gateway and Whisper beside it"):
         gateway = peers.start()
-    with progress.phase("the load balancer finds it healthy"):
+    with progress.phase("its target is healthy"):
         target = balanced(cloud, host)
     before = cloud.instances(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
@@ -154,7 +154,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
         heard = asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
         host.machine.note("heard")
     yield _transcript_claim(heard)
-    yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
+    yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
     yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
     with progress.phase("a call through a network that loses packets"), router.on_the_way():
@@ -180,11 +180,13 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
         launch(cloud, other)
         targets = [balanced(cloud, each) for each in (host, other)]
     for change, sources in (("port", CALLERS[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
-        before = [target.passed_on for target in targets]
+        before = [target.forwarded_packets for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
             heard = asyncio.run(speak(gateway, sources=sources))
         yield _transcript_claim(heard)
-        forwarded_packets = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
+        forwarded_packets = [
+            target.forwarded_packets - earlier for target, earlier in zip(targets, before, strict=True)
+        ]
         hosts = sum(count > 0 for count in forwarded_packets)
         text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
         yield Claim(text, hosts == (1 if change == "port" else 2))

@@ -73,7 +73,7 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
     try:
         rehearsal.cdk.deploy()
     except CdkError as error:
-        if "a fault that a drill asked for" not in str(error):
+        if "a fault injected by a drill" not in str(error):
             raise
     else:
         raise DrillError(f"{edge} was created though a resource of it could not be")

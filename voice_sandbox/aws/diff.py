@@ -48,11 +48,13 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.
 def compare(old: Templates, new: Templates) -> list[Step]:
     """Return a step for each resource of both."""
     before, after = _resources(old), _resources(new)
-    kept = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
-    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in kept}
-    replaced = {place for place in kept if own[place]}
-    named = {place: frozenset(_named_where_fixed(place, after[place], new)) & kept for place in kept}
-    while more := {place for place in kept - replaced if named[place] & replaced}:
+    unchanged_types = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
+    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in unchanged_types}
+    replaced = {place for place in unchanged_types if own[place]}
+    named = {
+        place: frozenset(_named_where_fixed(place, after[place], new)) & unchanged_types for place in unchanged_types
+    }
+    while more := {place for place in unchanged_types - replaced if named[place] & replaced}:
         replaced |= more
     steps = [
         Step(
@@ -70,10 +72,10 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             after[place]["Type"],
             downgrades=tuple(_downgrades(before[place], after[place])),
         )
-        for place in kept
+        for place in unchanged_types
     ]
-    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - kept]
-    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - kept]
+    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - unchanged_types]
+    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.place, step.op.value))
 
 

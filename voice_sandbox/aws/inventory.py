@@ -13,9 +13,9 @@ LISTED: dict[str, list[Any]] = yaml.safe_load(Path(__file__).with_name("inventor
 
 
 def _listed(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]:
-    service, operation, path, *asked = LISTED[kind]
+    service, operation, path, *arguments = LISTED[kind]
     client: Any = session.client(service, endpoint_url=endpoint)
-    request = asked[0] if asked else {}
+    request = arguments[0] if arguments else {}
     if client.can_paginate(operation):
         return client.get_paginator(operation).paginate(**request).search(path)  # type: ignore[no-any-return]
     return jmespath.search(path, getattr(client, operation)(**request))  # type: ignore[no-any-return]

@@ -34,10 +34,10 @@ class Service(ModuleType):
         for file in (file_for(own[1]), "_inputs", "_enums") if own and not name.startswith("__") else ():
             if importlib.util.find_spec(f"{self.__name__}.{file}"):
                 module = importlib.import_module(f"{self.__name__}.{file}")
-                found: object = getattr(module, name, module if file == name else None)
-                if found is not None:
-                    setattr(self, name, found)
-                    return found
+                value: object = getattr(module, name, module if file == name else None)
+                if value is not None:
+                    setattr(self, name, value)
+                    return value
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 

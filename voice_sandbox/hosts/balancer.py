@@ -45,15 +45,15 @@ class Target:
     """A registered host.
 
     Attributes:
-        in_a_row: Number of consecutive equal check results, and whether they succeeded.
-        passed_on: Number of forwarded packets.
+        consecutive_results: Number of consecutive equal check results, and whether they succeeded.
+        forwarded_packets: Number of forwarded packets.
     """
 
     is_healthy: bool = False
-    in_a_row: int = 0
+    consecutive_results: int = 0
     answered: bool = False
     looked_at: float = float("-inf")
-    passed_on: int = 0
+    forwarded_packets: int = 0
 
 
 class Balancer:
@@ -98,7 +98,7 @@ class Balancer:
                 self.lost += 1
             else:
                 self._private.sendto(_packet(caller, (address, self._rules.port), payload), (address, 0))
-                target.passed_on += 1
+                target.forwarded_packets += 1
 
     def choose(self, caller: Place) -> str | None:
         """Return the target of a caller's packets, or None if no target is healthy."""
@@ -120,9 +120,9 @@ class Balancer:
                     self._note(target, answered=_answers(address, self._rules.health_port))
 
     def _note(self, target: Target, *, answered: bool) -> None:
-        target.in_a_row = target.in_a_row + 1 if answered == target.answered else 1
+        target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
         target.answered = answered
-        if target.in_a_row >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
+        if target.consecutive_results >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
             target.is_healthy = answered
 
     def close(self) -> None:

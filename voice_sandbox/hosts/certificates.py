@@ -44,13 +44,13 @@ class Authority:
             folder.mkdir(parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
             name = _named("voice-serve rehearsal of hosts")
-            made = (
+            files = (
                 _certificate(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
                 .add_extension(_SIGNS, critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             )
-            self.file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(_PEM))
+            self.file.write_bytes(files.sign(key, hashes.SHA256()).public_bytes(_PEM))
             self._key_file.touch(mode=0o600)
             self._key_file.write_bytes(_private(key))
 
@@ -68,13 +68,13 @@ class Authority:
         if address is not None:
             known_as.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = (
+        files = (
             _certificate(_named(name[:64]), key.public_key(), issuer)
             .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
-        certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+        certificate.write_bytes(files.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
         private.touch(mode=0o600)
         private.write_bytes(_private(key))
         return certificate, private

@@ -172,7 +172,7 @@ class Machine:
         deadline = time.monotonic() + _ANSWER_S
         while not (answer := self._ask("guest-exec-status", {"pid": process}))["exited"]:
             if time.monotonic() > deadline:
-                raise HostsError(f"{self.name}: `{command}` did not end in {_ANSWER_S} s")
+                raise HostsError(f"{self.name}: `{command}` did not finish in {_ANSWER_S} s")
             time.sleep(0.2)
         output = base64.b64decode(answer.get("out-data", "")).decode()
         if check and answer.get("exitcode"):
@@ -205,7 +205,7 @@ class Machine:
                 if synced:
                     return answer["return"]
                 synced = answer.get("return") == stamp
-        raise HostsError(f"{self.name}: no answer to {what} in {_ANSWER_S} s")
+        raise HostsError(f"{self.name}: no response to {what} in {_ANSWER_S} s")
 
     def _send(self, what: str, arguments: dict[str, Any]) -> None:
         assert self._agent is not None  # noqa: S101  connected above

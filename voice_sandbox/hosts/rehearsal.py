@@ -67,20 +67,20 @@ def _in_service(cloud: Cloud, host: Host) -> bool:
     state = cloud.instances(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
         reason = cloud.failure(host)
-        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group has no reason'}")
+        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
     if given_up and has_ended:
         reason = given_up.text.partition("FAILED: ")[2]
-        raise HostsError(f"{host.instance} gave up and could not tell its group: {reason}")
+        raise HostsError(f"{host.instance} failed and could not report it to its group:  {reason}")
     return state == "InService"
 
 
 def balanced(cloud: Cloud, host: Host) -> Target:
     """Wait until the load balancer sends callers to a host in service."""
     healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
-    wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
+    wait_until("its target is healthy", healthy, host, HEALTHY_S)
     target = cloud.balancer.target(host.address)
     if target is None:
-        raise HostsError(f"{host.instance} left its target group")
+        raise HostsError(f"{host.instance} was removed from its target group")
     return target
 
 

@@ -133,12 +133,12 @@ class Drill:
         played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
             if scenario.at_rest:
-                self._take_back(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
+                self._restore(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
             played.append(self.play(scenario))
             yield played[-1]
-        self._take_back(played)
+        self._restore(played)
 
-    def _take_back(self, played: Iterable[Outcome]) -> None:
+    def _restore(self, played: Iterable[Outcome]) -> None:
         """Restore the number of hosts of each group before the first of these."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.before.items():

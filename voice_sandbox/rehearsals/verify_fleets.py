@@ -49,8 +49,10 @@ class FleetVerifier:
             bounds = fleet.hosts_per_zone
             yield from self._group(name, self._low(bounds.min, VAD_IMAGES), bounds.max)
             text = self._user_data(name)
-            wanted = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
-            yield Claim(f"{name}: user data contains {', '.join(wanted)}", all(line in text for line in wanted))
+            assignments = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
+            yield Claim(
+                f"{name}: user data contains {', '.join(assignments)}", all(line in text for line in assignments)
+            )
         for rule in fleet.scaling:
             yield from self._alarm(names.VAD_FLEET, rule, groups)
 
@@ -100,8 +102,10 @@ class FleetVerifier:
         )
 
     def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
-        found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
-        reference = found["LaunchTemplate"]
+        group_descriptions = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+            "AutoScalingGroups"
+        ][0]
+        reference = group_descriptions["LaunchTemplate"]
         return self._ec2.describe_launch_template_versions(
             LaunchTemplateId=reference["LaunchTemplateId"], Versions=[reference["Version"]]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]

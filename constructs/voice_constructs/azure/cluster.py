@@ -106,7 +106,7 @@ class Cluster(pulumi.ComponentResource):
             server_fqdn="public" if profiles.has_public_name(self._scope.deployment.azure) else None,
         )
         return pulumi.Output.secret(
-            credentials.apply(lambda found: signs_in_with_azure_cli(base64.b64decode(found.kubeconfigs[0].value)))
+            credentials.apply(lambda result: signs_in_with_azure_cli(base64.b64decode(result.kubeconfigs[0].value)))
         )
 
     def _build_cluster(

@@ -55,7 +55,7 @@ def test_cells_are_sized() -> None:
     cells = service_sizing("voxtral-cells")
     (pool,) = cells.pools
     assert (pool.engine.sessions, pool.engine.limit) == (403, Limit.KV_MEMORY)
-    assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.most_replicas) == (1, 2, 2, 4)
+    assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.max_replicas) == (1, 2, 2, 4)
     assert pool.prefill is not None
     assert cells.verdict == "4 x 403 on cells (replicas.max 4) = 1612 sessions, which carries 600"
     assert len(cells.alternatives) == 3
@@ -81,7 +81,7 @@ def test_chat_fills_its_pools_in_the_order_of_the_file() -> None:
     service = next(service for service in AZURE.services if isinstance(service, ChatService))
     more = service.model_copy(update={"load": service.load.model_copy(update={"sessions": a100.sessions + 40})})
     first, second = size_service(AZURE, more).pools
-    assert (first.replicas, second.replicas) == (first.most_replicas, 1)
+    assert (first.replicas, second.replicas) == (first.max_replicas, 1)
     # Without load KEDA runs the minimum number of replicas.
     kept = service.model_copy(update={"pool_replicas": (PoolReplicas(pool="h100spot", min=1, max=4),)})
     assert [pool.replicas for pool in size_service(AZURE, kept).pools] == [2, 1]
@@ -97,7 +97,7 @@ def test_too_few_replicas_are_reported_without_an_exception() -> None:
 def test_nodes_of_the_pool_limit_the_replicas() -> None:
     service = aggregated_service().model_copy(update={"replicas": HostCount(min=1, max=50)})
     (pool,) = size_service(AZURE, service).pools
-    assert (pool.most_replicas, pool.bottleneck) == (8, "4 nodes of 2")
+    assert (pool.max_replicas, pool.bottleneck) == (8, "4 nodes of 2")
 
 
 def test_whisper_has_no_lmcache_and_no_cell() -> None:

@@ -86,7 +86,7 @@ def test_writing_the_table_is_reproducible(tool: Path) -> None:
 def test_unknown_engine_is_refused(tool: Path) -> None:
     code, output = run("toll")
     assert code == 2
-    assert "toll has no table; there are: tool" in output
+    assert "toll has no table; available tables: tool" in output
     assert not tool.exists()
 
 

@@ -59,7 +59,7 @@ MISSING_DEPENDENCIES = {
         k8s.core.v1.Namespace('n', metadata={'name': 'voice'})
         k8s.core.v1.ConfigMap('m', metadata={'namespace': 'voice'})
         """,
-        r'ConfigMap "m" (may be|is) created before core/v1:Namespace "n": it lies in the namespace voice',
+        r'ConfigMap "m" (may be|is) created before core/v1:Namespace "n": it is in the namespace voice',
     ),
 }
 

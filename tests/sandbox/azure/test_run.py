@@ -16,7 +16,7 @@ from voice_sandbox.azure.graph import short_type
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Existing, Mode
 from voice_sandbox.azure.run import TIMEOUT_S, run, run_modes
-from voice_sandbox.azure.values import UNKNOWN, Secret, holds_secret
+from voice_sandbox.azure.values import UNKNOWN, Secret, contains_secret
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
@@ -91,12 +91,12 @@ def test_an_up_simulates_outputs_of_azure() -> None:
 def test_secrets_remain_marked_as_secret() -> None:
     graph = sample(Mode.UP).graph
     assert isinstance(graph.named("aks").inputs["tags"]["token"], Secret)
-    assert holds_secret(graph.named("aks").outputs["tags"])
+    assert contains_secret(graph.named("aks").outputs["tags"])
     kubeconfig = graph.outputs["kubeconfig"]
     assert isinstance(kubeconfig, Secret)
     assert "sample-d" in str(kubeconfig.value)
     assert "hunter2" not in repr(workloads(Mode.UP))
-    assert holds_secret(workloads(Mode.UP).named("token").inputs["stringData"])
+    assert contains_secret(workloads(Mode.UP).named("token").inputs["stringData"])
 
 
 def test_outputs_of_another_stack_are_passed() -> None:
@@ -210,8 +210,8 @@ def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> 
     [
         ({}, "Pulumi.yaml: there is no such file"),
         ({"Pulumi.yaml": "runtime: python\n"}, "a project needs a name"),
-        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine runs python"),
-        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "there is no __main__.py"),
+        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine only supports python"),
+        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "has no __main__.py"),
         ({"Pulumi.yaml": "name: [x\n"}, "Pulumi.yaml: while parsing"),
     ],
 )

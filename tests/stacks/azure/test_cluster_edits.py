@@ -181,7 +181,7 @@ def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
 
 def test_replacing_a_cluster_replaces_its_children() -> None:
     (found,) = outages(compare(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0]))))
-    assert found.along >= 5 + 1  # its pools and monitoring resources
+    assert found.also_replaced >= 5 + 1  # its pools and monitoring resources
 
 
 def test_immutable_inputs_are_read_from_the_definitions() -> None:

@@ -66,7 +66,7 @@ class Adapter:
         try:
             self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
-            raise ValueError(f"{self.resource_type}: {kind.create} has made nothing: {answer}") from error
+            raise ValueError(f"{self.resource_type}: {kind.create} created no resource:  {answer}") from error
         if not kind.create:
             given = {}
             self._update({}, properties)
@@ -76,7 +76,7 @@ class Adapter:
 
     def change(self, new: Properties) -> None:
         """Change the resource from `properties` to new ones."""
-        if self.kind.anew:
+        if self.kind.recreated:
             self.delete()
             self.create(new)
             return
@@ -115,7 +115,7 @@ class Adapter:
             attached: Resources of the stack that refer to this one.
         """
         if self.kind.live is None:
-            raise NotImplementedError(f"{self.resource_type}: nothing here reads it")
+            raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
         found: Json = self.on(operation, self.properties, {argument: self.id})
         shape = self._output(operation)
@@ -142,14 +142,14 @@ class Adapter:
             return False
         self.id, self.properties = str(properties[self.kind.name]), properties
         try:
-            is_there = self.live(()) is not None
+            is_present = self.live(()) is not None
         except ClientError as error:
             if not is_missing(error):
                 raise
-            is_there = False
-        if not is_there:
+            is_present = False
+        if not is_present:
             self.id, self.properties = "", {}
-        return is_there
+        return is_present
 
     def translated(self, properties: Properties) -> Properties:
         """Return a template's properties in the API's format."""
@@ -218,8 +218,8 @@ class Adapter:
         except (ClientError, ResponseParserError) as error:
             if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
                 raise NotImplementedError(
-                    f"{self.resource_type}: moto cannot carry out {self.kind.service}.{operation}; "
-                    "the server's log says why"
+                    f"{self.resource_type}: moto failed to execute {self.kind.service}.{operation}; "
+                    "the server's log contains the reason"
                 ) from error
             raise
         return result
@@ -227,8 +227,8 @@ class Adapter:
     def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Change the resource's tags from one map to the other."""
         calls = TAG_CALLS[self.kind.service]
-        if gone := sorted(before.keys() - after.keys()):
-            keys = [{"Key": key} for key in gone] if calls.keys == calls.tags else gone
+        if removed := sorted(before.keys() - after.keys()):
+            keys = [{"Key": key} for key in removed] if calls.keys == calls.tags else removed
             self.call(calls.untag, calls.always, {calls.resource: self.tag_target(), calls.keys: keys})
         if new := {key: value for key, value in after.items() if before.get(key) != value}:
             self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.listed(new)})
@@ -264,9 +264,9 @@ class Adapter:
                 key: value for key, value in after.items() if key not in apart and self.takes(kind.update, key)
             }
             for key, (add, remove) in kind.moves.items():
-                had, wanted = set(before.get(key, [])), set(after.get(key, []))
-                moved = {add: sorted(wanted - had), remove: sorted(had - wanted)}
-                arguments |= {name: items for name, items in moved.items() if items}
+                current, desired = set(before.get(key, [])), set(after.get(key, []))
+                arguments_by_name = {add: sorted(desired - current), remove: sorted(current - desired)}
+                arguments |= {name: items for name, items in arguments_by_name.items() if items}
         self.on(kind.update, after, arguments)
 
     def _set(self, setting: Setting, key: str, properties: Properties) -> None:
@@ -280,20 +280,20 @@ class Adapter:
         def name(item: Json) -> Json:
             return item[members.argument] if isinstance(item, Mapping) else item
 
-        had, wanted = before.get(key, []), after.get(key, [])
-        kept = [name(item) for item in wanted]
-        for item in had:
-            if name(item) not in kept:
+        current, desired = before.get(key, []), after.get(key, [])
+        desired_names = [name(item) for item in desired]
+        for item in current:
+            if name(item) not in desired_names:
                 self.on(members.remove, after, {members.argument: name(item)})
-        for item in wanted:
-            if item not in had:
+        for item in desired:
+            if item not in current:
                 self.on(members.add, after, item if isinstance(item, Mapping) else {members.argument: item})
 
     def _can_change(self, key: str) -> bool:
         kind, name = self.kind, self.kind.rename.get(key, key)
         named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own, kind.ignored)
         return (
-            kind.anew
+            kind.recreated
             or (key == "Tags" and kind.service in TAG_CALLS)
             or any(name in group for group in named)
             or self.takes(kind.update, name)

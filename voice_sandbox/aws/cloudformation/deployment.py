@@ -78,14 +78,14 @@ class Deployment:
         bodies = self.template["Resources"]
         needs = dependencies(bodies)
         for name in in_order(needs):
-            if self._wanted(bodies[name]):
+            if self._is_enabled(bodies[name]):
                 self._bring(name, bodies[name], needs[name])
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return the stack's outputs."""
         shown = []
         for key, body in (self.template.get("Outputs") or {}).items():
-            if not self._wanted(body):
+            if not self._is_enabled(body):
                 continue
             try:
                 shown.append(
@@ -103,10 +103,10 @@ class Deployment:
     def leftovers(self) -> list[Resource]:
         """Remove and return the resources that the template no longer contains."""
         bodies = self.template["Resources"]
-        gone = [name for name in self.stack.resources if name not in bodies or not self._wanted(bodies[name])]
-        return [self.stack.resources.pop(name) for name in gone]
+        removed = [name for name in self.stack.resources if name not in bodies or not self._is_enabled(bodies[name])]
+        return [self.stack.resources.pop(name) for name in removed]
 
-    def _wanted(self, body: Mapping[str, Any]) -> bool:
+    def _is_enabled(self, body: Mapping[str, Any]) -> bool:
         return "Condition" not in body or self.evaluator.condition(body["Condition"])
 
     def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:

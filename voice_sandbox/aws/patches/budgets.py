@@ -21,10 +21,10 @@ class MendedBudgets(BudgetsResponse):
         return "{}"
 
     def describe_subscribers_for_notification(self) -> str:
-        wanted = self._get_param("Notification")
+        notification = self._get_param("Notification")
         notifications = self._budget(self._get_param("BudgetName")).notifications
-        found = [item.subscribers for item in notifications if item.details == wanted]
-        return json.dumps({"Subscribers": found[0] if found else []})
+        subscriber_lists = [item.subscribers for item in notifications if item.details == notification]
+        return json.dumps({"Subscribers": subscriber_lists[0] if subscriber_lists else []})
 
     def _budget(self, name: str) -> Budget:
         account = self._get_param("AccountId")

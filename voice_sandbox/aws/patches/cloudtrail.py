@@ -1,4 +1,4 @@
-"""CloudTrail: an explicit error for the lookup of events.
+"""CloudTrail: an explicit error for event lookups.
 
 The CDK calls it after every failed deployment, and retries for half a minute if the response is invalid.
 """

@@ -30,8 +30,8 @@ class MendedEc2(NetworkResponses):
         """Handle DescribeLaunchTemplates; moto returns 15 without a token, and the initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
-        for shown in result(answer)["LaunchTemplates"]:
-            shown["Tags"] = self.ec2_backend.get_launch_template(shown["LaunchTemplateId"]).get_tags()
+        for template in result(answer)["LaunchTemplates"]:
+            template["Tags"] = self.ec2_backend.get_launch_template(template["LaunchTemplateId"]).get_tags()
         return answer
 
 

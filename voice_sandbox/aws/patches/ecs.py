@@ -47,8 +47,8 @@ class MendedEcs(EC2ContainerServiceResponse):
     def list_services(self) -> ActionResult:
         """Handle ListServices without deleted services."""
         answer = super().list_services()
-        gone = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
-        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in gone]
+        inactive = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
+        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in inactive]
         return answer
 
     def _settle(self, service: Service) -> None:

@@ -70,14 +70,14 @@ class Request:
         body: Its inputs, or the part of them that a row evaluates.
         before: Previous inputs; `None` if the request creates it.
         earlier: Resources with earlier requests, of all projects, in order.
-        awaited: URNs of the resources for which the program waits before it sends this request.
+        dependencies: URNs of the resources for which the program waits before it sends this request.
     """
 
     resource: Resource
     body: Part
     before: Part | None = None
     earlier: Sequence[Resource] = ()
-    awaited: frozenset[str] = field(default=frozenset())
+    dependencies: frozenset[str] = field(default=frozenset())
 
     def existing(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type with earlier requests."""
@@ -87,7 +87,7 @@ class Request:
 
     def ready(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type that are guaranteed to exist when the service receives this request."""
-        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.awaited)
+        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.dependencies)
 
     def by_id(self, kind: str, identifier: str) -> Part | None:
         """Return the inputs of the resource with an id; `None` if this deployment does not create it."""

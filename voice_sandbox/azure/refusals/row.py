@@ -53,7 +53,7 @@ def equal(path: str, *values: object) -> Condition:
     return lambda body: body.get(path) in values
 
 
-def given(path: str) -> Condition:
+def is_set(path: str) -> Condition:
     """Return a condition: there is a value at a path."""
     return lambda body: body.get(path) is not None
 
@@ -78,7 +78,7 @@ def forbidden(*paths: str, when: Condition = always) -> Judgement:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it has to be left out"
+                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it must be omitted"
 
     return judge
 
@@ -89,8 +89,8 @@ def required(path: str, *values: object, when: Condition = always) -> Judgement:
     def judge(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
-            wanted = f"; it has to be {' or '.join(map(_shown, values))}" if values else ""
-            yield f"{request.body.at(path)} is {_shown(value)}{wanted}"
+            expectation = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
+            yield f"{request.body.at(path)} is {_shown(value)}{expectation}"
 
     return judge
 
@@ -101,28 +101,28 @@ def only(path: str, *values: object, when: Condition = always) -> Judgement:
     def judge(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
-            yield f"{request.body.at(path)} is {_shown(value)}; it has to be {' or '.join(map(_shown, values))}"
+            yield f"{request.body.at(path)} is {_shown(value)}; it must be {' or '.join(map(_shown, values))}"
 
     return judge
 
 
 def each(path: str, judge: Callable[[Part], Iterable[str]]) -> Judgement:
     """Evaluate each object of a list."""
-    return lambda request: (found for part in request.body.parts(path) for found in judge(part))
+    return lambda request: (problem for part in request.body.parts(path) for problem in judge(part))
 
 
 def unique(path: str, key: Callable[[Part], object], what: str) -> Judgement:
     """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
 
     def judge(request: Request) -> Iterator[str]:
-        known: dict[object, Part] = {}
+        first_parts: dict[object, Part] = {}
         for part in request.body.parts(path):
             value = key(part)
             if value is None:
                 continue
-            if value in known:
-                yield f"{known[value].path} and {part.path} both have {what} {value}"
-            known.setdefault(value, part)
+            if value in first_parts:
+                yield f"{first_parts[value].path} and {part.path} both have {what} {value}"
+            first_parts.setdefault(value, part)
 
     return judge
 
@@ -138,9 +138,9 @@ def within(path: str, low: float | None = None, high: float | None = None, when:
             and not (low or value) <= value <= (value if high is None else high)
         ):
             limits = " and ".join(
-                f"at {which} {limit:g}" for which, limit in (("least", low), ("most", high)) if limit is not None
+                f"at {word} {limit:g}" for word, limit in (("least", low), ("most", high)) if limit is not None
             )
-            yield f"{request.body.at(path)} is {value:g}; it has to be {limits}"
+            yield f"{request.body.at(path)} is {value:g}; it must be {limits}"
 
     return judge
 

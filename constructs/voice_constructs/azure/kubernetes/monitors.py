@@ -61,14 +61,14 @@ class Monitors(pulumi.ComponentResource):
 
         They are added to those of Azure's own dashboards.
         """
-        kept = "|".join(ClusterMetric)
+        keep_list = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(
             AGENT_SETTINGS,
             metadata=metadata(AGENT_SETTINGS, SYSTEM_NAMESPACE),
             data={
                 "schema-version": "v2",
                 "config-version": "1",
-                "cluster-metrics": f'default-targets-metrics-keep-list: |-\n  kubestate = "{kept}"\n'
+                "cluster-metrics": f'default-targets-metrics-keep-list: |-\n  kubestate = "{keep_list}"\n'
                 "minimal-ingestion-profile: |-\n  enabled = true\n",
             },
             opts=pulumi.ResourceOptions(parent=self),

@@ -80,7 +80,7 @@ class Vad(pulumi.ComponentResource):
             selector=self.pods.selector,
             ports=[RTP],
             health=VAD_NODE_HEALTH,
-            reason="callers send SRTP; whoever has no session is not heard",
+            reason="callers send SRTP; packets without a session are dropped",
             annotations={
                 "azure-pip-name": cluster.require_output(ClusterOutput.RTP_ADDRESS_NAME),
                 "azure-load-balancer-resource-group": cluster.require_output(ClusterOutput.RESOURCE_GROUP),

@@ -81,7 +81,7 @@ model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_F
 monitored: dict[MonitoredService, pulumi.Input[str]] = {}
 if network.egress_id:
     monitored["Microsoft.Network/natGateways"] = network.egress_id
-exported: dict[ClusterOutput, object] = {}
+outputs: dict[ClusterOutput, object] = {}
 if azure.callers:
     users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
     for tier, identity in users.items():
@@ -91,7 +91,7 @@ if azure.callers:
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
     edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
     monitored |= {"Microsoft.Cache/redisEnterprise": state.id, "Microsoft.Network/applicationGateways": edge.id}
-    exported = {
+    outputs = {
         ClusterOutput.CALLER_IDENTITIES: {
             tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
             for tier, identity in users.items()
@@ -106,7 +106,7 @@ if azure.callers:
         )
         writer = users[Component.GATEWAY]
         writer.may("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
-        exported[ClusterOutput.ARCHIVE_URL] = archive.url
+        outputs[ClusterOutput.ARCHIVE_URL] = archive.url
 PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operators_id, services=monitored)
 
 for output, value in {
@@ -130,6 +130,6 @@ for output, value in {
     ClusterOutput.MODEL_FETCH_CLIENT_ID: model_fetch.client_id,
     ClusterOutput.LOG_WORKSPACE_ID: monitoring.logs_id,
     ClusterOutput.GRAFANA_ENDPOINT: monitoring.grafana_endpoint,
-    **exported,
+    **outputs,
 }.items():
     pulumi.export(output, value)

@@ -48,24 +48,24 @@ def tiers_are_themselves(stack: Stack) -> Iterator[Found]:
                 )
         yield from _tokens(pod)
     for resource in stack.of(":SecretProviderClass"):
-        name, told = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
+        name, actual = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
         client = identities.at(name.removesuffix("-secrets"), "clientId")
-        if client.text and told.text and told.text != client.text:
+        if client.text and actual.text and actual.text != client.text:
             yield Found(resource.urn, f"{name} reads the key vault with the identity of another tier")
     for resource in stack.of(":TriggerAuthentication"):
-        told, client = (
+        actual, client = (
             resource.props.at("spec", "podIdentity", "identityId"),
             outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
         )
-        if client.text and told.text and told.text != client.text:
+        if client.text and actual.text and actual.text != client.text:
             yield Found(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
 def _others(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Found]:
     for name, desired in own.items():
-        told = environment.get(name)
-        if told and desired.text and told != desired.text:
-            yield Found(pod.urn, f"{pod.name} has {name} {told}; the value of its tier is {desired.text}")
+        actual = environment.get(name)
+        if actual and desired.text and actual != desired.text:
+            yield Found(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")
 
 
 def _tokens(pod: Pod) -> Iterator[Found]:

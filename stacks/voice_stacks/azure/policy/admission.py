@@ -49,17 +49,17 @@ def _admits(group: Resource, source: str, port: str, protocol: str) -> bool:
     """Return the decision of the first rule in a group that matches a packet."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
-        told = entry["sourceAddressPrefix"].text
+        prefix = entry["sourceAddressPrefix"].text
         ports = {entry["destinationPortRange"].text, *(each.text for each in entry["destinationPortRanges"])}
-        named = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
-        if named and (told in {"*", source} or _inside(source, told)):
+        matches_port = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
+        if matches_port and (prefix in {"*", source} or _contains(source, prefix)):
             return entry["access"].text == "Allow"
     return False
 
 
-def _inside(source: str, told: str) -> bool:
+def _contains(source: str, prefix: str) -> bool:
     try:
-        return ip_network(source).subnet_of(ip_network(told))  # type: ignore[arg-type]
+        return ip_network(source).subnet_of(ip_network(prefix))  # type: ignore[arg-type]
     except ValueError:
         return False
 
@@ -82,9 +82,9 @@ def identities_may_work(stack: Stack) -> Iterator[Found]:
         if account.subject not in trusted:
             yield Found(urn, f"no identity trusts {account.subject}: its pods get no token")
     users = {urn for each in stack.of(":AccessPolicyAssignment") for urn in each.needs.get("user", ())}
-    known = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
+    identities = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
     for tier in tiers:
-        if tier.value not in known:
+        if tier.value not in identities:
             yield Found(urn, f"tier {tier.value} has no access policy assignment on the state store")
     needed = {"keda": Role.MONITORING_DATA_READER, "grafana": Role.MONITORING_DATA_READER}
     needed |= {tier.value: Role.KEY_VAULT_SECRETS_USER for tier in tiers if tier in VAULT_TIERS}

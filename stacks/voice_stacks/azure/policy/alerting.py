@@ -88,13 +88,13 @@ def _of_binary(binary: Binary) -> Reach:
         return replace(left, healthy=left.healthy if holds else None)
     opposite = right.worse.opposite if right.worse else None
     one, other = left.healthy, right.healthy
-    known = one is not None and other is not None
+    is_known = one is not None and other is not None
     match binary.operator:
         case "-":
-            healthy = (one or 0) - (other or 0) if known else None
+            healthy = (one or 0) - (other or 0) if is_known else None
             return Reach(healthy, left.low - right.high, left.high - right.low, left.worse or opposite)
         case "+":
-            healthy = (one or 0) + (other or 0) if known else None
+            healthy = (one or 0) + (other or 0) if is_known else None
             return Reach(healthy, left.low + right.low, left.high + right.high, left.worse or right.worse)
         case "/":
             share = other or 1

@@ -17,14 +17,14 @@ from voice_stacks.azure.policy.wiring import listening
 PROGRAM = "check_engine.py"
 HANDLERS = ("httpGet", "tcpSocket", "grpc")
 DEFAULT_TIMEOUT_S = 1
-HANGS = "https://github.com/vllm-project/vllm/issues/36960"
+HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
 
 
 @rule(
     "engines-answer",
     "Readiness and liveness probes of an engine must test whether it responds to requests.",
     remedy=f"use {PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core hangs",
-    source=HANGS,
+    source=HANG_ISSUE,
 )
 def engines_answer(stack: Stack) -> Iterator[Found]:
     for engine in engines(stack):
@@ -58,9 +58,9 @@ def answers_are_of_their_engine(stack: Stack) -> Iterator[Found]:
 
 
 def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
-    served, asked = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
-    if asked != served:
-        yield f"requests model {asked}; {engine.name} serves {served}"
+    served, requested = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
+    if requested != served:
+        yield f"requests model {requested}; {engine.name} serves {served}"
     ports = _ports(engine.pod)
     for url in (check.url, *check.metrics):
         port = str(urlsplit(url).port)
@@ -78,7 +78,7 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
 
 
 def _checks(probe: Value) -> Iterator[Check]:
-    """Yield the targets of an exec probe that runs our program."""
+    """Yield the targets of an exec probe that runs our check program."""
     command = [part.text for part in probe.at("exec", "command")]
     if any(part.endswith(PROGRAM) for part in command):
         try:

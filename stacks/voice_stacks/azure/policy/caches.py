@@ -48,7 +48,7 @@ def caches_fit_containers(stack: Stack) -> Iterator[Found]:
 )
 def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):
-        taken: dict[str, float] = {}
+        used_gib: dict[str, float] = {}
         for container in pod.running:
             adapter = _adapter(container)
             path = adapter["base_path"].text
@@ -56,10 +56,10 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
                 continue
             volume = _volume_at(container, path)
             if volume:
-                taken[volume] = taken.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
+                used_gib[volume] = used_gib.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
             else:
                 yield Found(pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume")
-        for volume, desired in taken.items():
+        for volume, desired in used_gib.items():
             have = ephemeral_gib(pod, volume)
             if have and desired > have:
                 yield Found(

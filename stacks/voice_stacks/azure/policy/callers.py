@@ -52,8 +52,14 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Found]:
         for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
             if policy != "Local" and (udp or _opened_to_addresses(stack, pod)):
-                why = "accepts packets of some addresses only" if udp else "identifies callers by their addresses"
-                yield Found(service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {why}")
+                reason = (
+                    ("only accepts packets from configured addresses")
+                    if udp
+                    else "identifies callers by their addresses"
+                )
+                yield Found(
+                    service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {reason}"
+                )
             desired = HEALTH.get(pod.labels.get(COMPONENT_LABEL, ""))
             if policy == "Local" and desired and spec["healthCheckNodePort"].number != desired.number:
                 yield Found(
@@ -103,8 +109,8 @@ def state_store_keeps_sessions(stack: Stack) -> Iterator[Found]:
     for database in stack.of("redisenterprise:Database"):
         props, urn = database.props, database.urn
         if props["evictionPolicy"].text != KEEPS:
-            told = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
-            yield Found(urn, f"{database.name} has {told}: a full store would evict sessions of active callers")
+            configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
+            yield Found(urn, f"{database.name} has {configured}: a full store would evict sessions of active callers")
         if props["clusteringPolicy"].text not in ONE_SHARD:
             yield Found(urn, f"{database.name} has clusteringPolicy {props['clusteringPolicy'].text or 'OSSCluster'}")
         if props["port"].number != REDIS.number:
@@ -139,9 +145,11 @@ def timeouts_nest(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):
         port = (GATEWAY_HTTP if pod.labels.get(COMPONENT_LABEL) == Component.GATEWAY else AGENT_HTTP).number
         for container in pod.running:
-            told = container.environment.get(IDLE_TIMEOUT_S.name, "")
-            if told.isdecimal() and port in silent and int(told) > silent[port]:
-                yield Found(pod.urn, f"{pod.name} has an idle timeout of {told} s; the edge expects {silent[port]} s")
+            configured = container.environment.get(IDLE_TIMEOUT_S.name, "")
+            if configured.isdecimal() and port in silent and int(configured) > silent[port]:
+                yield Found(
+                    pod.urn, f"{pod.name} has an idle timeout of {configured} s; the edge expects {silent[port]} s"
+                )
 
 
 def _silences(stack: Stack) -> dict[int, int]:
@@ -214,11 +222,11 @@ def balancers_have_their_address(stack: Stack) -> Iterator[Found]:
     for service in stack.of("core/v1:Service") if azure else ():
         component = service.props.at("spec", "selector").texts().get(COMPONENT_LABEL)
         desired = {Component.GATEWAY.value: gateway_address, Component.AGENT.value: agent_address}.get(component or "")
-        told = service.props.at("metadata", "annotations", ADDRESS)
-        if azure and desired and not told.unknown and told.text != desired(azure.network.cidr):
+        configured = service.props.at("metadata", "annotations", ADDRESS)
+        if azure and desired and not configured.unknown and configured.text != desired(azure.network.cidr):
             yield Found(
                 service.urn,
-                f"service {service.name} has the address {told.text or 'any'}, not {desired(azure.network.cidr)}",
+                f"service {service.name} has the address {configured.text or 'any'}, not {desired(azure.network.cidr)}",
             )
 
 

@@ -152,12 +152,12 @@ def engines_decode_their_audio(stack: Stack) -> Iterator[Found]:
         model = engine.model
         limits = audio_limits(model, engine.number("--max-model-len", model.max_context_tokens)) if model else None
         for name, needed in (limits.environment() if limits else {}).items():
-            told = engine.container.environment.get(name)
-            have = told if told is not None else str(engine.table.environment.get(name))
+            configured = engine.container.environment.get(name)
+            have = configured if configured is not None else str(engine.table.environment.get(name))
             if have.isdecimal() and int(have) < int(needed):
-                why = "configured" if told is not None else f"the default of {engine.table.release}"
+                reason = "configured" if configured is not None else f"the default of {engine.table.release}"
                 yield Found(
-                    engine.pod.urn, f"{engine.name}: {name} is {have} ({why}); its context length requires {needed}"
+                    engine.pod.urn, f"{engine.name}: {name} is {have} ({reason}); its context length requires {needed}"
                 )
 
 
@@ -177,15 +177,15 @@ def thresholds_are_reachable(stack: Stack) -> Iterator[Found]:
             continue
         trigger = next(t for t in scaled.at("spec", "triggers") if t.at("metadata", "query").text == query.text)
         threshold = float(amount(trigger.at("metadata", "threshold").text))
-        most = max((_most(stack, pod, each.name) for each in selectors(tree)), default=0.0)
-        if threshold <= 0 or (most and threshold >= most):
+        max_value = max((_max_value(stack, pod, each.name) for each in selectors(tree)), default=0.0)
+        if threshold <= 0 or (max_value and threshold >= max_value):
             yield Found(
                 query.resource.urn,
-                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {most:g}",
+                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
             )
 
 
-def _most(stack: Stack, pod: Pod, metric: str) -> float:
+def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
     """Return the maximum of a metric for one pod; 0 if unknown."""
     own = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
     match metric:
@@ -196,9 +196,9 @@ def _most(stack: Stack, pod: Pod, metric: str) -> float:
         case SpeechMetric.RUNNING | SpeechMetric.WAITING:
             return max((s["max_num_seqs"].number or 0 for e in own for s in deployed(stack, e)["stages"]), default=0.0)
         case AgentMetric.CONVERSATIONS:
-            return _told(pod, CONVERSATIONS.name)
+            return _configured_number(pod, CONVERSATIONS.name)
         case name if name == METRICS["OpenSockets"].series:
-            return _told(pod, MAX_CONNECTIONS.name)
+            return _configured_number(pod, MAX_CONNECTIONS.name)
         case name if name == METRICS["SlotsTaken"].series:
             return 100.0
         case name if name == CONTAINER_CPU:
@@ -206,7 +206,7 @@ def _most(stack: Stack, pod: Pod, metric: str) -> float:
     return 0.0
 
 
-def _told(pod: Pod, variable: str) -> float:
+def _configured_number(pod: Pod, variable: str) -> float:
     values = [container.environment.get(variable, "") for container in pod.running]
     return max((float(value) for value in values if value.isdecimal()), default=0.0)
 

@@ -33,10 +33,10 @@ def sizes_are_known(stack: Stack) -> Iterator[Found]:
     for profile in profiles(stack):
         name = profile.props["vmSize"].text
         if not profile.size:
-            near = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            close_names = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
+            suggestion = f"; did you mean {close_names[0]}?" if close_names else ""
             yield Found(
-                profile.resource.urn, f'pool {profile.name}: there is no VM size "{name}" in the catalogue{meant}'
+                profile.resource.urn, f'pool {profile.name}: there is no VM size "{name}" in the catalogue{suggestion}'
             )
 
 
@@ -52,8 +52,8 @@ def pools_fit_sizes(stack: Stack) -> Iterator[Found]:
         if size is None:
             continue
         if profile.is_spot and (profile.system or props["capacityReservationGroupID"]):
-            why = "a system pool" if profile.system else "uses a capacity reservation"
-            yield Found(urn, f"pool {profile.name} is spot and {why}")
+            reason = "a system pool" if profile.system else "uses a capacity reservation"
+            yield Found(urn, f"pool {profile.name} is spot and {reason}")
         if size.gpu_count and props["gpuInstanceProfile"]:
             yield Found(urn, f"pool {profile.name} partitions its GPUs with MIG; engines use whole GPUs")
         if size.gpu_count and props.at("gpuProfile", "driver").text not in {"Install", ""}:

@@ -11,7 +11,7 @@ from voice_stacks.azure.policy.values import Value
 
 REASON = "voice-serve/reason"
 """Annotation with the reason for an otherwise forbidden setting."""
-PRIVILEGED: dict[Component, str] = {
+PRIVILEGED_COMPONENTS: dict[Component, str] = {
     Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
     Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
 }
@@ -51,11 +51,13 @@ def no_load_balancer(stack: Stack) -> Iterator[Found]:
 )
 def no_host_access(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):
-        allowed = {component.value for component in PRIVILEGED} if pod.namespace == GPU_NAMESPACE else set()
+        allowed = {component.value for component in PRIVILEGED_COMPONENTS} if pod.namespace == GPU_NAMESPACE else set()
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
             continue
-        for what in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
-            yield Found(pod.urn, f"{pod.name} {what}; only {', '.join(PRIVILEGED)} in {GPU_NAMESPACE} may do so")
+        for problem in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
+            yield Found(
+                pod.urn, f"{pod.name} {problem}; only {', '.join(PRIVILEGED_COMPONENTS)} in {GPU_NAMESPACE} may do so"
+            )
 
 
 @stack_rule(
@@ -104,45 +106,45 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
 def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
-    yield from _open(stack, "ingress", "from", "allows any source", _with_everybody(stack, inbound=True))
-    yield from _open(stack, "egress", "to", "allows any destination", _with_everybody(stack, inbound=False))
+    yield from _open(stack, "ingress", "from", "allows any source", _with_all_peers(stack, inbound=True))
+    yield from _open(stack, "egress", "to", "allows any destination", _with_all_peers(stack, inbound=False))
 
 
 Opened = tuple[str, str, str]
 """Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
 
 
-def _with_everybody(stack: Stack, *, inbound: bool) -> set[Opened]:
+def _with_all_peers(stack: Stack, *, inbound: bool) -> set[Opened]:
     """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
-    outside = {Component.INTERNET} if inbound or (azure and azure.is_private) else OUTSIDE
+    external = {Component.INTERNET} if inbound or (azure and azure.is_private) else OUTSIDE
     return {
         ((flow.destination if inbound else flow.source).value, flow.port.protocol.upper(), str(flow.port.number))
         for flow in stack.flows
-        if (flow.source if inbound else flow.destination) in outside
+        if (flow.source if inbound else flow.destination) in external
     }
 
 
-def _open(stack: Stack, direction: str, side: str, what: str, listed: set[Opened]) -> Iterator[Found]:
+def _open(stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[Opened]) -> Iterator[Found]:
     """Yield the policies of one direction that allow all addresses, directly or by the union of their ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         selector = policy.props.at("spec", "podSelector", "matchLabels").texts()
         component = selector.get(COMPONENT_LABEL, "")
         for entry in policy.props.at("spec", direction):
-            peers = list(entry[side])
+            peers = list(entry[peers_key])
             opened = {(component, port["protocol"].text, port["port"].text) for port in entry["ports"]}
-            if peers and opened and opened <= listed:
+            if peers and opened and opened <= exceptions:
                 continue
-            if not peers or any(_selects_everybody(peer) for peer in peers):
-                yield Found(policy.urn, f"network policy {policy.name} {what}")
+            if not peers or any(_selects_all_pods(peer) for peer in peers):
+                yield Found(policy.urn, f"network policy {policy.name} {problem}")
             pods_of = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
             blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
             ranges.setdefault(pods_of, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
         if admits_everybody(block for _, block in result):
             for policy in {policy.urn: policy for policy, _ in result}.values():
-                yield Found(policy.urn, f"network policy {policy.name} {what}: {', '.join(b for _, b in result)}")
+                yield Found(policy.urn, f"network policy {policy.name} {problem}: {', '.join(b for _, b in result)}")
 
 
 @rule(
@@ -197,7 +199,7 @@ def _escapes(pod: Pod, container: Container) -> Iterator[str]:
         yield f"runs {container.name} as root"
 
 
-def _selects_everybody(peer: Value) -> bool:
+def _selects_all_pods(peer: Value) -> bool:
     """Return True if a peer selects every pod of every namespace."""
     namespaces = peer["namespaceSelector"]
     selects_all = not namespaces.missing and not any(True for _ in namespaces.items())

@@ -21,10 +21,10 @@ SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {
 def unopened(stack: Stack) -> Iterator[Found]:
     """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
-    known = pods(stack)
+    stack_pods = pods(stack)
     for flow in stack.flows:
-        senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
-        receivers = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
+        senders = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
+        receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
         for pod in receivers:
             if not any(_opens(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
                 yield Found(
@@ -55,9 +55,9 @@ class _Side:
 def _opens(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
     """Return True if a policy opens a flow for a pod, to all pods of the other end."""
     spec = policy.props["spec"]
-    same = policy.props.at("metadata", "namespace").text == pod.namespace
+    same_namespace = policy.props.at("metadata", "namespace").text == pod.namespace
     selected = spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items()
-    if not same or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
+    if not same_namespace or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
         return False
     port = (str(side.flow.port.number), side.flow.port.protocol.upper())
     for entry in spec["ingress" if side.kind == "Ingress" else "egress"]:

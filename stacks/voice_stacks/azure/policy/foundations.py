@@ -97,10 +97,10 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
 )
 def cluster_has_administrators(stack: Stack) -> Iterator[Found]:
-    ways = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
+    is_accessible = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
     for cluster in stack.of(":ManagedCluster"):
         private = cluster.props.at("apiServerAccessProfile", "enablePrivateCluster").on
-        if private and any(stack.of(":VirtualNetwork")) and not ways:
+        if private and any(stack.of(":VirtualNetwork")) and not is_accessible:
             yield Found(
                 cluster.urn,
                 f"the private API server of {cluster.name} cannot be reached: its network has no Bastion host and "
@@ -127,10 +127,12 @@ def machines_are_inside(stack: Stack) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
 )
 def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
-    reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
+    linked_services = {
+        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+    }
     for registry in stack.of(":Registry"):
         tier = registry.props.at("sku", "name").text
-        if registry.urn in reached and tier != "Premium":
+        if registry.urn in linked_services and tier != "Premium":
             yield Found(
                 registry.urn, f"registry {registry.name} has the SKU {tier}; its private endpoint requires Premium"
             )
@@ -144,8 +146,8 @@ def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
 )
 def production_data_is_kept(stack: Stack) -> Iterator[Found]:
     for vault in stack.of(":Vault"):
-        kept = vault.props.at("tags", "environment").text == KEPT
-        if kept and vault.props.at("properties", "enablePurgeProtection").off:
+        is_production = vault.props.at("tags", "environment").text == KEPT
+        if is_production and vault.props.at("properties", "enablePurgeProtection").off:
             yield Found(
                 vault.urn, f"vault {vault.name} of production can be purged: its secrets could be lost permanently"
             )
@@ -173,9 +175,11 @@ def trust_is_narrow(stack: Stack) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
 )
 def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
-    reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
+    linked_services = {
+        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+    }
     for store in stack.of(":Registry", ":Vault", ":RedisEnterprise"):
-        if store.urn not in reached:
+        if store.urn not in linked_services:
             yield Found(store.urn, f"{store.name} has no public access and no private endpoint")
 
 
@@ -211,15 +215,15 @@ def pools_can_work(stack: Stack) -> Iterator[Found]:
     for profile in profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
         engines = max((pod.per_node for pod in served.get(name, [])), default=0)
-        for key, least, why in (
+        for key, minimum, reason in (
             ("maxPods", SYSTEM_PODS, "AKS rejects system pools with fewer")
             if profile.system
             else ("maxPods", AGENTS + engines, f"{AGENTS} agents and {engines} engines run on a node"),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
             have = props[key].number
-            if have is not None and have < least:
-                yield Found(urn, f"pool {name}: {key} {have:g} is below {least}; {why}")
+            if have is not None and have < minimum:
+                yield Found(urn, f"pool {name}: {key} {have:g} is below {minimum}; {reason}")
 
 
 @stack_rule(

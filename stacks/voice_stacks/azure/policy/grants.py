@@ -27,8 +27,8 @@ def cluster_grants_what_runs(stack: Stack) -> Iterator[Found]:
     azure = stack.azure
     for cluster in stack.of(":ManagedCluster") if azure else ():
         if azure:
-            for what in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
-                yield Found(cluster.urn, f"cluster {cluster.name} {what}")
+            for problem in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
+                yield Found(cluster.urn, f"cluster {cluster.name} {problem}")
 
 
 def _add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
@@ -80,9 +80,11 @@ def _surroundings(stack: Stack, azure: Azure) -> Iterator[str]:
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-dns",
 )
 def closed_stores_have_names(stack: Stack) -> Iterator[Found]:
-    named = {urn for group in stack.of(":PrivateDnsZoneGroup") for urn in group.needs.get("privateEndpointName", ())}
+    endpoints_with_zone = {
+        urn for group in stack.of(":PrivateDnsZoneGroup") for urn in group.needs.get("privateEndpointName", ())
+    }
     for endpoint in stack.of(":PrivateEndpoint"):
-        if endpoint.urn not in named:
+        if endpoint.urn not in endpoints_with_zone:
             yield Found(
                 endpoint.urn,
                 f"private endpoint {endpoint.name} has no DNS zone group: its name resolves to the public address",

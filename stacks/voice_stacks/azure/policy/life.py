@@ -47,8 +47,8 @@ def engines_have_probes(stack: Stack) -> Iterator[Found]:
 )
 def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
     for pod in _replicated(stack):
-        reached = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
-        if not any(container.value["readinessProbe"] for container in reached or pod.running):
+        serving = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
+        if not any(container.value["readinessProbe"] for container in serving or pod.running):
             yield Found(
                 pod.urn,
                 f"the containers of {pod.name} that serve callers have no readiness probe: they get traffic while "
@@ -137,13 +137,13 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
 )
 def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
-    known = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
+    existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
     for scaled in stack.of(":ScaledObject"):
         spec, namespace = scaled.props["spec"], scaled.props.at("metadata", "namespace").text
         target = spec["scaleTargetRef"]
         kind, name = target["kind"].text or "Deployment", target["name"]
-        if not name.unknown and (kind, namespace, name.text) not in known:
+        if not name.unknown and (kind, namespace, name.text) not in existing:
             yield Found(
                 scaled.urn, f"ScaledObject {scaled.name} scales {kind} {namespace}/{name.text}, which does not exist"
             )
@@ -165,16 +165,16 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
 def selectors_select(stack: Stack) -> Iterator[Found]:
-    known = pods(stack)
-    for pod in known:
+    existing = pods(stack)
+    for pod in existing:
         desired = pod.resource.props.at("spec", "selector", "matchLabels").texts()
         if not desired.items() <= pod.labels.items():
             yield Found(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
     for service in stack.of("core/v1:Service"):
-        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in known):
+        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in existing):
             yield Found(service.urn, f"service {service.name} selects no pod of the stack")
     for budget in stack.of("policy/v1:PodDisruptionBudget"):
-        if not any(_selects(budget, pod, "matchLabels") for pod in known):
+        if not any(_selects(budget, pod, "matchLabels") for pod in existing):
             yield Found(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
 
@@ -219,8 +219,8 @@ def _replicated(stack: Stack) -> Iterator[Pod]:
 
 def _selects(resource: Resource, pod: Pod, *inner: str) -> bool:
     labels = resource.props.at("spec", "selector", *inner).texts()
-    same = resource.props.at("metadata", "namespace").text == pod.namespace
-    return same and bool(labels) and labels.items() <= pod.labels.items()
+    same_namespace = resource.props.at("metadata", "namespace").text == pod.namespace
+    return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
 
 
 def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:

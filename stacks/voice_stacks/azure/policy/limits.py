@@ -41,8 +41,8 @@ def releases_take_arguments(stack: Stack) -> Iterator[Found]:
                 yield Found(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
             if name.startswith(OWN) and name not in table.environment:
-                near = suggestion(name, table.environment)
-                yield Found(urn, f"{engine.name}: {table.release} does not read {name}{near}")
+                closest = suggestion(name, table.environment)
+                yield Found(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
 
 def _takes(flag: Setting, text: str) -> bool:
@@ -82,11 +82,11 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
         chosen = engine.flags.get("--attention-backend", "").upper()
         kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
         majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
-        taking = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
-        sizes = sorted({size for each in taking for size in each.blocks})
-        if not taking:
-            where = f" on {gpu.name}" if gpu else ""
-            yield Found(engine.pod.urn, f"{engine.name}: no kernel of {release} supports a KV cache in {kind}{where}")
+        supporting_kernels = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
+        sizes = sorted({size for each in supporting_kernels for size in each.blocks})
+        if not supporting_kernels:
+            on_gpu = f" on {gpu.name}" if gpu else ""
+            yield Found(engine.pod.urn, f"{engine.name}: no kernel of {release} supports a KV cache in {kind}{on_gpu}")
         elif block and all(block % size for size in sizes):
             yield Found(
                 engine.pod.urn,
@@ -103,9 +103,9 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
 )
 def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
     for engine in engines(stack):
-        told, release = engine.container.environment, engine.table.environment
-        if CLIP in told and BODY in release:
-            clip, body = int(told[CLIP]) * MIB, int(told.get(BODY) or str(release[BODY]))
+        variables, release = engine.container.environment, engine.table.environment
+        if CLIP in variables and BODY in release:
+            clip, body = int(variables[CLIP]) * MIB, int(variables.get(BODY) or str(release[BODY]))
             if body < clip:
                 yield Found(
                     engine.pod.urn, f"{engine.name} accepts audio files of {clip} bytes, but bodies of only {body}"
@@ -122,8 +122,8 @@ def audio_passes_by(stack: Stack) -> Iterator[Found]:
     other = {each.path for each in published("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"}
     for resource in stack.of(":ConfigMap"):
         for name, text in resource.props["data"].texts().items():
-            led = set(_LOCATION.findall(text))
-            for path in sorted(led & (other | {"/"})):
+            routed_paths = set(_LOCATION.findall(text))
+            for path in sorted(routed_paths & (other | {"/"})):
                 yield Found(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
 
 
@@ -134,15 +134,15 @@ def audio_passes_by(stack: Stack) -> Iterator[Found]:
     source="https://docs.vllm.ai/en/stable/configuration/engine_args (two instances on one GPU take 0.5 each)",
 )
 def engines_share_gpus(stack: Stack) -> Iterator[Found]:
-    taken: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
+    fractions: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
     for engine in engines(stack):
         for gpu, share in _shares(stack, engine):
-            taken[engine.pod.urn, gpu].append((engine.name, share))
-    for (urn, gpu), parts in taken.items():
+            fractions[engine.pod.urn, gpu].append((engine.name, share))
+    for (urn, gpu), parts in fractions.items():
         total = round(sum(share for _, share in parts), 4)
         if total > 1:
-            named = ", ".join(f"{name} {share:.0%}" for name, share in parts)
-            yield Found(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {named}")
+            fractions_text = ", ".join(f"{name} {share:.0%}" for name, share in parts)
+            yield Found(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {fractions_text}")
 
 
 def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:

@@ -91,7 +91,7 @@ def _properties(struct: Struct) -> dict[str, Any]:
     return _read(struct.SerializeToString(deterministic=True))
 
 
-def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
@@ -99,8 +99,8 @@ def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
 # values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
 vars(pulumi_policy.policy).update(
     json_format=SimpleNamespace(MessageToDict=_properties),
-    deserialize_properties=_as_it_is,
-    unknown_checking_proxy=_as_it_is,
+    deserialize_properties=_unchanged,
+    unknown_checking_proxy=_unchanged,
 )
 
 
@@ -154,8 +154,8 @@ def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | 
         voice_blueprint.DeploymentFileError: The file cannot be read.
     """
     configuration = pulumi.runtime.get_config_env()
-    named = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
-    return voice_blueprint.load((folder / named[0]).resolve()) if named else None
+    configured_files = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
+    return voice_blueprint.load((folder / configured_files[0]).resolve()) if configured_files else None
 
 
 def _on_resource(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:

@@ -25,17 +25,19 @@ def deployment_is_known(stack: Stack) -> Iterator[Found]:
 
 @stack_rule(
     "gpu-pod-names-its-pool",
-    "Every pod with GPUs must select a pool whose VM size is known.",
+    "Every pod with GPUs must select a pool whose VM size is in the catalogue.",
     remedy="select a pool of the deployment file with the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )
 def pool_is_known(stack: Stack) -> Iterator[Found]:
-    known = pools(stack)
+    pools_by_name = pools(stack)
     for pod in pods(stack):
-        if known and pod.gpus and pod.pool not in known:
-            named = f'selects pool "{pod.pool}"' if pod.pool else "selects no pool"
+        if pools_by_name and pod.gpus and pod.pool not in pools_by_name:
+            pool_text = f'selects pool "{pod.pool}"' if pod.pool else "selects no pool"
             yield Found(
-                pod.urn, f"{pod.name} requests {pod.gpus} GPU(s) and {named}; known pools: {', '.join(known) or 'none'}"
+                pod.urn,
+                f"{pod.name} requests {pod.gpus} GPU(s) and {pool_text}; known pools: "
+                f"{', '.join(pools_by_name) or 'none'}",
             )
 
 
@@ -59,19 +61,21 @@ def taints_are_tolerated(stack: Stack) -> Iterator[Found]:
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
 )
 def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
-    taken: dict[str, list[Engine]] = defaultdict(list)
+    engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
-        taken[engine.pod.urn].append(engine)
-        width, asked, seen = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
-        if not asked and not seen:
+        engines_by_gpu[engine.pod.urn].append(engine)
+        width, gpu_request, seen = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
+        if not gpu_request and not seen:
             yield Found(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
-        if asked and asked != width:
-            yield Found(engine.pod.urn, f"{engine.name} requests {asked} GPU(s), but its tensor parallelism is {width}")
+        if gpu_request and gpu_request != width:
+            yield Found(
+                engine.pod.urn, f"{engine.name} requests {gpu_request} GPU(s), but its tensor parallelism is {width}"
+            )
         if seen and seen < width:
             yield Found(
                 engine.pod.urn, f"{engine.name} uses GPUs {engine.visible}, but its tensor parallelism is {width}"
             )
-    for urn, members in taken.items():
+    for urn, members in engines_by_gpu.items():
         pod = members[0].pod
         if {gpu for engine in members for gpu in engine.pod_gpus} != set(range(pod.gpus)):
             parts = ", ".join(f"{engine.container.name} {engine.pod_gpus}" for engine in members)
@@ -85,12 +89,14 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node",
 )
 def pods_have_a_pool(stack: Stack) -> Iterator[Found]:
-    known = {pool.name: pool for pool in cluster_for(stack).pools}
-    for pod in pods(stack) if known else ():
-        if pod.pool and pod.pool not in known:
-            yield Found(pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(known)}")
+    pools_by_name = {pool.name: pool for pool in cluster_for(stack).pools}
+    for pod in pods(stack) if pools_by_name else ():
+        if pod.pool and pod.pool not in pools_by_name:
+            yield Found(
+                pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(pools_by_name)}"
+            )
         everywhere = pod.resource.type.endswith(":DaemonSet") and not pod.pool
-        for pool in known.values():
+        for pool in pools_by_name.values():
             if not (pool.gpu if everywhere else pool.name == pod.pool):
                 continue
             for taint in pool.taints:

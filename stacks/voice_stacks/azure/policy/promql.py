@@ -42,7 +42,7 @@ class Matcher:
     value: str
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def selected_values(self) -> tuple[str, ...]:
         """The values that are selected by name; empty for an exclusion or a regular expression."""
         if self.operator == "=":
             return (self.value,)

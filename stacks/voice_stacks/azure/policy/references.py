@@ -44,34 +44,34 @@ class Reference:
     source=OBJECTS,
 )
 def names_resolve(stack: Stack) -> Iterator[Found]:
-    for each in (*_of_pods(stack), *_of_others(stack)):
+    for each in (*_pod_references(stack), *_other_references(stack)):
         if not each.name.text:
             continue
         target = _find(stack, each)
         if target is None:
-            where = f" in {each.namespace}" if each.namespace else ""
-            yield Found(each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{where}")
+            location = f" in {each.namespace}" if each.namespace else ""
+            yield Found(each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{location}")
         elif each.key and each.key not in _keys(target):
             yield Found(
                 each.urn, f"{each.of} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
             )
 
 
-def _of_pods(stack: Stack) -> Iterator[Reference]:
+def _pod_references(stack: Stack) -> Iterator[Reference]:
     for pod in pods(stack):
         for pull in pod.spec["imagePullSecrets"]:
             yield _of(pod, "Secret", pull["name"])
         for volume in pod.spec["volumes"]:
-            yield from _of_volume(pod, volume)
+            yield from _volume_references(pod, volume)
         for container in pod.containers:
-            yield from _of_container(pod, container)
+            yield from _container_references(pod, container)
 
 
 def _of(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
     return Reference(pod.urn, pod.name, kind, pod.namespace, name, key)
 
 
-def _of_volume(pod: Pod, volume: Value) -> Iterator[Reference]:
+def _volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
     yield _of(pod, "Secret", volume.at("secret", "secretName"))
     claim = volume.at("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
@@ -82,7 +82,7 @@ def _of_volume(pod: Pod, volume: Value) -> Iterator[Reference]:
         yield _of(pod, "Secret", source.at("secret", "name"))
 
 
-def _of_container(pod: Pod, container: Container) -> Iterator[Reference]:
+def _container_references(pod: Pod, container: Container) -> Iterator[Reference]:
     for variable in container.value["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
             source = variable.at("valueFrom", field)
@@ -96,7 +96,7 @@ def _of_container(pod: Pod, container: Container) -> Iterator[Reference]:
             yield _of(pod, "ConfigMap", name, mount["subPath"].text)
 
 
-def _of_others(stack: Stack) -> Iterator[Reference]:
+def _other_references(stack: Stack) -> Iterator[Reference]:
     for resource in stack.resources:
         if not resource.type.startswith("kubernetes:"):
             continue
@@ -128,14 +128,17 @@ def _of_others(stack: Stack) -> Iterator[Reference]:
 def _find(stack: Stack, reference: Reference) -> Resource | None:
     for resource in stack.of(f":{reference.kind}"):
         metadata = resource.props["metadata"]
-        same = reference.namespace in {None, metadata["namespace"].text}
-        if same and (metadata["name"].text or resource.name) == reference.name.text:
+        same_namespace = reference.namespace in {None, metadata["namespace"].text}
+        if same_namespace and (metadata["name"].text or resource.name) == reference.name.text:
             return resource
     if reference.kind == "Secret":
         # The CSI driver creates it while a pod mounts its class.
         for resource in stack.of(":SecretProviderClass"):
-            made = {each["secretName"].text for each in resource.props.at("spec", "secretObjects")}
-            if reference.name.text in made and resource.props.at("metadata", "namespace").text == reference.namespace:
+            secret_names = {each["secretName"].text for each in resource.props.at("spec", "secretObjects")}
+            if (
+                reference.name.text in secret_names
+                and resource.props.at("metadata", "namespace").text == reference.namespace
+            ):
                 return resource
     return None
 
@@ -163,19 +166,22 @@ def secrets_are_brought(stack: Stack) -> Iterator[Found]:
                     yield Found(
                         resource.urn, f"{resource.name} syncs {entry['objectName'].text}, which it never fetches"
                     )
-        vault, told = outputs(stack)[ClusterOutput.VAULT_NAME], resource.props.at("spec", "parameters", "keyvaultName")
-        if vault.text and told.text and told.text != vault.text:
-            yield Found(resource.urn, f"{resource.name} reads vault {told.text}; the deployment has {vault.text}")
+        vault, vault_name = (
+            outputs(stack)[ClusterOutput.VAULT_NAME],
+            resource.props.at("spec", "parameters", "keyvaultName"),
+        )
+        if vault.text and vault_name.text and vault_name.text != vault.text:
+            yield Found(resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}")
     for pod in pods(stack):
         yield from _unfetched(pod, classes)
         mounted = {v.at("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
-        brought = {each["secretName"].text for name in mounted & set(classes)
+        synced_secrets = {each["secretName"].text for name in mounted & set(classes)
                    for each in classes[name].props.at("spec", "secretObjects")}  # fmt: skip
         synced = {each["secretName"].text for r in classes.values() for each in r.props.at("spec", "secretObjects")}
         for container in pod.containers:
             for variable in container.value["env"]:
                 name = variable.at("valueFrom", "secretKeyRef", "name").text
-                if name in synced - brought:
+                if name in synced - synced_secrets:
                     yield Found(
                         pod.urn,
                         f"{pod.name}/{container.name} reads secret {name}; the pod does not mount its "
@@ -251,8 +257,8 @@ def _urls(container: Container) -> Iterator[str]:
         yield from URL.findall(text)
 
 
-def _service(stack: Stack, pod: Pod, place: str, wanted: tuple[str, str, str]) -> Iterator[Found]:
-    host, namespace, port = wanted
+def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str]) -> Iterator[Found]:
+    host, namespace, port = expected
     results = [
         r
         for r in stack.of("core/v1:Service")

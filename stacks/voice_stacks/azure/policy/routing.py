@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
 from voice_blueprint.engines.launch.router import ANSWER_TIMEOUT_S, CONFIG_FILE
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.drains import drain_times
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Container, Pod, mounted_text, pods
@@ -75,14 +75,14 @@ def routers_find_engines(stack: Stack) -> Iterator[Found]:
             yield Found(urn, f"{name} routes to backend {backend}, which does not exist")
         for port in sorted(set(_BOUND.findall(router.text)) - listening(router.container)):
             yield Found(urn, f"{name} listens on port {port}, which its pod does not declare")
-        reached: set[str] = set()
+        routed_pods: set[str] = set()
         for route in router.routes:
             own, problem = _behind(stack, route)
-            reached |= {pod.urn for pod in own}
-            for what in filter(None, (problem, *_unlike(stack, route, own))):
-                yield Found(urn, f"{name}: backend {route.backend} {what}")
+            routed_pods |= {pod.urn for pod in own}
+            for violation in filter(None, (problem, *_unlike(stack, route, own))):
+                yield Found(urn, f"{name}: backend {route.backend} {violation}")
         for pod in pods(stack):
-            if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in reached:
+            if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in routed_pods:
                 yield Found(urn, f"{name} routes no requests to {pod.name}")
 
 
@@ -105,8 +105,8 @@ def _named(service: Resource) -> tuple[str, str]:
 
 
 def _unlike(stack: Stack, route: Route, own: list[Pod]) -> Iterator[str]:
-    most = most_replicas(stack)
-    desired = sum(most.get((pod.namespace, pod.name), 1) for pod in own)
+    max_replicas = max_replicas_by_workload(stack)
+    desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in own)
     if route.slots < desired:
         yield f"has {route.slots} slots for {desired} pods of {route.service}"
     for pod in own:

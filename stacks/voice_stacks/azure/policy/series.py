@@ -107,8 +107,8 @@ def engine_series(engine: str) -> Mapping[str, Series]:
     """Return the metrics that a release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes."""
     results: dict[str, Series] = {}
     for metric in published(engine).metrics:
-        known = _OF_ENGINES.get(metric.name, Series())
-        series = Series(known.healthy, known.low, known.high, known.worse, service=True)
+        base_series = _OF_ENGINES.get(metric.name, Series())
+        series = Series(base_series.healthy, base_series.low, base_series.high, base_series.worse, service=True)
         for ending in HISTOGRAM if metric.kind == "histogram" else ("",):
             results[f"{metric.name}{ending}"] = series
     return results

@@ -44,16 +44,16 @@ def sides_share_a_pod(stack: Stack) -> Iterator[Found]:
     for engine in engines(stack):
         if engine.nixl_role in {PREFILL, DECODE}:
             sides[engine.pod.urn].append(engine)
-    known = pools(stack)
+    pools_by_name = pools(stack)
     for urn, members in sides.items():
-        pool = known.get(members[0].pod.pool)
+        pool = pools_by_name.get(members[0].pod.pool)
         roles = {engine.nixl_role for engine in members}
         if len(roles) == 1 and not (pool and pool.size.rdma):
             other = DECODE if PREFILL in roles else PREFILL
-            where = f"{pool.size.name} has no RDMA" if pool else "its nodes are unknown"
+            rdma_text = f"{pool.size.name} has no RDMA" if pool else "its nodes are unknown"
             yield Found(
                 urn,
-                f"{members[0].name} is {roles.pop()} and its pod has no {other}: {where}, KV cache would be sent "
+                f"{members[0].name} is {roles.pop()} and its pod has no {other}: {rdma_text}, KV cache would be sent "
                 "over TCP",
             )
         yield from _twins(members)
@@ -77,18 +77,20 @@ def _twins(members: list[Engine]) -> Iterator[Found]:
     source="https://learn.microsoft.com/azure/virtual-machines/overview-hb-hc",
 )
 def rdma_is_there(stack: Stack) -> Iterator[Found]:
-    known = pools(stack)
+    pools_by_name = pools(stack)
     for pod in pods(stack):
-        pool = known.get(pod.pool)
+        pool = pools_by_name.get(pod.pool)
         if pool is None or pool.size.rdma:
             continue
         for container in pod.containers:
             environment = container.environment
-            asked = RDMA_TRANSPORTS & set(environment.get("UCX_TLS", "").split(","))
+            transports = RDMA_TRANSPORTS & set(environment.get("UCX_TLS", "").split(","))
             devices = [d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND)]
-            claimed = [kind for kind in container.value.at("resources", "limits").texts() if kind.startswith("rdma/")]
-            for what in [*sorted(asked), *devices, *claimed]:
-                yield Found(pod.urn, f"{pod.name}/{container.name} uses {what}; {pool.size.name} has no RDMA")
+            devices_limit = [
+                kind for kind in container.value.at("resources", "limits").texts() if kind.startswith("rdma/")
+            ]
+            for rdma_setting in [*sorted(transports), *devices, *devices_limit]:
+                yield Found(pod.urn, f"{pod.name}/{container.name} uses {rdma_setting}; {pool.size.name} has no RDMA")
 
 
 @rule(
@@ -115,11 +117,11 @@ def engines_have_their_image(stack: Stack) -> Iterator[Found]:
         kind = "vllm-omni" if engine.is_omni else "vllm"
         image = engine.container.image.text
         repository = image.partition("@")[0].rpartition("/")[2]
-        known = next((name for name, own in IMAGE_OF.items() if own == repository), kind)
-        by_image[image] |= {kind, known} if image else set()
+        pools_by_name = next((name for name, own in IMAGE_OF.items() if own == repository), kind)
+        by_image[image] |= {kind, pools_by_name} if image else set()
         if len(by_image[image]) > 1:
             yield Found(
                 engine.pod.urn,
-                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pins exclude each "
-                f"other ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
+                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pinned dependencies "
+                f"conflict ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
             )

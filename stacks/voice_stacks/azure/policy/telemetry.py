@@ -95,10 +95,10 @@ def queries_read_published_metrics(stack: Stack) -> Iterator[Found]:
 
 def _problems(azure: Azure, selector: Selector) -> Iterator[str]:
     services = {service.name: service for service in azure.services}
-    known = _labels(azure)
+    label_values = _labels(azure)
     for matcher in selector.matchers:
-        for value in matcher.wanted:
-            if matcher.label in known and value not in known[matcher.label]:
+        for value in matcher.selected_values:
+            if matcher.label in label_values and value not in label_values[matcher.label]:
                 yield f'no deployed component has {matcher.label}="{value}"'
             elif matcher.label == SERVICE_SERIES and selector.name not in _published_by(services[value]):
                 yield f"{value} does not publish {selector.name}"
@@ -163,9 +163,9 @@ def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
     }
     containers = {container.name for container in target.containers}
     for matcher in selector.matchers:
-        if matcher.wanted and matcher.label in own and own[matcher.label] not in matcher.wanted:
+        if matcher.selected_values and matcher.label in own and own[matcher.label] not in matcher.selected_values:
             yield f'{selector.name} of {matcher.label}="{matcher.value}"'
-        if matcher.wanted and matcher.label == "container" and not containers & set(matcher.wanted):
+        if matcher.selected_values and matcher.label == "container" and not containers & set(matcher.selected_values):
             yield f'{selector.name} of container "{matcher.value}"'
         if matcher.label == "pod" and matcher.operator == "=~" and not re.fullmatch(matcher.value, f"{target.name}-a"):
             yield f'{selector.name} of pods "{matcher.value}"'
@@ -238,9 +238,11 @@ def _unlabelled(pod: Pod, endpoint: Value) -> Iterator[str]:
     """Yield labels of a service's series that a scrape does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
-    taken = {each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]}
+    target_labels = {
+        each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]
+    }
     for label, series in ((SERVICE_LABEL, SERVICE_SERIES), (POOL_LABEL, POOL_SERIES)):
-        if META + re.sub(r"\W", "_", label) not in taken.get(series, []):
+        if META + re.sub(r"\W", "_", label) not in target_labels.get(series, []):
             yield series
 
 
@@ -256,7 +258,7 @@ def cluster_metrics_are_kept(stack: Stack) -> Iterator[Found]:
         if not settings:
             yield Found(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
     for resource in settings:
-        kept = KEPT.search(resource.props.at("data", "cluster-metrics").text)
-        missing = sorted(set(ClusterMetric) - set(kept[1].split("|") if kept else ()))
+        keep_list = KEPT.search(resource.props.at("data", "cluster-metrics").text)
+        missing = sorted(set(ClusterMetric) - set(keep_list[1].split("|") if keep_list else ()))
         if missing:
             yield Found(resource.urn, f"the agent drops {', '.join(missing)}")

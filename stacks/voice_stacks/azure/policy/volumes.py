@@ -4,19 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import NVME_DIR
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.pods import pods
 from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 ONE_NODE = "ReadWriteOnce"
 MANY = ("ReadWriteMany", "ReadOnlyMany")
-LOCAL = "localdisk.csi.acstor.io"
+LOCAL_PROVISIONER = "localdisk.csi.acstor.io"
 OFFERED: Mapping[str, tuple[str, ...]] = {
     "file.csi.azure.com": (ONE_NODE, *MANY),
     "blob.csi.azure.com": (ONE_NODE, *MANY),
     "disk.csi.azure.com": (ONE_NODE, "ReadWriteOncePod"),
-    LOCAL: (ONE_NODE, "ReadWriteOncePod"),
+    LOCAL_PROVISIONER: (ONE_NODE, "ReadWriteOncePod"),
 }
 """Access modes by provisioner: https://learn.microsoft.com/azure/aks/concepts-storage."""
 
@@ -57,13 +57,13 @@ def _unoffered(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Found
 @stack_rule(
     "local-disks-are-local",
     "Node-local data of pods must use a class of local disks that waits for the pod's node.",
-    remedy=f"use a class with the provisioner {LOCAL} and WaitForFirstConsumer",
+    remedy=f"use a class with the provisioner {LOCAL_PROVISIONER} and WaitForFirstConsumer",
     source="https://github.com/Azure/local-csi-driver",
 )
 def local_disks_are_local(stack: Stack) -> Iterator[Found]:
     for storage in stack.of(":StorageClass"):
         if (
-            storage.props["provisioner"].text == LOCAL
+            storage.props["provisioner"].text == LOCAL_PROVISIONER
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
             yield Found(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
@@ -74,17 +74,17 @@ def local_disks_are_local(stack: Stack) -> Iterator[Found]:
                 continue
             used = pod.volume(name).at("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
             provisioner = _provisioner(stack, used)
-            if provisioner and provisioner != LOCAL:
+            if provisioner and provisioner != LOCAL_PROVISIONER:
                 yield Found(pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks")
 
 
 def _mounted(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
     """Return the number of pods of each workload that mount a claim."""
-    most, result = most_replicas(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
+    max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
             if name := volume.at("persistentVolumeClaim", "claimName").text:
-                result[pod.namespace, name][pod.name] = max(1, most.get((pod.namespace, pod.name), 1))
+                result[pod.namespace, name][pod.name] = max(1, max_replicas.get((pod.namespace, pod.name), 1))
     return result
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.engines.launch.fabric import SIDE_CHANNEL_PORT
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.flows import unopened
 from voice_stacks.azure.policy.pods import REPLICATED, Container, pods
@@ -106,7 +106,7 @@ def probes_have_targets(stack: Stack) -> Iterator[Found]:
     source="https://docs.lmcache.ai/mp/disaggregated_prefill.html",
 )
 def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
-    taken: dict[tuple[str, str], str] = {}
+    servers_by_port: dict[tuple[str, str], str] = {}
     for engine in engines(stack):
         for connector in engine.connectors:
             port = connector.at("kv_connector_extra_config", "lmcache.mp.port").text
@@ -119,9 +119,11 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
                     f"{engine.name} uses an LMCache server on port {port}, on which no server of its pod listens",
                 )
             key = (engine.pod.urn, port)
-            if key in taken:
-                yield Found(engine.pod.urn, f"{taken[key]} and {engine.name} share the LMCache server on port {port}")
-            taken[key] = engine.name
+            if key in servers_by_port:
+                yield Found(
+                    engine.pod.urn, f"{servers_by_port[key]} and {engine.name} share the LMCache server on port {port}"
+                )
+            servers_by_port[key] = engine.name
             seeds = {c.environment.get(HASH_SEED, "random") for c in [engine.container, *servers]}
             if len(seeds) > 1 or seeds & {"random"}:
                 yield Found(
@@ -137,7 +139,7 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
 )
 def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
-    most = most_replicas(stack)
+    max_replicas = max_replicas_by_workload(stack)
     for quota in stack.of("core/v1:ResourceQuota"):
         namespace, hard = quota.props.at("metadata", "namespace").text, quota.props.at("spec", "hard")
         members = [pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED)]
@@ -147,7 +149,7 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
             ("requests.cpu", lambda pod: pod.cpus),
             ("pods", lambda _: 1),
         ):
-            need = sum(most.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
+            need = sum(max_replicas.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
             if hard[key].text and need > float(amount(hard[key].text)):
                 yield Found(quota.urn, f"quota {key} of {namespace} is {hard[key].text}; its replicas may use {need:g}")
 
@@ -162,11 +164,11 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
-            asked, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
-            if (asked or limit) and (not limit or asked not in {"", limit} or not limit.isdecimal()):
+            request, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
+            if (request or limit) and (not limit or request not in {"", limit} or not limit.isdecimal()):
                 yield Found(
                     pod.urn,
-                    f"{pod.name}/{container.name} requests {asked or 'no'} GPUs; its limit is {limit or 'none'}",
+                    f"{pod.name}/{container.name} requests {request or 'no'} GPUs; its limit is {limit or 'none'}",
                 )
 
 

@@ -60,7 +60,7 @@ def test_the_spot_pool_of_the_first_release_is_refused() -> None:
 def test_surge_nodes_of_a_spot_pool_are_refused_rather_than_ignored() -> None:
     answers = refused([cluster(edit_deployment({"azure.pools.4.surge_nodes": 1}))])
     assert [answer.message for answer in answers] == [
-        'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it has to be left out'
+        'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it must be omitted'
     ]
     assert answers[0].remedy == "set surge_nodes of the pool to 0"
 

@@ -108,7 +108,7 @@ class Watch:
         """Evaluate UCX's choices until the engine exits."""
         for choice in choices(log):
             self._chosen.set()
-            self._judge("" if choice.is_fast else f"KV cache does not go from GPU to GPU over {WANTED}", choice)
+            self._judge("" if choice.is_fast else f"KV cache is not transferred between GPUs over {WANTED}", choice)
 
     def hand_over(self) -> None:
         """Request a completion that prefill computes and decode continues, as soon as both are ready.
@@ -129,7 +129,7 @@ class Watch:
             else:
                 break
         if not self._chosen.wait(GRACE_S):
-            self._judge("a request was answered, and UCX has said of no transfer between GPUs how it went", None)
+            self._judge("a request was completed, but UCX has logged no transfer between GPUs", None)
 
     def _judge(self, problem: str, choice: Choice | None) -> None:
         if problem and self._expected.refuse:
