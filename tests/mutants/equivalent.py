@@ -64,6 +64,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{GATEWAY}/server.py", "one more or less pending connection of 2,048",
            *(("backlog=2048", f"backlog= {number}") for number in (2047, 2049))),
     *_each(f"{GATEWAY}/listen_file.py", "a result is created for each channel", ("strict=True", "strict=False")),
+    *_each(f"{GATEWAY}/listen_file.py", "another of several invalid parameters is named",
+           ("include_input=False)[0]", "include_input=False)[ -1]")),
     *_each(f"{RUNTIME}/state.py", "one final of 20,000",
            *(("FINALS = 20_000", f"FINALS = {number}") for number in (19999, 20001))),
     *_each(f"{RUNTIME}/sessions.py", "the commands are sent together, and no reader needs both of their keys",
