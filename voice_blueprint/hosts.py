@@ -108,6 +108,6 @@ def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
     return hashlib.sha256(json.dumps([fleet.instance_type, *served, *images]).encode()).hexdigest()[:8]
 
 
-def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
+def lacks_digests(deployment: Deployment, images: tuple[Image, ...]) -> bool:
     """Return True if hosts or tasks with these images must wait for a digest."""
     return any(image not in deployment.images for image in images)

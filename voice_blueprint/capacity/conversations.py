@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import SPEECH_SHARE
-from voice_blueprint.capacity.load import is_heard_by_model, peak_calls
+from voice_blueprint.capacity.load import is_bypassed_by, peak_calls
 from voice_blueprint.capacity.tiers import FILL, Capacity, agent_capacity, by_tier, caller_capacities, capacities
-from voice_blueprint.engines.sizing.service import Room, rooms
+from voice_blueprint.engines.sizing.service import PoolCapacity, pool_capacities
 from voice_blueprint.file.model.agents import ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -56,7 +56,7 @@ class Link:
             ValueError: A unit serves no conversations.
         """
         if not self.most:
-            raise ValueError(f"{self.name} carries no conversations: {self.source}")
+            raise ValueError(f"{self.name} supports no conversations: {self.source}")
         return max(1, math.ceil(conversations * self.units.max / (self.most * FILL)))
 
 
@@ -73,8 +73,8 @@ def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
     if aws.agents is None:
         return ()
     tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
-    own = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
-    return _chain((own, *(each for each in capacities(aws) if not is_heard_by_model(each.tier, aws.agents))))
+    agents_capacity = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
+    return _chain((agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents))))
 
 
 def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
@@ -88,16 +88,16 @@ def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
     agents, callers = azure.agents, azure.callers
     if agents is None or callers is None:
         return ()
-    own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
-    results = list(rooms(azure))
-    tiers = [each for each in caller_capacities(callers) if not is_heard_by_model(each.tier, agents)]
+    agents_capacity = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
+    results = list(pool_capacities(azure))
+    tiers = [each for each in caller_capacities(callers) if not is_bypassed_by(each.tier, agents)]
     engines = []
     if agents.listening == "transcript":
         engines += [_engine(azure, callers.asr.model, [room for room in results if room.model == callers.asr.model])]
     for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
         if isinstance(engine, ClusterService):
             engines.append(_engine(azure, engine.service, [r for r in results if r.service == engine.service], share))
-    return (*_chain((own, *tiers)), *filter(None, engines))
+    return (*_chain((agents_capacity, *tiers)), *filter(None, engines))
 
 
 def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
@@ -112,7 +112,7 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
         yield chain
 
 
-def _engine(azure: Azure, name: str, found: list[Room], share: float = 1.0) -> Link | None:
+def _engine(azure: Azure, name: str, found: list[PoolCapacity], share: float = 1.0) -> Link | None:
     """Return replicas as a stage; each conversation occupies a session for ``share`` of its time."""
     if not found:
         return None

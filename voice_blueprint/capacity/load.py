@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import REDIS_GB, REDIS_SHARE, STORE_BYTES_PER_CALL, STORE_FILL, least, store
-from voice_blueprint.capacity.tiers import Capacity, at_peak, caller_capacities, capacities
+from voice_blueprint.capacity.tiers import Capacity, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.agents import AgentRules
 from voice_blueprint.file.model.aws import Aws, StateStore
@@ -19,12 +19,12 @@ def load_for(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
 
     Audio that the language model consumes bypasses the transcription tiers.
     """
-    if not is_heard_by_model(tier, agents):
+    if not is_bypassed_by(tier, agents):
         return load
     return load.model_copy(update={"calls": math.ceil(load.calls * (1 - load.conversation_share))})
 
 
-def is_heard_by_model(tier: Tier, agents: AgentRules | None) -> bool:
+def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
     """Return True if conversations do not use a tier, because the language model receives the audio."""
     return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
 
@@ -79,26 +79,26 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
 def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
     """Return the cheapest node type with enough capacity, of the current generation if possible."""
     family = state.node_type.rpartition(".")[0]
-    enough = [
+    suitable_types = [
         kind
         for kind in catalog.cache_node_types().values()
         if least(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
     ]
-    if not enough:
-        return "none of the catalogue: use fewer calls, or `cells`"
-    return min(enough, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
+    if not suitable_types:
+        return "none in the catalogue: use fewer calls, or `cells`"
+    return min(suitable_types, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
 
 
-def too_many_for_one(deployment: Deployment) -> bool:
+def exceeds_one_deployment(deployment: Deployment) -> bool:
     """Return True if the peak exceeds every state store of the catalogue, and requires several deployments."""
     if not deployment.load:
         return False
     if aws := deployment.aws_section:
-        kinds = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
-        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in kinds)
+        state_stores = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
+        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores)
     else:
         most = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
-    return at_peak(Tier.STATE, most) < peak_calls(deployment.load)
+    return peak_calls_for(Tier.STATE, most) < peak_calls(deployment.load)
 
 
 def peak_calls(load: CallLoad) -> int:

@@ -22,7 +22,7 @@ from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
 
-IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
+IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
 """Images of the engines."""
 
 
@@ -36,12 +36,12 @@ IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
 def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
     for served in engines:
         card, engine = served.engine.model, served.engine
-        if not _serves(engine, card):
+        if not _supports_task(engine, card):
             yield Violation(
                 served.place.at("model"),
-                f"{served.name} runs image {IMAGE_OF[engine.kind]} for {', '.join(sorted(engine.tasks))}, but "
+                f"{served.name} runs image {IMAGE_BY_ENGINE[engine.kind]} for {', '.join(sorted(engine.tasks))}, but "
                 f"{card.name} is a {card.task} model for {card.served_by}",
-                f"use one of {', '.join(c.name for c in catalog.models().values() if _serves(engine, c))}, or "
+                f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_task(engine, c))}, or "
                 "another kind of service",
             )
 
@@ -85,7 +85,7 @@ def load_fits_gpus(engines: Iterable[Served]) -> Iterator[Violation]:
         engine, gpu = served.engine, served.gpu
         # Another check reports models of another kind.
         if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
-            yield from refusal(served.hardware_at, served.title, _check_gpu_memory, engine, gpu)
+            yield from refusal(served.hardware_location, served.title, _check_gpu_memory, engine, gpu)
 
 
 def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
@@ -151,7 +151,7 @@ def _services_carry_load(azure: Azure) -> Iterator[Violation]:
             more = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
-                f"{service.name}: {sizing.verdict}",
+                f"{service.name}: {sizing.summary}",
                 f"{more}, or lower the number of sessions",
             )
 
@@ -190,13 +190,13 @@ def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
         if fleet.model is None:
             continue
         computes_on, card = catalog.instance_types()[fleet.instance_type].computes_on, known.get(fleet.model)
-        neuron, converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
+        neuron, is_converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
         problem = ""
         if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
             problem = f"it is a {card.task} model for {card.served_by}"
-        elif neuron and converted:
+        elif neuron and is_converted:
             problem = "it is in CTranslate2's format, but Neuron compiles models in OpenAI's format"
-        elif not neuron and not converted and fleet.model.lower().startswith("openai/whisper"):
+        elif not neuron and not is_converted and fleet.model.lower().startswith("openai/whisper"):
             problem = (
                 f"it is in OpenAI's format, but hosts with a {computes_on.upper()} load models in CTranslate2's format"
             )
@@ -209,5 +209,5 @@ def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _serves(engine: Engine, card: ModelCard) -> bool:
+def _supports_task(engine: Engine, card: ModelCard) -> bool:
     return card.task in engine.tasks and card.served_by == engine.kind

@@ -20,7 +20,7 @@ MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of a stream without an event."""
 PAUSE_S = 1.0
 MAX_CELLS = 10
-"""Cells that are asked for room."""
+"""Maximum number of cells to try."""
 
 
 class CallError(Exception):

@@ -2,7 +2,7 @@
 
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities
-from voice_blueprint.engines.sizing.service import listening
+from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.load import CallLoad
@@ -33,7 +33,7 @@ def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
 
 def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
     """Return the audio hours of the Azure section; the capacity of engines is their number of sessions by memory."""
-    engines = list(listening(azure))
+    engines = list(transcription_capacity(azure))
     if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
     texts = {engine.service: f"{engine.low}-{engine.most} replicas x {engine.sessions} sessions" for engine in engines}
@@ -65,7 +65,7 @@ def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
 
 def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the calls of transcription engines and caller tiers, at the minimum and maximum number of units."""
-    capacities_by_service = list(listening(azure))
+    capacities_by_service = list(transcription_capacity(azure))
     engines = (
         sum(capacity_texts.low * capacity_texts.sessions for capacity_texts in capacities_by_service),
         sum(capacity_texts.most * capacity_texts.sessions for capacity_texts in capacities_by_service),

@@ -6,7 +6,7 @@ from voice_blueprint.azure.cpu_pods import cpu_pods
 from voice_blueprint.capacity.conversations import Link, conversations_on_aws, conversations_on_azure
 from voice_blueprint.capacity.tiers import FILL
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.agents import AgentRules, ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import CPU_POOL, Azure
@@ -36,7 +36,7 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
         return None
     named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
     nodes: dict[str, dict[bool, float]] = {}
-    for room in rooms(azure):
+    for room in pool_capacities(azure):
         own = room.service in named and room.model != callers.asr.model
         pool_nodes = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
         pool_nodes[own] += room.most / room.replicas_per_node

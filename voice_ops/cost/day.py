@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from voice_blueprint.aws import names
 from voice_blueprint.azure.cpu_pods import cpu_nodes, cpu_pods
 from voice_blueprint.day import designed_load
-from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.cost.model import Expected
@@ -56,7 +56,7 @@ class DaySimulation:
         azure, place = self.deployment.azure, self._place()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
-            for room in (each for each in rooms(azure) if each.pool == pool.name):
+            for room in (each for each in pool_capacities(azure) if each.pool == pool.name):
                 replicas = self._hosts.get(f"{room.service} on {room.pool}", room.low + place * (room.most - room.low))
                 nodes = nodes + replicas / room.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())

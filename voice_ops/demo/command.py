@@ -111,7 +111,7 @@ def _report(heard: list[tuple[float, TranscriptEvent]], text: str) -> None:
     rate = word_error_rate(text, " ".join(final.text for _, final in heard))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
     if rate > WORST_ERROR_RATE:
-        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; said was: {text}")
+        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
 
 
 def word_error_rate(said: str, heard: str) -> float:

@@ -103,7 +103,7 @@ class Service:
     def recent_output(self) -> str:
         """Return the end of its output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " | ".join(lines[-5:]) or "it said nothing"
+        return " | ".join(lines[-5:]) or "it printed nothing"
 
     def _end_group(self) -> None:
         """Kill its remaining processes, such as workers of a killed program."""

@@ -33,7 +33,7 @@ SEED = 1
 WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
 """Metrics of hosts: telemetry has stopped."""
 CROWD_S = 600.0
-"""Start of the crowd in `flash_crowd`."""
+"""Start of the surge in `flash_crowd`."""
 
 
 @dataclass(frozen=True)

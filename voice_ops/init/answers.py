@@ -65,7 +65,7 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
             cloud = _ask(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _cloud)
         offered_regions = regions(cloud)
         if region is None:
-            out.print(f"Regions that sell what a first file needs: {', '.join(offered_regions)}", soft_wrap=True)
+            out.print(f"Regions that offer the required hosts: {', '.join(offered_regions)}", soft_wrap=True)
             first = DEFAULT_REGION[cloud]
             region = _ask(
                 "Region", first if first in offered_regions else offered_regions[0], lambda typed: _region(typed, cloud)
@@ -101,8 +101,8 @@ def budget_for(files: list["PricedDraft"], budget: int | None, where: str) -> tu
             return chosen, usd
         cheapest = min(files, key=lambda each: each.month.expected)
         raise UnsupportedAnswersError(
-            f"{cheapest.name} cost {cheapest.words} a month in {where}, more than the budget of {usd:,} USD; "
-            f"raise it to {math.ceil(cheapest.month.expected):,}, or take another region or fewer calls"
+            f"{cheapest.name} cost {cheapest.words} per month in {where}, more than the budget of {usd:,} USD; "
+            f"raise it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
         )
 
     try:
@@ -133,7 +133,7 @@ def _missing_options(options: str) -> typer.Exit:
 
 def _cloud(typed: str) -> Cloud:
     if typed not in list(Cloud):
-        raise UnsupportedAnswersError(f"{typed} is no cloud{choice(typed, Cloud)}")
+        raise UnsupportedAnswersError(f"{typed} is not a supported cloud{choice(typed, Cloud)}")
     return Cloud(typed)
 
 
@@ -141,14 +141,14 @@ def _region(typed: str, cloud: Cloud) -> str:
     offered_regions = regions(cloud)
     if typed not in offered_regions:
         raise UnsupportedAnswersError(
-            f"{typed} sells nothing that a first file for {cloud} needs{choice(typed, offered_regions)}"
+            f"{typed} does not offer the hosts that a first file for {cloud} requires{choice(typed, offered_regions)}"
         )
     return typed
 
 
 def _agents(wanted: bool | None, is_possible: bool, region: str, *, is_interactive: bool) -> bool:
     if wanted and not is_possible:
-        raise UnsupportedAnswersError(f"{region} sells no GPUs, which agents take; take another region")
+        raise UnsupportedAnswersError(f"{region} offers no GPUs, which agents require; choose another region")
     if wanted is None:
         return is_interactive and is_possible and typer.confirm(AGENTS_QUESTION, default=False)
     return wanted
@@ -158,8 +158,8 @@ def _calls(typed: str, most: int) -> int:
     calls = _parse_integer(typed)
     if not 1 <= calls <= most:
         raise UnsupportedAnswersError(
-            f"{calls:,} calls are not within what one deployment carries there, 1 to {most:,}; "
-            "take another number or region, or write a file for a part of them and set `cells` in it"
+            f"{calls:,} calls are outside the range of one deployment in that region, 1 to {most:,}; "
+            "choose another number or region, or write a file for some of them and set `cells` in it"
         )
     return calls
 
@@ -167,7 +167,7 @@ def _calls(typed: str, most: int) -> int:
 def _parse_integer(typed: str) -> int:
     digits = typed.replace(",", "").replace("_", "")
     if not (digits.isascii() and digits.isdecimal()):
-        raise UnsupportedAnswersError(f"{typed} is no whole number; type one such as 500")
+        raise UnsupportedAnswersError(f"{typed} is not an integer; enter one such as 500")
     return int(digits)
 
 

@@ -50,7 +50,7 @@ def init(
     if file.exists():
         raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
     if not file.parent.is_dir():
-        raise stop(f"{file}: there is no folder {file.parent}; make it, or name a file in another", REFUSED)
+        raise stop(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
     desired = answers(cloud, region, calls, agents=agents)
     chosen, usd = first_file(file, desired, budget)
     schema = _write_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)

@@ -23,7 +23,7 @@ from voice_blueprint.capacity.tiers import FILL, caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
 from voice_blueprint.checks.azure.sizing import share_gib
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.layouts import Asked, aggregated_layout
+from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregated_layout
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
@@ -159,7 +159,7 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     rows = _single_gpus(region)
     if not rows:
         raise UnsupportedAnswersError(
-            f"{region} sells no GPU of the catalogue beside {VAD_TYPE}; take us-east-1 or us-east-2"
+            f"{region} offers no GPU type together with {VAD_TYPE}; choose us-east-1 or us-east-2"
         )
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
@@ -214,7 +214,9 @@ def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantizati
         gpu = catalog.gpus()[size.gpu]
         quantization = Quantization.FP8 if gpu.compute_capability >= FP8_CAPABILITY else Quantization.NONE
         try:
-            layout = aggregated_layout(model, gpu, size, Asked(load, quantization), tensor_parallel=1, region=region)
+            layout = aggregated_layout(
+                model, gpu, size, EngineRequirements(load, quantization), tensor_parallel=1, region=region
+            )
         except DoesNotFitError:
             continue
         results[size.name] = (layout.engine.sessions, quantization)
@@ -233,7 +235,7 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     result = _azure_pools(region, carried)
     if not result:
         raise UnsupportedAnswersError(
-            f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus"
+            f"{region} offers no single GPU that fits Voxtral-24B; choose southcentralus or eastus"
         )
     chosen = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
     sessions, quantization = result[chosen]
@@ -317,7 +319,7 @@ def _yaml(count: HostCount) -> str:
 
 def _too_many_calls_error(calls: int) -> UnsupportedAnswersError:
     return UnsupportedAnswersError(
-        f"{calls:,} calls are more than one state store carries; write a file for a part of them, and set `cells` in it"
+        f"{calls:,} calls exceed the capacity of one state store; write a file for some of them, and set `cells` in it"
     )
 
 

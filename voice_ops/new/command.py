@@ -36,7 +36,10 @@ def new(
     if folder.exists() and not folder.is_dir():
         raise stop(f"{folder} is a file; name a folder", REFUSED)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
-        raise stop(f"{folder} has {', '.join(existing)}, and nothing is overwritten; name another folder", REFUSED)
+        raise stop(
+            f"{folder} has {', '.join(existing)}, and existing files are not overwritten; choose another folder",
+            REFUSED,
+        )
     desired = answers(cloud, region, calls, agents=agents)
     chosen, usd = first_file(folder / deployment, desired, budget)
     texts[deployment] = chosen.draft.text(usd, "schema.json")

@@ -8,7 +8,7 @@ import typer
 
 from voice_blueprint import checks
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.load import peak_calls, too_many_for_one
+from voice_blueprint.capacity.load import exceeds_one_deployment, peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
@@ -111,7 +111,7 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
     typed = deployment.load.model_dump() if deployment.load else {}
     typed |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
     asked = deployment.model_copy(update={"load": CallLoad(**typed)})
-    if deployment.cells or not too_many_for_one(asked):
+    if deployment.cells or not exceeds_one_deployment(asked):
         return asked
     # More than any state store supports: as many copies as the load requires.
     return asked.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})

@@ -66,15 +66,15 @@ def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[s
     prune = f"`voice prune {file}`"
     if tier == "agents":
         instructions = (
-            "its tasks and their callers stay. Before the deploy: have clients open sessions in place of "
+            "its tasks and their callers remain. Before the deploy: have clients open sessions instead of "
             f"conversations, then {prune}, which gives conversations {deployment.aws.edge.session_max_s} s to end, "
             "deploys the alarms, and deletes the stack"
         )
     elif tier.startswith("asr-"):
         first = "".join(f"`cdk deploy {each} --exclusively -c deployment={file}`, then " for each in added)
         instructions = (
-            f"its hosts would serve on without alarms. Before the deploy: {first}{prune}, which drains its hosts, "
-            "deletes the stack, and deploys the alarms last"
+            f"its hosts would continue to serve without alarms. Before the deploy: {first}{prune}, which drains its "
+            "hosts, deletes the stack, and deploys the alarms last"
         )
     else:
         instructions = f"a deploy keeps it: {prune} deletes it"
@@ -87,7 +87,7 @@ def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
     if section.edge.domain and len(deployment.file_regions) == 1:
         shared = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
     instructions = (
-        f"its {stacks} stacks stay, with their hosts. Before the deploy: move callers that use its own names{shared}; "
+        f"its {stacks} stacks and their hosts remain. Before the deploy: move callers that use its own names{shared}; "
         f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
         "its stacks"
     )

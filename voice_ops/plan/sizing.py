@@ -32,7 +32,7 @@ def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
     """Return the sizing for ``--json``: every sizing in full, and the verdict on each service."""
     services = {
         name: vars(sized)
-        | ({"enough": sized.enough, "verdict": sized.verdict} if isinstance(sized, ServiceSizing) else {})
+        | ({"enough": sized.is_sufficient, "verdict": sized.summary} if isinstance(sized, ServiceSizing) else {})
         for name, sized in _services(deployment).items()
     }
     return {"services": services, "fleets": _fleets(deployment), "kv_levels": dict(_kv_levels(deployment))}
@@ -148,6 +148,6 @@ def _refusals(deployment: Deployment, services: dict[str, SizingResult]) -> Tabl
     for name, sized in {**services, **_fleets(deployment)}.items():
         if isinstance(sized, DoesNotFitError):
             table.add_row(name, f"{sized.arithmetic}\n→ {sized.remedy}")
-        elif isinstance(sized, ServiceSizing) and not sized.enough:
-            table.add_row(name, f"{sized.verdict}\n→ raise replicas.max or the pool's nodes.max")
+        elif isinstance(sized, ServiceSizing) and not sized.is_sufficient:
+            table.add_row(name, f"{sized.summary}\n→ raise replicas.max or the pool's nodes.max")
     return table

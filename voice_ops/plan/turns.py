@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.engines.sizing.turns import QUESTION_S, TURNS, kv_megabytes, listening_model, turns
+from voice_blueprint.engines.sizing.turns import QUESTION_S, TURNS, audio_chat_model, kv_megabytes, turns
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table
 
@@ -12,7 +12,7 @@ from voice_ops.output import empty_table
 def turn_tables(deployment: Deployment) -> Iterator[Table]:
     """Yield a table for each section whose agents use a model with audio input."""
     for section in (deployment.aws_section, deployment.azure_section):
-        if section is None or section.agents is None or (model := listening_model(deployment, section.agents)) is None:
+        if section is None or section.agents is None or (model := audio_chat_model(deployment, section.agents)) is None:
             continue
         table = empty_table(
             f"a question of {QUESTION_S:g} s to {model.name}",
@@ -47,7 +47,7 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
             ],
         }
         for section in (deployment.aws_section, deployment.azure_section)
-        if section and section.agents and (model := listening_model(deployment, section.agents))
+        if section and section.agents and (model := audio_chat_model(deployment, section.agents))
     ]  # fmt: skip
 
 

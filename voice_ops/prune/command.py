@@ -44,7 +44,10 @@ def prune(
     """
     first, *_ = regions = load_checked(file).in_regions()
     if first.aws_section is None:
-        raise stop(f"{file}: has no section `aws`; on Azure `pulumi up` deletes what left the file", REFUSED)
+        raise stop(
+            f"{file}: has no section `aws`; on Azure `pulumi up` deletes the resources that the file no longer defines",
+            REFUSED,
+        )
     if not dry_run:
         refuse_guarded(first, name)
     try:
@@ -63,7 +66,7 @@ def prune(
     except (CdkError, DeletionError, DrainError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: what drains goes on draining; run the command again", INTERRUPTED) from None
+        raise stop("interrupted: draining continues; run the command again", INTERRUPTED) from None
 
 
 def prune_region(found: Removal, tell: Callable[[str], None]) -> None:
@@ -124,9 +127,12 @@ def _show(found: list[Removal], name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"leaving": rows}, name)
     elif not rows:
-        out.print("no stack has left the file" + (", and alarms still watch what left before" if found else ""))
+        out.print(
+            "no stack was removed from the file"
+            + (", but alarms still monitor stacks that were removed before" if found else "")
+        )
     else:
-        table = empty_table("stacks that left the file", ["region", "stack"], ["hosts or tasks"])
+        table = empty_table("stacks that the file no longer defines", ["region", "stack"], ["hosts or tasks"])
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)

@@ -112,13 +112,13 @@ def missing_capacity(found: Removal) -> Iterator[str]:
     live = account.stacks()
     if (rollout := stored_rollout(account)) and not rollout.rolled_back_region:
         yield (
-            f"the rollout {rollout.label}, begun at {rollout.at}, is under way in {account.region} and replaces hosts "
-            f"that stay: continue it with `voice rollout {file} --resume` until it exits with 0"
+            f"the rollout {rollout.label}, started at {rollout.at}, is in progress in {account.region} and replaces "
+            f"hosts that remain: continue it with `voice rollout {file} --resume` until it exits with 0"
         )
     for stack in account.templates:
         if stack not in live:
             yield (
-                f"{stack} is in the file and does not exist, and calls of the hosts that leave may need it: deploy it "
+                f"{stack} is in the file but not deployed, and calls of the removed hosts may need it: deploy it "
                 f"first, `cdk deploy {stack} --exclusively -c deployment={file}`"
             )
     fleets = {names.stack(account.deployment, names.fleet_tier(fleet.name)) for fleet in account.deployment.aws.asr}
@@ -128,8 +128,8 @@ def missing_capacity(found: Removal) -> Iterator[str]:
     in_service = serving(account)
     if gone and fleets <= live.keys() and not any(in_service[fleet.name] for fleet in account.deployment.aws.asr):
         yield (
-            f"{', '.join(gone)}: {sum(hosts[stack] for stack in gone)} hosts would leave, and the fleets that stay "
-            "have 0 in service: wait until one is, or raise its `hosts.min` and deploy it"
+            f"{', '.join(gone)}: {sum(hosts[stack] for stack in gone)} hosts would be removed, and the remaining "
+            "fleets have 0 in service: wait until a host is in service, or raise a `hosts.min` and deploy it"
         )
 
 

@@ -68,7 +68,7 @@ def restore(
     except (CdkError, SnapshotError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: run it again, it goes on where it was", INTERRUPTED) from None
+        raise stop("interrupted: run the command again to continue", INTERRUPTED) from None
 
 
 def _recreate_store(account: Account, *, deploy: bool, is_verbose: bool) -> None:
@@ -103,23 +103,19 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
     deployment, live = account.deployment, live_group(account)
     new, stack = names.state_group(deployment), names.stack(deployment, "state")
     if live == new:
-        out.print(f"{new} is restored from {snapshot.name} already", soft_wrap=True)
+        out.print(f"{new} is already restored from {snapshot.name}", soft_wrap=True)
         return
     (group,) = (
         each for each in account.templates[stack]["Resources"].values()
         if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
     )  # fmt: skip
-    last = (
-        "after a last snapshot of it"
-        if group["UpdateReplacePolicy"] == "Snapshot"
-        else "and no snapshot of it is taken"
-    )
+    last = "after a final snapshot" if group["UpdateReplacePolicy"] == "Snapshot" else "without a final snapshot"
     since = f"{snapshot.taken:%Y-%m-%d %H:%M} UTC" if snapshot.taken else "then"
     for number, step in enumerate(
         (
-            f"{stack} makes {new} from {snapshot.name}, beside {live}",
-            f"the parameter {names.state_host(deployment)} names it: hosts read that every five minutes",
-            f"{live} is deleted, {last}; who is connected to it connects to the new one",
+            f"{stack} creates {new} from {snapshot.name}, next to {live}",
+            f"the parameter {names.state_host(deployment)} is set to its address, which hosts read every five minutes",
+            f"{live} is deleted {last}; its clients reconnect to the new one",
             "the gateway's tasks are replaced",
             f"{names.stack(deployment, 'observability')} watches the new nodes",
         ),

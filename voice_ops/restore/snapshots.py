@@ -56,7 +56,7 @@ def wanted(account: Account) -> Snapshot:
     result = listed.get(state.restore_from or "")
     if result is None:
         available = ", ".join(listed) or "none"
-        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {available}")
+        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; available: {available}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
     if _number(result.version) > _number(state.engine_version):

@@ -57,7 +57,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
         raise stop("".join(done) + str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop(
-            "interrupted: the update goes on; `aws cloudformation cancel-update-stack` ends it", INTERRUPTED
+            "interrupted: the update continues; `aws cloudformation cancel-update-stack` cancels it", INTERRUPTED
         ) from None
 
 
@@ -71,7 +71,9 @@ def _tell(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) 
         if not as_json:
             _show(result)
             if stacks := left[account.region]:
-                out.print(f"left the file and serve on until `voice prune`: {', '.join(stacks)}", soft_wrap=True)
+                out.print(
+                    f"no longer in the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
+                )
         if short := "\n".join([*shortages(result), *missing_artifacts(account, result)]):
             raise stop(short, FAILED)
 
@@ -92,11 +94,15 @@ def _show(found: list[Roll]) -> None:
         # Groups of a stack, and stacks, are rolled one after another.
         family_rolls = [roll for roll in found if roll.quota == family]
         room = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
-        left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
+        left = (
+            "a quota that Service Quotas does not report" if room is None else f"{max(room, 0)} available in the quota"
+        )
         most = max(roll.more_vcpus for roll in family_rolls)
-        out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
-    out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
-    out.print(f"taken back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
+        out.print(f"{family}: {most} additional vCPU, of {left}; scaling adds to them")
+    out.print(
+        f"at most {sum(roll.longest_s for roll in found) / 3600:.1f} h in total; scaling continues during the rollout"
+    )
+    out.print(f"rolled back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
 
 
 def prober(

@@ -103,7 +103,7 @@ def rollout_on_azure(
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the rollout goes on; run it again to follow it", INTERRUPTED) from None
+        raise stop("interrupted: the rollout continues; run the command again to follow it", INTERRUPTED) from None
 
 
 def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
@@ -160,6 +160,6 @@ def _show(found: list[Roll]) -> None:
         )
     out.print(table)
     out.print(
-        f"Deployments roll at the same time; `{DEPLOY}` begins it, and `voice rollout FILE --follow` reports it",
+        f"all Deployments roll out at once; `{DEPLOY}` starts them, and `voice rollout FILE --follow` monitors them",
         soft_wrap=True,
     )

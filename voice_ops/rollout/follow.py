@@ -66,7 +66,7 @@ def follow(
             told[step.group] = step
             tell(str(step))
             if step.percent and (before is None or step.percent > before.percent) and (wrong := probe()):
-                tell(f"the probe says: {wrong}; taking the rollout back")
+                tell(f"the probe failed: {wrong}; rolling back")
                 _roll_back(account, rolls)
                 return wrong
         wait([deploying], POLL_S)

@@ -8,7 +8,7 @@ from functools import cache, partial
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.file.model.aws import OnDemand, Spot
-from voice_blueprint.observability.aws.rollouts import guards, surge, surges
+from voice_blueprint.observability.aws.rollouts import rollback_alarms, surge, surges
 from voice_ops.aws.account import Account
 from voice_ops.aws.artifacts import prepared, remedy
 from voice_ops.aws.launches import changed_launches
@@ -58,9 +58,9 @@ def shortages(found: Sequence[Roll]) -> Iterator[str]:
     for roll in found:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
             yield (
-                f"{roll.group}: {roll.more_vcpus} vCPU more than run now, and the quota {roll.quota} leaves "
-                f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
-                "--request-increases` ask for more"
+                f"{roll.group}: {roll.more_vcpus} additional vCPU, but the quota {roll.quota} has "
+                f"{max(roll.room_vcpus, 0)} left: lower `rollout.surge_percent`, or request more with "
+                "`voice preflight FILE --request-increases`"
             )
 
 
@@ -98,5 +98,5 @@ def _roll(
         quota=family,
         room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
         changed=changed,
-        guards=guards(account.deployment, fleet.tier, fleet.name),
+        guards=rollback_alarms(account.deployment, fleet.tier, fleet.name),
     )

@@ -58,4 +58,4 @@ def _print_teardown(plan: Teardown) -> None:
     for resource, reason in sorted(plan.kept, key=lambda each: (each[1], each[0].label)):
         out.print(styled("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
     for resource in sorted(plan.forgotten, key=lambda each: each.label):
-        out.print(styled("  [dim]left in the cloud: {}[/]", resource.label), soft_wrap=True)
+        out.print(styled("  [dim]remaining in the cloud: {}[/]", resource.label), soft_wrap=True)

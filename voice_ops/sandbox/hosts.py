@@ -144,7 +144,7 @@ def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
 
 def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
     """Make a call, and terminate the host during a second one."""
-    with progress.phase("gateway and Whisper beside it"):
+    with progress.phase("gateway and Whisper next to it"):
         gateway = peers.start()
     with progress.phase("the load balancer finds it healthy"):
         target = balanced(cloud, host)
@@ -156,7 +156,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
     yield _transcript_claim(heard)
     yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
-    yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
+    yield Claim(f"the fleet's metrics trigger a scale-out: {', '.join(more.values())}", [*more.values()] == [HELD])
     with progress.phase("a call through a network that loses packets"), router.on_the_way():
         heard = asyncio.run(speak(gateway))
     lost = router.lost()
@@ -170,7 +170,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
         # The load balancer moves the flows of a terminating host, so this caller bypasses it.
         heard = asyncio.run(speak(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address))
     yield _transcript_claim(heard)
-    yield Claim("the load balancer has let go of it", cloud.balancer.target(host.address) is None)
+    yield Claim("the load balancer has deregistered it", cloud.balancer.target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", detached(host))
 
 
@@ -197,7 +197,7 @@ def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
 
 
 def _transcript_claim(heard: Heard) -> Claim:
-    text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
+    text = f"a caller received the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
     return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
 
 

@@ -15,7 +15,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import asr_images, images_for
-from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.artifacts import prepared
 from voice_ops.output import describe_types
@@ -38,7 +38,7 @@ PARAMETER = "/rehearsal/{fleet}"
 """Name of the parameter with a fleet's machine images."""
 SNAPSHOT = "before-the-loss"
 SERVE_STEP = "digests: hosts come up, and deletion is refused from now on"
-BAD_IMAGE = "a rollout that an alarm takes back"
+BAD_IMAGE = "a rollout that an alarm rolls back"
 REDIS = "redis-server"
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
 """An image that is pushed between two deployments."""
@@ -73,10 +73,10 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
     try:
         rehearsal.cdk.deploy()
     except CdkError as error:
-        if "a fault that a drill asked for" not in str(error):
+        if "a fault that a drill injected" not in str(error):
             raise
     else:
-        raise DrillError(f"{edge} was created though a resource of it could not be")
+        raise DrillError(f"{edge} was created although one of its resources failed")
     finally:
         rehearsal.faults.unlink()
 
@@ -107,7 +107,7 @@ class Month:
             "new passwords": self._rotate,
             "a snapshot and a restore from it": self._restore,
             "teardown": self._tear_down,
-            "a second life: what was kept is imported": self._redeploy,
+            "a second deployment: retained resources are imported": self._redeploy,
         }
 
     def play(self, step: Step) -> list[Claim]:
@@ -133,7 +133,7 @@ class Month:
     def _roll_back(self) -> Iterator[Claim]:
         before, (image, *_) = self._boots(), asr_images(self._now.aws.asr[0])
         bad = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
-        alarm, *_ = guards(bad, Tier.ASR, self._fleet)
+        alarm, *_ = rollback_alarms(bad, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
         said = ""
@@ -209,12 +209,12 @@ class Month:
         stores = {names.state_group(self._now), names.state_prefix(self._now)}
         gone = tear_down(self._now, report, dry_run=False, ask=False, as_json=True)
         self._client("ssm").delete_parameters(Names=[PARAMETER.format(fleet=name) for name in self._fleets])
-        yield Claim(f"all that is left is kept on purpose: {describe_types(self._rehearsal.left(self._region))}", gone)
+        yield Claim(f"only retained resources remain: {describe_types(self._rehearsal.left(self._region))}", gone)
         kept = {each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]}
-        yield Claim("each store has left a last snapshot", {f"{store}-final" for store in stores} <= kept)
+        yield Claim("each store has a final snapshot", {f"{store}-final" for store in stores} <= kept)
         yield from (Claim(f"{left.id} is gone", holds=False) for left in report["left"]["behind"])
         succeeded = tear_down(self._now, {}, dry_run=False, ask=False, as_json=True)
-        yield Claim("a teardown that is tried again ends well", succeeded)
+        yield Claim("a repeated teardown succeeds", succeeded)
 
     def _redeploy(self) -> Iterator[Claim]:
         for name in self._fleets:

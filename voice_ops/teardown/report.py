@@ -23,7 +23,7 @@ def print_plan(plan: Plan) -> None:
         what = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
         table.add_row(stack, what, _cost(group))
     table.add_section()
-    table.add_row("together, as far as is known", "", f"{plan.usd_per_month:,.2f}")
+    table.add_row("total of the known prices", "", f"{plan.usd_per_month:,.2f}")
     out.print(table)
 
 
@@ -36,8 +36,8 @@ def _cost(group: list[RetainedResource]) -> str:
 
 def print_remaining(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
     """Print the remaining resources: expected ones by kind, others individually."""
-    out.print(f"left as announced: {_count_by_kind(expected)}", soft_wrap=True)
-    out.print(f"left behind: {_count_by_kind(unexpected)}", soft_wrap=True)
+    out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
+    out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)
     for left in unexpected:
         out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", left.kind, left.id, left.region), soft_wrap=True)
 

@@ -107,8 +107,8 @@ def _max_sessions(deployment: Deployment) -> int:
 def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     settings, capacity = deployment.aws.edge, _max_sessions(deployment)
     place: tuple[str, ...] = ("aws", "edge")
-    creations = settings.caller_creations_per_s
-    requests = creations * REQUESTS_PER_SESSION
+    creations_per_s = settings.caller_creations_per_s
+    requests = creations_per_s * REQUESTS_PER_SESSION
     # One role session or API key may be used by a service for all of its users; a token belongs to one person.
     if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
         if settings.caller_sessions < capacity:
@@ -123,15 +123,17 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
         if limit < need:
             yield Violation(
                 (*place, "throttle", "requests_per_address_5_min"),
-                f"requests_per_address_5_min {limit:,} blocks an address that opens {limit / need * creations:.1f} "
-                f"sessions per second; caller_creations_per_s allows {creations}, which result in {need:,} requests",
+                f"requests_per_address_5_min {limit:,} blocks an address that opens "
+                f"{limit / need * creations_per_s:.1f} "
+                f"sessions per second; caller_creations_per_s allows {creations_per_s}, which result in {need:,} "
+                "requests",
                 f"set requests_per_address_5_min to {need}, or lower caller_creations_per_s",
             )
     if settings.throttle.requests_per_s < requests:
         yield Violation(
             (*place, "throttle", "requests_per_s"),
             f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {requests} that a "
-            f"single caller can cause with caller_creations_per_s {creations}, and block other callers",
+            f"single caller can cause with caller_creations_per_s {creations_per_s}, and block other callers",
             f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
         )
     tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
@@ -189,12 +191,12 @@ def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
     if arn is None:
         return
     region, account = arn.split(":")[3:5]
-    for what, has, needed in (("region", region, aws.region), ("account", account, aws.account)):
-        if needed and has != needed:
+    for attribute, actual, expected in (("region", region, aws.region), ("account", account, aws.account)):
+        if expected and actual != expected:
             yield Violation(
                 ("aws", "edge", "certificate_arn"),
-                f"the certificate is in {what} {has}, but the load balancer is in {needed}",
-                f"request a certificate in {needed} and set its ARN here, or set `domain` to your Route 53 zone",
+                f"the certificate is in {attribute} {actual}, but the load balancer is in {expected}",
+                f"request a certificate in {expected} and set its ARN here, or set `domain` to your Route 53 zone",
             )
 
 

@@ -12,7 +12,7 @@ from voice_blueprint.file.suggestion import suggestion
 AWS_RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in every subnet."""
 
-NEEDED_ENDPOINTS = (
+REQUIRED_ENDPOINTS = (
     "autoscaling",
     "ec2",
     "ecr.api",
@@ -65,7 +65,7 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
 
 
 PRIVATELINK = {
-    *NEEDED_ENDPOINTS,
+    *REQUIRED_ENDPOINTS,
     *("application-autoscaling", "cloudformation", "ec2messages", "ecs", "ecs-agent", "ecs-telemetry", "elasticache"),
     *("events", "execute-api", "kms", "s3", "servicequotas", "sns", "sqs", "sts", "xray"),
 }
@@ -94,7 +94,7 @@ def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
 )
 def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
     network = deployment.aws.network
-    missing = [name for name in NEEDED_ENDPOINTS if name not in network.interface_endpoints]
+    missing = [name for name in REQUIRED_ENDPOINTS if name not in network.interface_endpoints]
     if network.nat_gateways == 0 and missing:
         yield Violation(
             ("aws", "network", "nat_gateways"),

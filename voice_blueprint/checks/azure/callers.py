@@ -6,7 +6,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.cpu_pods import NODE_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
 from voice_blueprint.capacity.bounds import STORE_FILL
 from voice_blueprint.capacity.load import load_for, peak_calls, sized_callers
-from voice_blueprint.capacity.tiers import agent_capacity, at_peak, caller_capacities
+from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
 from voice_blueprint.checks.base import Level, Violation, check, place
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
@@ -24,7 +24,7 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
         return
     for each, text in sized_callers(callers, agents, load):
         own = load_for(each.tier, load, agents)
-        if (most := at_peak(each.tier, each.most)) < (peak := peak_calls(own)):
+        if (most := peak_calls_for(each.tier, each.most)) < (peak := peak_calls(own)):
             below = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,

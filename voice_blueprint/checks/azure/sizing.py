@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.azure.topology import kube_reserved_cpus
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check, place, refusal
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
@@ -17,7 +17,7 @@ from voice_blueprint.engines.launch.coldstart import BUDGETS
 from voice_blueprint.engines.sizing.fit import check_engine
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
 from voice_blueprint.engines.sizing.memory import weights_gib
-from voice_blueprint.engines.sizing.service import listening, size_service
+from voice_blueprint.engines.sizing.service import size_service, transcription_capacity
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType
@@ -45,10 +45,16 @@ COMPILE_CACHES_GIB = 2
 def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
-            gpu, width = pod.pool.gpu, engine.tensor_parallel
-            if gpu and width and engine.kind == engine.model.served_by == "vllm":
+            gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
+            if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
                 yield from refusal(
-                    pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
+                    pod.place.at("tensor_parallel"),
+                    pod.title,
+                    check_engine,
+                    engine.model,
+                    gpu,
+                    KvCacheType.AUTO,
+                    tensor_parallel,
                 )
 
 
@@ -62,7 +68,7 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
     if load is None or deployment.azure_section is None or deployment.aws_section:
         return
     try:
-        result, peak = list(listening(deployment.azure)), peak_calls(load)
+        result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
     most = sum(room.most * room.sessions for room in result)
@@ -102,7 +108,7 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
 def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
-            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_at
+            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
             yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
 
 
@@ -155,7 +161,7 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
 
     With a default, a change of the pool would also change the volume.
     """
-    for pod in cluster_in(deployment.azure).pods:
+    for pod in read_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
@@ -176,8 +182,8 @@ def _nvme_for_kv(pod: Pod) -> int:
 )
 def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     for cache in cluster.caches:
-        once = sum(model.weights_gib for model in cache.models.values())
-        need = once * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
+        weights_gib = sum(model.weights_gib for model in cache.models.values())
+        need = weights_gib * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
         if need > cache.gib:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
@@ -197,11 +203,11 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
 )
 def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
     """After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches."""
-    readers = list(_readers(cluster_in(deployment.azure)))
+    concurrent_reads = list(_concurrent_reads(read_cluster(deployment.azure)))
     have, gib, nodes = (
         deployment.azure.model_cache_gib,
-        sum(n * each for n, each in readers),
-        sum(n for n, _ in readers),
+        sum(n * each for n, each in concurrent_reads),
+        sum(n for n, _ in concurrent_reads),
     )
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
     seconds = gib * 1024 / share_mib_s(have)
@@ -226,7 +232,7 @@ def share_gib(read_gib: float, min_gib: int) -> int:
     return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / share_mib_s(size) <= limit_s)
 
 
-def _readers(cluster: Cluster) -> Iterator[tuple[int, float]]:
+def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
     """Yield the number of nodes of a pool that may read concurrently, and the amount that each of them reads, GiB.
 
     Two pods of a node read it once.

@@ -119,13 +119,13 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     sized = _pool(azure, service, service.pool)
     size = catalog.vm_sizes()[sized.vm_size]
     prefill_gpus, decode_gpus = cell_groups(size)
-    sides = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
-    decode = _cell_engine(service, _engine(sized.engine), Role.DECODE, sides[Role.DECODE])
+    placements = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
+    decode = _cell_engine(service, _engine(sized.engine), Role.DECODE, placements[Role.DECODE])
     return CellLaunch(
-        prefill=_cell_engine(service, _engine(sized.prefill), Role.PREFILL, sides[Role.PREFILL]),
+        prefill=_cell_engine(service, _engine(sized.prefill), Role.PREFILL, placements[Role.PREFILL]),
         decode=decode,
-        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, sides[Role.PREFILL]),
-        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, sides[Role.DECODE]),
+        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, placements[Role.PREFILL]),
+        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, placements[Role.DECODE]),
         pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
         front=CellFront(
             ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, body_mib=decode.largest_body_mib
@@ -186,8 +186,8 @@ def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLau
 
 def _peers() -> Peers:
     url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
-    data = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
-    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data)
+    data_ports = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
+    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data_ports)
 
 
 def coordinator_launch() -> LmcacheCoordinator:

@@ -37,7 +37,7 @@ def check_call(model: ModelCard, load: Load) -> None:
     need = call_tokens(model, load.longest_call_s)
     if load.session_tokens < need:
         raise DoesNotFitError(
-            f"a call of {load.longest_call_s} s takes {need} tokens of {model.name} ({model.audio_tokens_per_s:g} a "
+            f"a call of {load.longest_call_s} s requires {need} tokens of {model.name} ({model.audio_tokens_per_s:g} a "
             f"second); session_tokens {load.session_tokens} hold {load.session_tokens / need:.0%} of it",
             f"set session_tokens and context_tokens to {need} or more",
         )

@@ -46,7 +46,7 @@ class HostCount(Model):
     """Maximum number of hosts, nodes or replicas, above which scaling does not go."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "HostCount":
+    def _check_bounds(self) -> "HostCount":
         if self.min > self.max:
             raise MisplacedError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
         return self

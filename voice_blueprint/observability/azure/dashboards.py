@@ -177,12 +177,12 @@ def _braces(label: str) -> str:
     return f"{{{{{label}}}}}"
 
 
-def _requests(of_engine: EngineMetric, of_speech: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
+def _requests(engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
     """Return the requests of every service; speech is counted per pipeline, since each stage counts its requests."""
     if not speech:
-        return (_by_service(of_engine),)
+        return (_by_service(engine_label),)
     others = f'{{{SERVICE_SERIES}!~"{"|".join(speech)}"}}'
-    return _by_service(of_engine, selector=others), _by_service(of_speech)
+    return _by_service(engine_label, selector=others), _by_service(speech_label)
 
 
 def _by_service(metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = "") -> Query:

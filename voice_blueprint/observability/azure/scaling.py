@@ -105,7 +105,7 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
     return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
 
 
-def places_trigger(component: str) -> Trigger:
+def slots_trigger(component: str) -> Trigger:
     """Return the trigger of pods with a limited number of slots: the percentage of used slots per pod."""
     return Trigger("places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * FILL)
 

@@ -256,7 +256,7 @@ def report(held: ConversationResult) -> list[Goal]:
         )
     out.print(table)
     cached_tokens, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
-    out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} tokens that it was asked with")
+    out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} prompt tokens")
     misheard = [turn for turn in held.turns if turn.error_rate > MAX_ERROR_RATE]
     for turn in misheard:
         out.print(f"spoken: {turn.text}\n  transcribed: {turn.heard}")

@@ -23,7 +23,7 @@ from voice_blueprint.checks.azure.cluster import (
     Place,
     Pod,
     Pool,
-    cluster_in,
+    read_cluster,
 )
 from voice_blueprint.file.model.azure import AzureService, ChatService, TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
@@ -102,7 +102,7 @@ def most_replicas(stack: Stack) -> dict[tuple[str, str], int]:
 
 def cluster_for(stack: Stack) -> Cluster:
     azure = stack.deployment.azure_section if stack.deployment else None
-    filed = cluster_in(azure) if azure else Cluster()
+    filed = read_cluster(azure) if azure else Cluster()
     known = {pool.name: pool for pool in filed.pools} | {pool.name: pool for pool in _pools(stack)}
     emitted = tuple(_pods(stack, known, filed))
     if not emitted:
@@ -164,7 +164,7 @@ def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]
         yield Pod(
             name=pod.name,
             place=Place(urn=pod.urn),
-            pool_at=(pod.urn,),
+            pool_location=(pod.urn,),
             pool=known[pod.pool],
             gpus=pod.gpus,
             cpus=pod.cpus,
@@ -203,7 +203,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod |
         else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
         KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
         Quantization.FP8 if is_fp8 else Quantization.NONE,
-        hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
+        transfers_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
         gpus=engine.own_gpus,
         request=request,
         utilization=engine.memory_share,
