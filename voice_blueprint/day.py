@@ -84,8 +84,8 @@ def designed_load(deployment: Deployment) -> CallLoad:
         each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in RANDOMLY_ASSIGNED_TIERS
     ]
     peak = max(1.0, min(tier_calls))
-    held = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
-    share = min(1.0, FILL * min(held) / peak) if held else 1.0
+    conversation_limits = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
+    share = min(1.0, FILL * min(conversation_limits) / peak) if conversation_limits else 1.0
     mean = max(1, math.floor(peak / UNTYPED_PEAK_FACTOR))
     return CallLoad(calls=mean, peak_factor=min(UNTYPED_PEAK_FACTOR, peak / mean), conversation_share=share)
 
@@ -168,11 +168,11 @@ def _from_file(file: Path, load: CallLoad) -> Day:
     rises = all(before < after for before, after in pairwise(seconds))
     if not rises or not all(math.isfinite(each) and each >= 0 for each in calls):
         raise DayError(f"{load.curve}: seconds rise, and calls are finite and not negative")
-    found = Day(file.stem, seconds, calls)
-    for what, actual, expected in (("mean", found.mean, load.calls), ("peak", found.peak, peak_calls(load))):
+    result = Day(file.stem, seconds, calls)
+    for statistic, actual, expected in (("mean", result.mean, load.calls), ("peak", result.peak, peak_calls(load))):
         if abs(actual - expected) > SHAPE_TOLERANCE * expected:
             raise DayError(
-                f"{load.curve}: its {what} is {actual:,.0f} calls, that of `load` is {expected:,}; "
-                f"set calls to {max(1, round(found.mean))} and peak_factor to {found.peak / found.mean:.3g}"
+                f"{load.curve}: its {statistic} is {actual:,.0f} calls, that of `load` is {expected:,}; "
+                f"set calls to {max(1, round(result.mean))} and peak_factor to {result.peak / result.mean:.3g}"
             )
-    return found
+    return result

@@ -31,7 +31,7 @@ def manifest(images: Mapping[Name, str]) -> str:
     return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
 
 
-def is_verified(pem: str, signature: str, what: bytes) -> bool:
+def is_verified(pem: str, signature: str, content: bytes) -> bool:
     """Return True if a base64 signature of these bytes was made with the key."""
     # Imported here, since most commands verify nothing.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -39,7 +39,7 @@ def is_verified(pem: str, signature: str, what: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
 
     try:
-        _public_key(pem).verify(base64.b64decode(signature, validate=True), what, ec.ECDSA(hashes.SHA256()))
+        _public_key(pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(hashes.SHA256()))
     except (InvalidSignature, ValueError):  # invalid base64
         return False
     return True

@@ -30,7 +30,7 @@ from voice_blueprint.capacity.bounds import (
     vad_host,
 )
 from voice_blueprint.capacity.conversations import conversations_in, conversations_on_aws
-from voice_blueprint.capacity.load import peak_calls, sized
+from voice_blueprint.capacity.load import peak_calls, recommended_sizes
 from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import designed_load
@@ -113,7 +113,7 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
     load = PRODUCTION.load.model_copy(update={"calls": calls})
     edits: dict[str, Any] = {}
     told: dict[str, str] = {}
-    for each, asked in sized(PRODUCTION.aws, load):
+    for each, asked in recommended_sizes(PRODUCTION.aws, load):
         edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
         told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
     agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_in(load)
@@ -336,7 +336,7 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     }
     simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
     assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
-    most = {each.tier: each.most for each in tiers}
+    most = {each.tier: each.max_calls for each in tiers}
     engines = sum(room.most * room.sessions for room in transcription_capacity(azure))
     designed = designed_load(deployment.model_copy(update={"load": None}))
     assert azure_calls(azure, designed).peak == peak_calls(designed) <= min(engines, *most.values()) * FILL + 1
@@ -390,7 +390,7 @@ def test_planned_sizes_support_the_load_and_are_balanced(calls: int, tmp_path: P
     }
     base = load_with_edits(edits, tmp_path)
     asked: dict[str, object] = {}
-    for each, text in sized(base.aws, load):
+    for each, text in recommended_sizes(base.aws, load):
         low_high = text.strip("{}").replace("min: ", "").replace("max: ", "").split(", ")
         place = ".".join(map(str, each.location))
         asked[place] = text if each.tier is Tier.STATE else dict(zip(("min", "max"), map(int, low_high), strict=True))

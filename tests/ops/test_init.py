@@ -84,7 +84,7 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
     assert found
     for deployment in found:
         tiers = of_callers(deployment)
-        assert all(tier.most >= calls for tier in tiers), tiers
+        assert all(tier.max_calls >= calls for tier in tiers), tiers
         for agents_link, *others in conversation_chains(deployment):
             assert agents_link.most >= calls
             assert all(other.most >= agents_link.most for other in others)
@@ -268,7 +268,7 @@ def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("calls", "min_hosts", "max_hosts"), [(1, 2, 3), (190, 2, 4), (191, 2, 5), (1500, 11, 25)])
 def test_hosts_follow_from_calls(calls: int, min_hosts: int, max_hosts: int) -> None:
-    found = bounds(calls, places=100)
+    found = bounds(calls, capacities=100)
     assert (found.min, found.max) == (min_hosts, max_hosts)
 
 

@@ -73,7 +73,7 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
         *_service(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
             "ActiveFlowCount_TLS": ("Count", "Open TLS connections of callers."),
             "ActiveFlowCount_UDP": ("Count", "Live RTP flows of callers."),
-            "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers broke off."),
+            "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers aborted."),
         }),
     )
 }  # fmt: skip

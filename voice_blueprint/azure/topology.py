@@ -202,7 +202,7 @@ def _merge(offers: list[list[_Hint]], all_nodes: Nodes) -> _Hint:
     return merged_hint or _Hint(all_nodes, False)
 
 
-def _rank(hint: _Hint, wanted: int) -> tuple[bool, bool, int, int]:
+def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
     """Return the sort key of a merge.
 
     Preferred merges are first, then the number of nodes closest to the desired one, fewer before more, then low node
@@ -212,7 +212,7 @@ def _rank(hint: _Hint, wanted: int) -> tuple[bool, bool, int, int]:
     mask = sum(1 << node for node in hint.nodes)
     if hint.preferred:
         return False, False, count, mask
-    return True, count > wanted, abs(count - wanted), mask
+    return True, count > gpu_count, abs(count - gpu_count), mask
 
 
 def _linked(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:

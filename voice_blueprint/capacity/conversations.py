@@ -93,7 +93,7 @@ def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
     tiers = [each for each in caller_capacities(callers) if not is_bypassed_by(each.tier, agents)]
     engines = []
     if agents.listening == "transcript":
-        engines += [_engine(azure, callers.asr.model, [room for room in results if room.model == callers.asr.model])]
+        engines += [_engine(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])]
     for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
         if isinstance(engine, ClusterService):
             engines.append(_engine(azure, engine.service, [r for r in results if r.service == engine.service], share))
@@ -112,26 +112,26 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
         yield chain
 
 
-def _engine(azure: Azure, name: str, found: list[PoolCapacity], share: float = 1.0) -> Link | None:
+def _engine(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> Link | None:
     """Return replicas as a stage; each conversation occupies a session for ``share`` of its time."""
-    if not found:
+    if not capacities:
         return None
-    index = next(index for index, service in enumerate(azure.services) if service.name == found[0].service)
+    index = next(index for index, service in enumerate(azure.services) if service.name == capacities[0].service)
     low, most = (
-        int(sum(count * room.sessions for room, count in zip(found, counts, strict=True)) / share)
-        for counts in ([room.low for room in found], [room.most for room in found])
+        int(sum(count * pool.sessions for pool, count in zip(capacities, counts, strict=True)) / share)
+        for counts in ([pool.low for pool in capacities], [pool.most for pool in capacities])
     )
-    units = HostCount(min=sum(room.low for room in found), max=sum(room.most for room in found))
-    source = " and ".join(f"{room.sessions:,} sessions a replica on {room.pool}" for room in found)
+    units = HostCount(min=sum(pool.low for pool in capacities), max=sum(pool.most for pool in capacities))
+    source = " and ".join(f"{pool.sessions:,} sessions a replica on {pool.pool}" for pool in capacities)
     if share < 1:
         source += f", each conversation {share:.0%} of its time"
     return Link(name, units, low, most, ("azure", "services", index, "replicas"), source)
 
 
-def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
+def _chain(capacities: tuple[Capacity, ...]) -> tuple[Link, ...]:
     links = []
-    for tier, (low, most) in by_tier(found).items():
-        parts = [each for each in found if each.tier is tier]
+    for tier, (low, most) in by_tier(capacities).items():
+        parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
         links.append(Link(tier.value, units, low, most, parts[0].location, parts[0].binding.source))
     return tuple(links)

@@ -32,16 +32,16 @@ def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
 def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier of an Azure section with its recommended settings for a load, as YAML."""
     for each in caller_capacities(callers):
-        own = load_for(each.tier, load, agents)
+        tier_load = load_for(each.tier, load, agents)
         if each.tier is Tier.STATE:
-            need = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
-            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= need), "none: use `cells`")
+            required_gb = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
+            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= required_gb), "none: use `cells`")
             continue
-        low, most = each.units_for(own.calls), each.units_for(peak_calls(own))
+        low, most = each.units_for(tier_load.calls), each.units_for(peak_calls(tier_load))
         yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
 
 
-def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier's capacity with its recommended settings for a load, as YAML: bounds, or the store's node type.
 
     For a tier that serves no calls, the reason is yielded instead.
@@ -66,12 +66,12 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     Tiers that serve no calls are omitted.
     """
     results = [each for each in capacities(aws) if each.calls and each.tier is not Tier.STATE]
-    asr = sum(each.most for each in results if each.tier is Tier.ASR)
+    asr = sum(each.max_calls for each in results if each.tier is Tier.ASR)
     units = {}
     for each in results:
-        share = each.most / asr if each.tier is Tier.ASR else 1.0
-        own = load_for(each.tier, load, aws.agents)
-        low, most = (each.units_for(calls * share) for calls in (own.calls, peak_calls(own)))
+        share = each.max_calls / asr if each.tier is Tier.ASR else 1.0
+        tier_load = load_for(each.tier, load, aws.agents)
+        low, most = (each.units_for(calls * share) for calls in (tier_load.calls, peak_calls(tier_load)))
         units[each.name] = low, max(most, low + each.parts)
     return units
 

@@ -70,7 +70,7 @@ class Capacity:
         return self.units.min * self.calls
 
     @property
-    def most(self) -> int:
+    def max_calls(self) -> int:
         """Calls at the maximum number of units."""
         return self.units.max * self.calls
 
@@ -157,15 +157,15 @@ def agent_bound(agents: AgentRules) -> Bound:
     return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
-def peak_calls_for(tier: Tier, most: int) -> int:
+def peak_calls_for(tier: Tier, max_calls: int) -> int:
     """Return the peak calls for which a tier is sized, given its maximum."""
-    return int(most * STORE_FILL) if tier is Tier.STATE else most
+    return int(max_calls * STORE_FILL) if tier is Tier.STATE else max_calls
 
 
-def by_tier(found: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+def by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
     """Return the calls of each tier at the minimum and the maximum number of units."""
-    room: dict[Tier, tuple[int, int]] = {}
-    for each in found:
-        low, most = room.get(each.tier, (0, 0))
-        room[each.tier] = low + each.low, most + each.most
-    return room
+    ranges: dict[Tier, tuple[int, int]] = {}
+    for each in capacities:
+        low, max_calls = ranges.get(each.tier, (0, 0))
+        ranges[each.tier] = low + each.low, max_calls + each.max_calls
+    return ranges

@@ -72,10 +72,10 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
         for each in (agents, *(other for other in others if other.name in services)):
             if each.most >= peak:
                 continue
-            low, most = each.units_for(mean), each.units_for(peak)
-            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(most, low + 1)}}}"
+            low, high = each.units_for(mean), each.units_for(peak)
+            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
             if each is not agents:
-                remedy = growth(deployment.azure, each.name, most - each.units.max)
+                remedy = growth(deployment.azure, each.name, high - each.units.max)
             yield Violation(
                 each.location,
                 f"{each.name} supports at most {each.most:,} conversations, but the load's peak is {peak:,} "

@@ -163,8 +163,8 @@ def is_local(url: str, *, private: bool = True) -> bool:
     except ValueError:
         parent, _, last_label = host.rpartition(".")
         return last_label in LOCAL_NAMES or not parent if private else last_label == "localhost"
-    own = address.is_loopback or address.is_unspecified or address.is_link_local
-    return own or (private and not address.is_global)
+    is_host_local = address.is_loopback or address.is_unspecified or address.is_link_local
+    return is_host_local or (private and not address.is_global)
 
 
 def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:

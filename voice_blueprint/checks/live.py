@@ -73,12 +73,12 @@ def _live(deployment: Deployment) -> Iterator[_Live]:
         load = getattr(service, "load", None)
         if azure and load and models[service.model].hears_live:
             try:
-                sized = tuple(
+                sizings = tuple(
                     p.engine for p in size_service(azure, service).pools if isinstance(p.engine, EngineSizing)
                 )
             except (DoesNotFitError, LookupError):
-                sized = ()
-            yield _Live(service.name, ("azure", "services", index), service.model, load, sized)
+                sizings = ()
+            yield _Live(service.name, ("azure", "services", index), service.model, load, sizings)
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm and models[fleet.vllm.model].hears_live:
             try:

@@ -119,9 +119,11 @@ def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
         return
     models, types = catalog.models(), catalog.instance_types()
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
-        own = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
-        served = (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (own, fleet.revision)
-        yield from _newest(("aws", "asr", index), fleet.name, *served)
+        repository = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
+        model_revision = (
+            (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
+        )
+        yield from _newest(("aws", "asr", index), fleet.name, *model_revision)
     for index, service in enumerate(deployment.azure_section.services if deployment.azure_section else ()):
         yield from _newest(
             ("azure", "services", index), service.name, models[service.model].repository, service.revision

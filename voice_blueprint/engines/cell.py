@@ -118,16 +118,16 @@ def engines_near_gpus(
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    answers = list(place(size, requests, policy, empty_node(size, RESERVED_CPUS)))
-    return all(answer.admitted for answer in answers) and all(
-        answers[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
+    admissions = list(place(size, requests, policy, empty_node(size, RESERVED_CPUS)))
+    return all(answer.admitted for answer in admissions) and all(
+        admissions[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
     )
 
 
 def _fits(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
     requests = cell_requests(size.gpu_count, cpus)
-    asked = cell_cpus(cpus)
-    return engines_near_gpus(size, asked, requests, dict(enumerate(cell_groups(size))), policy)
+    cpu_requests = cell_cpus(cpus)
+    return engines_near_gpus(size, cpu_requests, requests, dict(enumerate(cell_groups(size))), policy)
 
 
 def _nodes_for(size: VmSize, gpus: tuple[int, ...]) -> Nodes:

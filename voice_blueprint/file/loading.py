@@ -37,8 +37,8 @@ def load(path: Path | str) -> Deployment:
         # JSON mode is strict about scalars, but accepts a YAML list for a tuple and a string for an enum.
         deployment = Deployment.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        places = [describe(detail, source) for detail in distinct_errors(error)]
-        problems = _in_file_order(source, places)
+        located_errors = [describe(detail, source) for detail in distinct_errors(error)]
+        problems = _in_file_order(source, located_errors)
         if len(error.errors()) > MAX_ERRORS:
             more = len(error.errors()) - MAX_ERRORS
             problems.append(Problem(file, None, f"and {more:,} more problems; is it a deployment file?"))
@@ -50,8 +50,8 @@ def load(path: Path | str) -> Deployment:
     return deployment.numbered().read_from(source)
 
 
-def _in_file_order(source: SourceMap, places: list[tuple[Location, str]]) -> list[Problem]:
-    problems = [Problem(source.file, source.line(place), message) for place, message in places]
+def _in_file_order(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
+    problems = [Problem(source.file, source.line(place), message) for place, message in located_errors]
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
@@ -85,10 +85,10 @@ class _Loader(Composer, yaml.CSafeLoader):
         self._depth -= 1
         return node
 
-    def _refusal(self, why: str) -> yaml.MarkedYAMLError:
+    def _refusal(self, reason: str) -> yaml.MarkedYAMLError:
         # the type stubs do not distinguish libyaml's events from those of Python's parser
         event: Any = self.peek_event()
-        return yaml.MarkedYAMLError(None, None, why, event.start_mark)
+        return yaml.MarkedYAMLError(None, None, reason, event.start_mark)
 
 
 _SCALARS = {
@@ -140,19 +140,23 @@ class _Reader:
             document = self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            what = ", ".join(filter(None, (error.context, error.problem)))
+            problem_text = ", ".join(filter(None, (error.context, error.problem)))
             opening_mark = error.context_mark
-            if "unexpected end of stream" in what and opening_mark:
+            if "unexpected end of stream" in problem_text and opening_mark:
                 # libyaml reports the end of the file; the actual location is the opening quote.
-                mark, what = opening_mark, "the quote that opens here is never closed; close it"
-            elif (bracket := re.search(r"a flow (mapping|sequence)", what)) and opening_mark:
+                mark, problem_text = opening_mark, "the quote that opens here is never closed; close it"
+            elif (bracket := re.search(r"a flow (mapping|sequence)", problem_text)) and opening_mark:
                 start, end = ("{", "}") if bracket[1] == "mapping" else ("[", "]")
                 line = opening_mark.line + 1
-                what += f"; the `{start}` in line {line} opens it: close it with `{end}`, with `,` between"
-            if mark and what.endswith("found character that cannot start any token"):
-                what += f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
-            what += next((f"; {remedy}" for problem, remedy in _REMEDIES.items() if problem in what), "")
-            raise self._error(mark.line + 1 if mark else None, f"is not valid YAML: {what}") from None
+                problem_text += f"; the `{start}` in line {line} opens it: close it with `{end}`, with `,` between"
+            if mark and problem_text.endswith("found character that cannot start any token"):
+                problem_text += (
+                    f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
+                )
+            problem_text += next(
+                (f"; {remedy}" for problem, remedy in _REMEDIES.items() if problem in problem_text), ""
+            )
+            raise self._error(mark.line + 1 if mark else None, f"is not valid YAML: {problem_text}") from None
         finally:
             loader.dispose()
         return document, SourceMap(self._file, self._lines)
@@ -197,8 +201,8 @@ class _Reader:
         if kind in {"int", "float"} and _AMBIGUOUS_NUMBER.search(node.value):
             raise self._error(line, f"`{node.value}` reads as the number {value}; write that, or put it in quotes")
         if isinstance(value, int | float) and not abs(value) < _MAX_INTEGER:
-            shown = shorten(node.value)
-            raise self._error(line, f"`{shown}` is out of range; numbers here are finite and below 2^53")
+            value_text = shorten(node.value)
+            raise self._error(line, f"`{value_text}` is out of range; numbers must be finite and below 2^53")
         return value
 
     def _mapping(self, loader: _Loader, node: yaml.MappingNode, location: Location) -> dict[str, object]:
@@ -228,9 +232,9 @@ def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Loc
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             place, element = (*location, field.alias or name), getattr(value, name)
-            for known in field.metadata:
-                if isinstance(known, CatalogName) and known.kind and element not in known.names():
-                    yield place, f"`{element}` is not a known {known.kind}{choice(element, known.names())}"
+            for names in field.metadata:
+                if isinstance(names, CatalogName) and names.kind and element not in names.names():
+                    yield place, f"`{element}` is not a known {names.kind}{choice(element, names.names())}"
             yield from _unknown_names(element, place)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
@@ -251,6 +255,6 @@ def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
             ]
         else:
             named.append(((*place, "pool"), service.pool, "file", pools))
-        for at, name, where, known in named:
-            if name not in known:
-                yield at, f"`{name}` is not a pool of this {where}{choice(name, known)}"
+        for at, name, section, names in named:
+            if name not in names:
+                yield at, f"`{name}` is not a pool of this {section}{choice(name, names)}"

@@ -83,13 +83,13 @@ def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
         case "value_error":
             message = f"`{path}`: {detail['ctx']['error']}" if path else str(detail["ctx"]["error"])
         case "string_pattern_mismatch":
-            shown = shorten(json.dumps(detail["input"], ensure_ascii=False))
-            message = f"`{path}` is {shown}: {_formats()[detail['ctx']['pattern']]}"
+            value_text = shorten(json.dumps(detail["input"], ensure_ascii=False))
+            message = f"`{path}` is {value_text}: {_formats()[detail['ctx']['pattern']]}"
         case kind:
             value = detail["input"]
-            shown = shorten(json.dumps(value, ensure_ascii=False))
+            value_text = shorten(json.dumps(value, ensure_ascii=False))
             message_text = _expected_type(kind, value, detail["loc"]) or _SUBJECT.sub("", detail["msg"])
-            message = f"`{path}` is {shown}: {message_text}"
+            message = f"`{path}` is {value_text}: {message_text}"
     return location, message
 
 
@@ -109,10 +109,10 @@ def _expected_type(kind: str, value: object, location: Location) -> str | None:
     """Return the expected type of a value and its format, or ``None`` if pydantic's message is sufficient."""
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "float_type" | "float_parsing":
-            what = "a number" if kind.startswith("float") else "a whole number"
+            type_name = "a number" if kind.startswith("float") else "a whole number"
             unit = next((word for end, word in _UNITS.items() if str(location[-1]).endswith(end)), None)
             alone = "; write it alone, without quotes, unit and separators" if isinstance(value, str) else ""
-            return f"should be {what}{f' of {unit}' if unit else ''}{alone}"
+            return f"should be {type_name}{f' of {unit}' if unit else ''}{alone}"
         case "string_type":
             return "should be text" + ("; put it in quotes" if isinstance(value, int | float) else "")
         case "bool_type" | "bool_parsing":

@@ -156,7 +156,7 @@ class Session:
                         if end.get("lost_ms"):
                             raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
                         if not end["complete"]:
-                            raise CallError("the server gave up before all was transcribed")
+                            raise CallError("the server ended the stream before all speech was transcribed")
                         return
                     # a WebSocket receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:

@@ -27,7 +27,9 @@ def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
         load: The load of the designed day.
         has_load: Whether the file contains the load.
     """
-    capacity_texts = {each.name: f"{each.low:,}-{each.most:,} calls ({each.binding.name})" for each in capacities(aws)}
+    capacity_texts = {
+        each.name: f"{each.low:,}-{each.max_calls:,} calls ({each.binding.name})" for each in capacities(aws)
+    }
     return _audio(aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
 
 
@@ -38,10 +40,12 @@ def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio
         return Audio(None, "the file has no service that transcribes audio")
     texts = {engine.service: f"{engine.low}-{engine.most} replicas x {engine.sessions} sessions" for engine in engines}
     texts |= {
-        name: f"{low:,}-{most:,} calls" for name, (low, most) in _azure_caller_tiers(azure).items() if name != "engines"
+        name: f"{low:,}-{maximum:,} calls"
+        for name, (low, maximum) in _azure_caller_tiers(azure).items()
+        if name != "engines"
     }
-    why = f"{_join_capacities(texts)}; sessions are upper limits by memory"
-    return _audio(azure_calls(azure, load), load, "" if has_load else why)
+    reason = f"{_join_capacities(texts)}; sessions are upper limits by memory"
+    return _audio(azure_calls(azure, load), load, "" if has_load else reason)
 
 
 def _join_capacities(texts: dict[str, str]) -> str:

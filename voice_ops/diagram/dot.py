@@ -137,9 +137,9 @@ def _arrows(graph: Graph) -> Iterator[str]:
         is_reversed = edge.source == _AWS_APIS or (edge.target == _AWS_APIS and source == '"asr"')
         if is_reversed:
             attributes["dir"] = "back"
-        written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
+        attribute_text = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
         first, last = (target, source) if is_reversed else (source, target)
-        yield f"{first} -> {last} [{written}];"
+        yield f"{first} -> {last} [{attribute_text}];"
 
 
 def _place(graph: Graph, node_id: str) -> str:

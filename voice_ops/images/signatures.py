@@ -17,7 +17,7 @@ class RegistryError(Exception):
     """The registry is unavailable."""
 
 
-def answers(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
+def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
     """Yield the problem with the file's list of digests and with each image, or ``None``.
 
     Raises:
@@ -33,7 +33,7 @@ def _signature_problem(repository: str, digest: str, public_key: str) -> str | N
     with TemporaryDirectory() as folder:
         name = f"docker://{repository}:{digest.replace(':', '-')}.sig"
         try:
-            fetched = subprocess.run(  # noqa: S603  nothing of a shell
+            fetched = subprocess.run(  # noqa: S603  no shell
                 ["skopeo", "copy", "--quiet", name, f"dir:{folder}"],  # noqa: S607
                 capture_output=True,
                 text=True,

@@ -18,7 +18,7 @@ class Metric:
     name: str
     unit: str
     meaning: str
-    of: Callable[[Trace], Sequence[float]]
+    values: Callable[[Trace], Sequence[float]]
     """Its values in one request: none, one, or one per gap."""
 
 

@@ -41,8 +41,8 @@ def new(
             REFUSED,
         )
     desired = answers(cloud, region, calls, agents=agents)
-    chosen, usd = first_file(folder / deployment, desired, budget)
-    texts[deployment] = chosen.draft.text(usd, "schema.json")
+    draft, usd = first_file(folder / deployment, desired, budget)
+    texts[deployment] = draft.draft.text(usd, "schema.json")
     try:
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def new(
     except OSError as error:
         raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
     out.print(
-        f"{len(texts)} files are written: {chosen.name}, {chosen.words} a month; "
+        f"{len(texts)} files are written: {draft.name}, {draft.words} a month; "
         f"README.md in {folder!s} is the next step",
         soft_wrap=True,
     )

@@ -21,15 +21,15 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
             caption="tokens per request without the deployment's prompt; computed: tokens that are not in the prefix "
             "cache",
         )
-        for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
-            if heard.number in SHOWN_TURNS:
-                kv = f"{kv_megabytes(model, heard.prompt + heard.generated):,.0f} MB"
+        for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
+            if audio_turn.number in SHOWN_TURNS:
+                kv = f"{kv_megabytes(model, audio_turn.prompt + audio_turn.generated):,.0f} MB"
                 table.add_row(
-                    str(heard.number),
-                    f"{heard.prompt:,}",
-                    f"{heard.fresh:,}",
-                    f"{read.prompt:,}",
-                    f"{read.fresh:,}",
+                    str(audio_turn.number),
+                    f"{audio_turn.prompt:,}",
+                    f"{audio_turn.fresh:,}",
+                    f"{text_turn.prompt:,}",
+                    f"{text_turn.fresh:,}",
                     kv,
                 )
         yield table
@@ -41,9 +41,9 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
         {
             "model": model.name,
             "turns": [
-                {"turn": heard.number, "audio_tokens": heard.prompt, "audio_computed": heard.fresh,
-                 "word_tokens": read.prompt, "word_computed": read.fresh}
-                for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True)
+                {"turn": audio_turn.number, "audio_tokens": audio_turn.prompt, "audio_computed": audio_turn.fresh,
+                 "word_tokens": text_turn.prompt, "word_computed": text_turn.fresh}
+                for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True)
             ],
         }
         for section in (deployment.aws_section, deployment.azure_section)

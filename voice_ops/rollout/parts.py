@@ -106,8 +106,8 @@ def _advance(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
     with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
-        tell = partial(err.print, soft_wrap=True)
-        return advance(account, rollout, partial(Deploy, cdk), clock, tell)
+        report = partial(err.print, soft_wrap=True)
+        return advance(account, rollout, partial(Deploy, cdk), clock, report)
 
 
 class Deploy:

@@ -123,7 +123,7 @@ def advance(
     rollout: StoredRollout,
     deploy: Callable[[str], Deploying],
     clock: Clock,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Outcome:
     """Start and monitor the file's stacks one after another.
 
@@ -140,16 +140,16 @@ def advance(
     for stack in account.templates:
         while (state := _state(account, stack, rollout)) != "deployed":
             if state.startswith("rolled back"):
-                tell(f"{stack}: {state}")
+                report(f"{stack}: {state}")
                 store_rollout(account, StoredRollout(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
                 return Outcome.ROLLED_BACK
             if clock.remaining_s() <= (MIN_REMAINING_S if state == "pending" else 0):
-                tell(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
+                report(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
                 return Outcome.CONTINUES
             if state != "pending":
                 clock.wait()
                 continue
-            tell(f"{stack}: begins")
+            report(f"{stack}: begins")
             try:
                 has_ended = _begin(account, stack, deploy(stack), clock)
             except CdkError:
@@ -159,7 +159,7 @@ def advance(
                 continue
             if has_ended and _state(account, stack, rollout) == "pending":
                 break  # CloudFormation found no changes, and keeps the current template
-        tell(f"{stack}: deployed")
+        report(f"{stack}: deployed")
     delete_rollout(account)
     return Outcome.DONE
 

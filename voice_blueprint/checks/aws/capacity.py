@@ -266,11 +266,11 @@ def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
 )
 def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
-        most = fleet.hosts.max - fleet.hosts.min
-        if fleet.warm_pool and fleet.warm_pool.size > most:
+        max_size = fleet.hosts.max - fleet.hosts.min
+        if fleet.warm_pool and fleet.warm_pool.size > max_size:
             yield Violation(
                 ("aws", "asr", index, "warm_pool", "size"),
                 f"the warm pool of fleet {fleet.name} has {fleet.warm_pool.size} hosts, but the fleet can grow by "
-                f"only {most}",
-                f"set size to at most {most}" if most else "remove warm_pool",
+                f"only {max_size}",
+                f"set size to at most {max_size}" if max_size else "remove warm_pool",
             )

@@ -93,8 +93,8 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 def _max_sessions(deployment: Deployment) -> int:
     """Return the vCPUs of all fleets at their maximum."""
-    room = by_tier(capacities(deployment.aws))
-    return min(room[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in room)
+    ranges = by_tier(capacities(deployment.aws))
+    return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
 
 @check(
@@ -119,15 +119,15 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
                 f"with {settings.authorizer.kind}, a service is one caller",
                 f"set caller_sessions to {capacity}, or accept this check if several services share the fleets",
             )
-        limit, need = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
-        if limit < need:
+        limit, required = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
+        if limit < required:
             yield Violation(
                 (*place, "throttle", "requests_per_address_5_min"),
                 f"requests_per_address_5_min {limit:,} blocks an address that opens "
-                f"{limit / need * creations_per_s:.1f} "
-                f"sessions per second; caller_creations_per_s allows {creations_per_s}, which result in {need:,} "
+                f"{limit / required * creations_per_s:.1f} "
+                f"sessions per second; caller_creations_per_s allows {creations_per_s}, which result in {required:,} "
                 "requests",
-                f"set requests_per_address_5_min to {need}, or lower caller_creations_per_s",
+                f"set requests_per_address_5_min to {required}, or lower caller_creations_per_s",
             )
     if settings.throttle.requests_per_s < requests:
         yield Violation(

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, gateway_task, least, vad_host
-from voice_blueprint.capacity.load import load_for, peak_calls, sized
+from voice_blueprint.capacity.load import load_for, peak_calls, recommended_sizes
 from voice_blueprint.capacity.tiers import Capacity, by_tier, capacities, peak_calls_for
 from voice_blueprint.checks.base import Level, Violation, check, place
 from voice_blueprint.contract.network import Tier
@@ -25,16 +25,16 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.aws_section is None:
         return
-    room = by_tier(capacities(deployment.aws))
-    for tier, group in groupby(sized(deployment.aws, load), key=lambda pair: pair[0].tier):
-        own = load_for(tier, load, deployment.aws.agents)
-        if (most := peak_calls_for(tier, room[tier][1])) < (peak := peak_calls(own)):
+    ranges = by_tier(capacities(deployment.aws))
+    for tier, group in groupby(recommended_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
+        tier_load = load_for(tier, load, deployment.aws.agents)
+        if (most := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
             members = list(group)
             limit_note = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
                 f"tier {tier} supports at most {most:,} calls{limit_note}, but the load's peak is {peak:,} "
-                f"({own.calls:,} x {load.peak_factor:g})",
+                f"({tier_load.calls:,} x {load.peak_factor:g})",
                 "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
             )
 
@@ -48,22 +48,26 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
 )
 def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
     results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
-    room = by_tier(results)
-    smallest_tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    ranges = by_tier(results)
+    smallest_tier, (_, most) = min(ranges.items(), key=lambda item: item[1][1])
     load = deployment.load
-    needed = max(most, peak_calls(load)) if load else most
+    required = max(most, peak_calls(load)) if load else most
     for each in results:
         # A second host in each zone is not excess capacity, since one may fail.
-        desired = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
-        if each.tier is not smallest_tier and each.most > MAX_CAPACITY_RATIO * needed and desired < each.units.max:
+        desired = max(each.units_for(required), 2 * each.parts) if each.calls else each.units.max
+        if (
+            each.tier is not smallest_tier
+            and each.max_calls > MAX_CAPACITY_RATIO * required
+            and desired < each.units.max
+        ):
             comparison = (
-                f"{each.most / needed:.0f} times the capacity of tier {smallest_tier} ({most:,})"
-                if needed
+                f"{each.max_calls / required:.0f} times the capacity of tier {smallest_tier} ({most:,})"
+                if required
                 else f"tier {smallest_tier} supports none"
             )
             yield Violation(
                 each.location,
-                f"{each.name} supports {each.most:,} calls, "
+                f"{each.name} supports {each.max_calls:,} calls, "
                 f"{comparison}{_savings_text(deployment, each, each.units.max - desired)}",
                 f"set max to {desired // each.parts}, or raise the maximum of tier {smallest_tier}",
             )
@@ -77,7 +81,7 @@ def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
     pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
-    enough = [
+    sufficient = [
         row
         for row in catalog.instance_types().values()
         if row.name.partition(".")[0] == family
@@ -85,7 +89,7 @@ def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
         and row.vcpus >= queues + 2
         and least(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
     ]
-    smallest = min(enough, key=lambda row: row.vcpus, default=kind)
+    smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
     other = smallest.usd_per_hour.get(aws.region)
     if kind.vcpus < MAX_CAPACITY_RATIO * smallest.vcpus or not price or not other:
         return
@@ -130,12 +134,12 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
 def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
-    room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
-    state = room.pop(Tier.STATE)
-    if deployment.load is None and state < min(room.values()):
+    ranges = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    state = ranges.pop(Tier.STATE)
+    if deployment.load is None and state < min(ranges.values()):
         yield Violation(
             ("aws", "state", "node_type"),
             f"{deployment.aws.state.node_type} supports {state:,} calls, but the other tiers support "
-            f"{min(room.values()):,}",
+            f"{min(ranges.values()):,}",
             "use a larger node type, or set `load` to the expected load",
         )

@@ -41,11 +41,11 @@ def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
     for fleet in named:
         row, image = fleet.instance_type, fleet.machine_image or ""
         architecture, computes_on = _public_image_hardware(image)
-        for what, has in ((architecture, row.architecture), (computes_on, row.computes_on)):
-            if what and what != has:
+        for attribute, actual in ((architecture, row.architecture), (computes_on, row.computes_on)):
+            if attribute and attribute != actual:
                 yield Violation(
                     (*fleet.location, "machine_image"),
-                    f"{image} is for {what}, but the hosts of {fleet.name} are {row.name} ({has})",
+                    f"{image} is for {attribute}, but the hosts of {fleet.name} are {row.name} ({actual})",
                     "omit machine_image to use the image of AWS, or specify an image for the instance type (`voice "
                     "images ami` proposes one)",
                 )
@@ -95,17 +95,17 @@ def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
          _weights_on_root(fleet, types[fleet.instance_type]))
         for index, fleet in enumerate(aws.asr)
     ]  # fmt: skip
-    built = specs()
-    for name, at, have, images, weights in hosts:
-        sizes = {str(image): built[image].size.budget_gib for image in images}
-        need = OS_GIB + sum(sizes.values()) + weights
-        if need > have:
+    image_specs = specs()
+    for name, at, volume_gib, images, weights in hosts:
+        sizes = {str(image): image_specs[image].size.budget_gib for image in images}
+        required_gib = OS_GIB + sum(sizes.values()) + weights
+        if required_gib > volume_gib:
             parts = [f"{image} {gib:g}" for image, gib in sizes.items()] + [f"weights {weights:g}"] * bool(weights)
             yield Violation(
                 (*at, "root_volume_gib"),
-                f"{name}: the root volume has {have} GiB, but the operating system {OS_GIB:g}, {', '.join(parts)} "
-                f"need {need:.1f} GiB",
-                f"set root_volume_gib to {int(need * 1.25) + 1} or more",
+                f"{name}: the root volume has {volume_gib} GiB, but the operating system {OS_GIB:g}, "
+                f"{', '.join(parts)} need {required_gib:.1f} GiB",
+                f"set root_volume_gib to {int(required_gib * 1.25) + 1} or more",
             )
 
 

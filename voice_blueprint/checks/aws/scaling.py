@@ -74,8 +74,8 @@ def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
         kind = fleet.instance_type
         metric = METRICS.get(rule.metric)
-        needed = metric.measured_on if metric else None
-        if fleet.tier is Tier.ASR and needed and kind.computes_on != needed:
+        required_tier = metric.measured_on if metric else None
+        if fleet.tier is Tier.ASR and required_tier and kind.computes_on != required_tier:
             has = kind.accelerator.model if kind.accelerator else "no accelerator"
             other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
             yield Violation(
@@ -175,15 +175,15 @@ def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
 def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     for _, rule, location in _rules(deployment):
         metric = METRICS.get(rule.metric)
-        most = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
+        max_value = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
         # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
         if metric and not (
-            0 <= rule.threshold < most if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= most
+            0 <= rule.threshold < max_value if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= max_value
         ):
             yield Violation(
                 (*location, "threshold"),
                 f"{rule.metric} {rule.comparison} {rule.threshold:g} is always true or always false: the metric "
-                f"ranges from 0 to {'100' if most < math.inf else 'any number'}",
+                f"ranges from 0 to {'100' if max_value < math.inf else 'any number'}",
                 "choose a value between",
             )
 

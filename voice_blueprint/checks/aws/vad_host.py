@@ -40,7 +40,7 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
     reserved_gib = pages.count * pages.size_mib / 1024
     limit_gib = HUGE_PAGE_SHARE * host.memory_gib
     if reserved_gib > limit_gib:
-        most = int(limit_gib * 1024 // pages.size_mib)
+        max_pages = int(limit_gib * 1024 // pages.size_mib)
         family = host.name.split(".")[0]
         larger_types = [
             row.name
@@ -51,7 +51,7 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
             ("aws", "vad", "huge_pages", "count"),
             f"{pages.count} huge pages x {pages.size_mib} MiB = {reserved_gib:g} GiB > "
             f"{host.memory_gib:g} GiB of {host.name} x {HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
-            f"set count to at most {most}" + (f", or use {larger_types[0]} or larger" if larger_types else ""),
+            f"set count to at most {max_pages}" + (f", or use {larger_types[0]} or larger" if larger_types else ""),
         )
 
 
@@ -65,22 +65,22 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
     pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, least(vad_host(vad)).calls
-    needed = huge_pages.needed(sessions, queues, pages.size_mib)
-    usage_text = f"{needed} that {sessions:,} sessions on {queues} receive queues use"
+    required_pages = huge_pages.required_pages(sessions, queues, pages.size_mib)
+    usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
     size = f"{pages.count} huge pages of {pages.size_mib} MiB"
-    if pages.count < needed:
+    if pages.count < required_pages:
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
             f"{size} < {usage_text}: the data plane uses ordinary pages for the rest, or does not start",
-            f"set count to {needed}",
+            f"set count to {required_pages}",
         )
-    elif pages.count > HUGE_PAGES_SPARE * needed:
-        wasted_gib = (pages.count - needed) * pages.size_mib / 1024
+    elif pages.count > HUGE_PAGES_SPARE * required_pages:
+        wasted_gib = (pages.count - required_pages) * pages.size_mib / 1024
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
             f"{size} > {HUGE_PAGES_SPARE} x the {usage_text}: {wasted_gib:.1f} GiB of memory would be reserved but "
             "unused",
-            f"set count to {needed}",
+            f"set count to {required_pages}",
         )
 
 

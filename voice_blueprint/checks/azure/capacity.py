@@ -35,8 +35,8 @@ def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
     """Yield the vCPUs of every pool and of the jump host."""
     for pool in read_cluster(azure).pools:
         quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
-        most = pool.max_nodes + pool.surge_nodes
-        yield QuotaUsage(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, most * pool.size.vcpus)
+        max_nodes = pool.max_nodes + pool.surge_nodes
+        yield QuotaUsage(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
     if isinstance(azure.access, JumpHost):
         size = catalog.vm_sizes()[azure.access.vm_size]
         yield QuotaUsage(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
@@ -120,14 +120,14 @@ def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
     zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
     for pool in cluster.pools:
         place = cluster.place if pool.is_system else pool.place
-        known = AZURE_ZONES if pool.is_system else zones
+        known_zones = AZURE_ZONES if pool.is_system else zones
         for index, zone in enumerate(pool.zones):
-            if zone not in known:
+            if zone not in known_zones:
                 yield Violation(
                     place.at("availability_zones", index),
                     f'pool {pool.name} uses zone "{zone}", which '
                     f"{'Azure' if pool.is_system else 'the cluster'} does not have",
-                    f"choose among {', '.join(known)}",
+                    f"choose among {', '.join(known_zones)}",
                 )
 
 
@@ -154,7 +154,7 @@ def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
 def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
     sizes = catalog.vm_sizes().values()
     for pool in cluster.pools:
-        for asked, has, what, able in (
+        for is_requested, is_supported, feature, alternatives in (
             (
                 pool.is_reserved,
                 pool.size.capacity_reservation,
@@ -163,11 +163,11 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
             ),
             (pool.is_spot, pool.size.spot, "spot nodes", [row.name for row in sizes if row.spot and row.gpu]),
         ):
-            if asked and not has:
+            if is_requested and not is_supported:
                 yield Violation(
                     pool.place.at("purchase"),
-                    f"pool {pool.name}: {pool.size.name} does not support {what}",
-                    f"set option to on-demand, or use one of {', '.join(able)}",
+                    f"pool {pool.name}: {pool.size.name} does not support {feature}",
+                    f"set option to on-demand, or use one of {', '.join(alternatives)}",
                 )
 
 

@@ -67,7 +67,7 @@ def _engines(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
     return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
 
 
-def _is_compatible(driver: str, wanted: str) -> bool:
+def _is_compatible(driver: str, required: str) -> bool:
     """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or a later one."""
     branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
-    return int(branch) >= int(wanted.removeprefix("R"))
+    return int(branch) >= int(required.removeprefix("R"))

@@ -23,9 +23,9 @@ AZURE_RESERVED_ADDRESSES = 5
     source="voice_blueprint/file/model/azure.py: pods choose their pool by name",
 )
 def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
-    used = {pod.pool.name for pod in read_cluster(deployment.azure).pods}
+    used_pools = {pod.pool.name for pod in read_cluster(deployment.azure).pods}
     for index, pool in enumerate(deployment.azure.pools):
-        if pool.name not in used:
+        if pool.name not in used_pools:
             yield Violation(
                 ("azure", "pools", index),
                 f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
@@ -42,8 +42,8 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
 def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
         pool = pods[0].pool
-        need = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
-        if need > pool.max_nodes:
+        required = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
+        if required > pool.max_nodes:
             parts = ", ".join(
                 f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
                 f"at {pod.per_node} per node"
@@ -51,8 +51,8 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
             )
             yield Violation(
                 pods[0].place.at("replicas"),
-                f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {need}",
-                f"set nodes.max of the pool to {need}, or lower replicas.max",
+                f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {required}",
+                f"set nodes.max of the pool to {required}, or lower replicas.max",
             )
 
 
@@ -112,13 +112,13 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
 def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
     for pods in read_cluster(deployment.azure).pods_by_pool().values():
         pool = pods[0].pool
-        need = sum(_nodes(pod, pod.min_replicas) for pod in pods)
-        if pool.min_nodes > need:
+        required = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        if pool.min_nodes > required:
             yield Violation(
                 pool.place.at("nodes"),
-                f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {need} at their minimum "
+                f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {required} at their minimum "
                 "replicas",
-                f"set nodes.min to {need}, or raise replicas.min",
+                f"set nodes.min to {required}, or raise replicas.min",
             )
 
 
@@ -150,12 +150,13 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     prefix = IPv4Network(azure.network.pod_cidr).prefixlen
     have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
-    need = _max_nodes(azure)
-    if need > have:
+    required = _max_nodes(azure)
+    if required > have:
         yield Violation(
             ("azure", "network", "pod_cidr"),
-            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have {need}",
-            f"use a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 supports 256",
+            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have "
+            f"{required}",
+            f"use a /{POD_PREFIX - math.ceil(math.log2(required))} or larger; a /16 supports 256",
         )
 
 
@@ -169,11 +170,11 @@ def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     network = IPv4Network(azure.network.cidr)
     have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
-    need = _max_nodes(azure)
-    if need > have:
+    required = _max_nodes(azure)
+    if required > have:
         yield Violation(
             ("azure", "network", "cidr"),
-            f"{network} has {have} addresses for nodes, but the pools can have {need}",
+            f"{network} has {have} addresses for nodes, but the pools can have {required}",
             "use a larger range; a /16 is free of charge",
         )
 

@@ -71,17 +71,17 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
         result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
-    most = sum(room.most * room.sessions for room in result)
-    if most < peak:
+    max_sessions = sum(pool.most * pool.sessions for pool in result)
+    if max_sessions < peak:
         named = (
-            ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in result) or "none transcribes audio"
+            ", ".join(f"{pool.service} {pool.most} x {pool.sessions}" for pool in result) or "none transcribes audio"
         )
         yield Violation(
             ("load", "calls"),
-            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support {most:,} "
-            f"({named})",
-            f"{growth(deployment.azure, result[0].service, math.ceil((peak - most) / result[0].sessions))}, or lower "
-            f"load.calls to {int(most / load.peak_factor)}"
+            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support "
+            f"{max_sessions:,} ({named})",
+            f"{growth(deployment.azure, result[0].service, math.ceil((peak - max_sessions) / result[0].sessions))}, or "
+            f"lower load.calls to {int(max_sessions / load.peak_factor)}"
             if result
             else "add a service whose model transcribes audio",
         )
@@ -91,8 +91,8 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
     """Return the remedy that gives a service more replicas: nodes in its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
-    own = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
-    bounds = ("pool_replicas", own.index(first.pool)) if first.pool in own else ("replicas",)
+    pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
+    bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
     at = place(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
     nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
@@ -116,20 +116,20 @@ def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
 def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-        need = pod.on_a_node * pod.cpus
-        if need > have:
+        required = pod.on_a_node * pod.cpus
+        if required > have:
             yield Violation(
                 pod.place.at("cpus"),
-                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {need:g} CPUs, but the kubelet and "
-                f"DaemonSets leave {have} of {pod.size.vcpus}",
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the kubelet "
+                f"and DaemonSets leave {have} of {pod.size.vcpus}",
                 f"request at most {have // pod.on_a_node}",
             )
-        least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
-        if least < 1:
+        min_cpus = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
+        if min_cpus < 1:
             yield Violation(
                 pod.place.at("cpus"),
-                f"the sidecars of {pod.name} leave {least} CPUs for an engine",
-                f"request at least {1 - least} more",
+                f"the sidecars of {pod.name} leave {min_cpus} CPUs for an engine",
+                f"request at least {1 - min_cpus} more",
             )
 
 
@@ -140,11 +140,11 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
 )
 def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        need = pod.nvme_gib * pod.on_a_node
-        if need > pod.size.nvme_gib:
+        required = pod.nvme_gib * pod.on_a_node
+        if required > pod.size.nvme_gib:
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
-                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {need:.1f} GiB on local NVMe, but "
+                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
                 f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
             )
@@ -183,14 +183,14 @@ def _nvme_for_kv(pod: Pod) -> int:
 def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     for cache in cluster.caches:
         weights_gib = sum(model.weights_gib for model in cache.models.values())
-        need = weights_gib * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
-        if need > cache.gib:
+        required = weights_gib * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
+        if required > cache.gib:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
                 cache.at,
-                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {need:.0f} GiB with their "
+                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {required:.0f} GiB with their "
                 "compile caches",
-                f"set model_cache_gib to {int(need) + 1} or more",
+                f"set model_cache_gib to {int(required) + 1} or more",
             )
 
 
@@ -212,12 +212,12 @@ def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
     seconds = gib * 1024 / share_mib_s(have)
     if seconds > limit_s:
-        enough = share_gib(gib, have)
+        sufficient = share_gib(gib, have)
         yield Violation(
             ("azure", "model_cache_gib"),
             f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s, which needs "
             f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
-            f"set model_cache_gib to {enough} or more: a share's throughput increases with its size",
+            f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size",
         )
 
 

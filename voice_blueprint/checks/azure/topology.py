@@ -48,11 +48,11 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
         if not pod.is_cell or not pinned or any(refusal(pod.pool_location, pod.title, cell_groups, pod.size)):
             continue
         if not engines_near_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
-            asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
+            cpu_text = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
                 pod.place.at("cpus"),
-                f"engines of {pod.name} request {asked} CPUs, but the kubelet of {pod.size.name} ({pod.pool.policy}) "
-                "does not pin them to the NUMA nodes of their GPUs",
+                f"engines of {pod.name} request {cpu_text} CPUs, but the kubelet of {pod.size.name} "
+                f"({pod.pool.policy}) does not pin them to the NUMA nodes of their GPUs",
                 cell_cpus_remedy(pod.size, pod.pool.policy),
             )
 
@@ -66,8 +66,8 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
 def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
     cluster = read_cluster(deployment.azure)
     for pool in cluster.pools:
-        used = any(pod.pool is pool for pod in cluster.pods)
-        if used and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
+        has_pods = any(pod.pool is pool for pod in cluster.pods)
+        if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
             yield Violation(
                 pool.place.at("topology_policy"),
                 f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
@@ -176,8 +176,8 @@ def _admissions(pod: Pod) -> Iterator[Admission]:
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     """Return the first GPUs without NVLink between them that a pod of a full node would get, if any."""
-    asked = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
-    return next((answer.gpus for answer in _admissions(asked) if not share_nvlink(pod.size, answer.gpus)), ())
+    cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
+    return next((answer.gpus for answer in _admissions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
 
 
 def _admissible_cpus(pod: Pod) -> str:
@@ -186,4 +186,4 @@ def _admissible_cpus(pod: Pod) -> str:
     if fit:
         cpus = f"{fit.start} to {fit.stop - 1} CPUs"
         return f"set the CPUs of the container with the GPUs to {cpus}, or set topology_policy: best-effort on the pool"
-    return "set topology_policy: best-effort on the pool; this policy admits no number of CPUs"
+    return "set topology_policy: best-effort on the pool; this policy admits the pod with no number of CPUs"

@@ -117,10 +117,10 @@ def _ports(members: Iterable[_Member]) -> Iterator[str]:
 
 
 def _connections(members: list[_Member]) -> Iterator[str]:
-    known = {port for member in members for port in member.listening_ports()}
+    ports = {port for member in members for port in member.listening_ports()}
     for member in members:
         for port in _CONNECTS.findall(member.text):
-            if port not in known:
+            if port not in ports:
                 yield f"{member.name} connects to port {port}, on which no process of the pod listens"
 
 
@@ -189,9 +189,9 @@ def _sides(members: list[_Member]) -> Iterator[str]:
         yield _describe_difference("their model", {engine.name: engine.repository for engine in cell_engines})
 
 
-def _describe_difference(what: str, values: Mapping[str, str]) -> str:
+def _describe_difference(subject: str, values: Mapping[str, str]) -> str:
     description = ", ".join(f"{name} has {value}" for name, value in values.items())
-    return f"engines that hand over KV cache differ in {what}: {description}"
+    return f"engines that hand over KV cache differ in {subject}: {description}"
 
 
 def _routes(members: list[_Member]) -> Iterator[str]:

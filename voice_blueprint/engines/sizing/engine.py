@@ -80,8 +80,8 @@ def size_engine(
     )
     defaults = batch_defaults(gpu)
     knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
-    most = knobs.max_num_seqs or defaults.max_num_seqs
-    bounds[Limit.MAX_NUM_SEQS] = most
+    max_batch = knobs.max_num_seqs or defaults.max_num_seqs
+    bounds[Limit.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
     live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
     return EngineSizing(
@@ -101,12 +101,12 @@ def size_engine(
         max_queued_requests=knobs.max_queued_requests,
         sessions=bounds[limit],
         sessions_at_full_context=min(
-            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(most)
+            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
         ),
         limit=limit,
         reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
         arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {session_size:,} bytes of a session of "
-        f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {most:,} in a batch",
+        f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
     )
 
 
@@ -171,9 +171,9 @@ def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int
     desired = max(load.session_tokens if model.task is Task.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
     tokens = min(1 << (desired - 1).bit_length(), MAX_STEP_TOKENS_BEFORE_HOPPER)
     if tokens > STEP_TOKENS_FOR_ITL:
-        fits = "in one step" if tokens >= desired else "in few steps"
+        step_text = "in one step" if tokens >= desired else "in few steps"
         return (
             tokens,
-            f"a typical prompt of {load.session_tokens} tokens with its audio {fits}, at some cost between tokens",
+            f"a typical prompt of {load.session_tokens} tokens with its audio {step_text}, at some cost between tokens",
         )
     return tokens, "time between tokens: on GPUs before Hopper larger steps stall decoding"

@@ -135,17 +135,17 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
         return _size(service, service.sessions, [_tts(azure, service, model)])
     if isinstance(service, ChatService):
         names: tuple[str, ...] = service.pools
-        places = [_aggregated(azure, service, model, name) for name in names]
+        pool_sizings = [_aggregated(azure, service, model, name) for name in names]
     else:
         names = (service.pool,)
-        places = [
+        pool_sizings = [
             _cell(azure, service, model)
             if isinstance(service, PrefillDecodeCell)
             else _aggregated(azure, service, model, service.pool)
         ]
     node = _node(azure, names[0])
     layout_options = layouts(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
-    return _size(service, service.load.sessions, places, layout_options)
+    return _size(service, service.load.sessions, pool_sizings, layout_options)
 
 
 def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
@@ -186,8 +186,8 @@ def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the replicas of every service on each of its pools; a service that cannot work has none."""
     sizings = size_services(azure)
     for service in azure.services:
-        sized = sizings[service.name]
-        for pool in () if isinstance(sized, DoesNotFitError) else sized.pools:
+        sizing = sizings[service.name]
+        for pool in () if isinstance(sizing, DoesNotFitError) else sizing.pools:
             nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
             low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
             sessions = pool.engine.sessions
@@ -196,7 +196,7 @@ def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
 
 def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the services that accept audio."""
-    return (room for room in pool_capacities(azure) if catalog.models()[room.model].task in TRANSCRIBES)
+    return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIBES)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
@@ -260,14 +260,14 @@ def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
 def _size(
     service: AzureService,
     sessions: int,
-    places: Sequence[PoolSizing],
+    pool_sizings: Sequence[PoolSizing],
     layout_options: tuple[Layout | RefusedLayout, ...] = (),
 ) -> ServiceSizing:
-    left, allocations = sessions, []
-    for place in places:
-        needed = min(place.most_replicas, math.ceil(max(0, left) / place.engine.sessions))
-        replicas = max(place.bounds.min, needed)
-        left -= replicas * place.engine.sessions
+    remaining, allocations = sessions, []
+    for place in pool_sizings:
+        replica_count = min(place.most_replicas, math.ceil(max(0, remaining) / place.engine.sessions))
+        replicas = max(place.bounds.min, replica_count)
+        remaining -= replicas * place.engine.sessions
         allocations.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
     return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(allocations), layout_options)
 

@@ -95,10 +95,10 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
             f"use a pool of {PUBLISHED_GPU}, or measure with `vllm bench serve --omni` and add the row to "
             "voice_blueprint/engines/sizing/tts.py",
         )
-    needed = weights_gib(model)
+    model_gib = weights_gib(model)
     budget = LANGUAGE_MODEL_SHARE * gpu.memory_gib
-    if needed > budget:
-        raise DoesNotFitError(f"{needed:g} GiB of weights exceed the stage's {budget:.1f} GiB", "use a larger GPU")
+    if model_gib > budget:
+        raise DoesNotFitError(f"{model_gib:g} GiB of weights exceed the stage's {budget:.1f} GiB", "use a larger GPU")
     point = PUBLISHED_POINTS[-1]
     graph_note = (
         "the figures are with CUDA graphs"

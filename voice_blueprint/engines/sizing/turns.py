@@ -49,17 +49,17 @@ def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn
     words = round(QUESTION_S * WORD_TOKENS_PER_S)
     audio_tokens = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS
     question_tokens: list[int] = []
-    known: list[int] = []
+    cached_tokens: list[int] = []
     for number in range(1, count + 1):
         question_tokens.append(audio_tokens if audio else words)
         request = [tokens for question in question_tokens for tokens in (question, ANSWER_TOKENS)][:-1]
-        shared = takewhile(lambda pair: pair[0] == pair[1], zip(known, request, strict=False))
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(cached_tokens, request, strict=False))
         prompt = sum(request)
         yield Turn(
             number, prompt, prompt - sum(tokens for tokens, _ in shared), ANSWER_TOKENS + (words if audio else 0)
         )
         # A text answer follows its question in the cache; an answer to audio was generated after a transcript.
-        known = request if audio else [*request, ANSWER_TOKENS]
+        cached_tokens = request if audio else [*request, ANSWER_TOKENS]
         if audio and question_tokens.count(audio_tokens) == AUDIO_PIECES:
             question_tokens = [words] * (len(question_tokens) - AUDIO_PIECES // 2) + [audio_tokens] * (
                 AUDIO_PIECES // 2

@@ -460,12 +460,12 @@ class Azure(Model):
 
     @model_validator(mode="after")
     def _zones_are_used(self) -> "Azure":
-        used = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
+        used_zones = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
         for index, zone in enumerate(self.existing.private_dns_zones):
-            if (name := zone.rpartition("/")[2].lower()) not in used:
+            if (name := zone.rpartition("/")[2].lower()) not in used_zones:
                 place = ("existing", "private_dns_zones", index)
-                zones = ", ".join(sorted(used))
-                raise MisplacedError(place, f"private DNS zone {name} is used by nothing; zones are {zones}")
+                zones = ", ".join(sorted(used_zones))
+                raise MisplacedError(place, f"private DNS zone {name} is not used; possible zones are {zones}")
         return self
 
     @property

@@ -103,10 +103,10 @@ class Deployment(Model):
             return self
         if not self.load:
             raise MisplacedError(("cells",), "`cells` requires `load`, the total load of all cells")
-        number, most = self.cells.number, self._numbers
-        if number and number > most:
+        number, cell_numbers = self.cells.number, self._numbers
+        if number and number > cell_numbers:
             raise MisplacedError(
-                ("cells", "number"), f"cell {number} does not exist: the load requires {most} per region"
+                ("cells", "number"), f"cell {number} does not exist: the load requires {cell_numbers} per region"
             )
         if number and self.aws_section and self.aws_section.edge.domain is None:
             raise MisplacedError(

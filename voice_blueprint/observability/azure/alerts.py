@@ -223,10 +223,10 @@ def _gpus_missing(azure: Azure) -> str:
     by_count: dict[int, list[str]] = {}
     for pool in azure.pools:
         by_count.setdefault(catalog.vm_sizes()[pool.vm_size].gpu_count, []).append(pool.name)
-    offered = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
+    allocatable = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
     parts = (
         f'({count} * max by (node) ({ClusterMetric.NODE}{{node=~"aks-({"|".join(names)})-.*"}}) '
-        f"unless on (node) ({offered} >= {count}))"
+        f"unless on (node) ({allocatable} >= {count}))"
         for count, names in sorted(by_count.items())
     )
     return f"({' or '.join(parts)})"
@@ -249,8 +249,8 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         )
     if Component.GATEWAY in running:
         refused, created = (
-            f"sum({_increase(f'Sessions{what}', FLEET_DIMENSION, Component.GATEWAY)})"
-            for what in ("Refused", "Created")
+            f"sum({_increase(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
+            for outcome in ("Refused", "Created")
         )
         enough = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
         yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {enough}", 2, unit=" %")
@@ -304,7 +304,7 @@ def _bad_percent(objective: Objective, window: str) -> str:
         return f"sum(increase({series}{{{labels}}}[{window}]))"
 
     if objective.within_ms is None:
-        bad, good = (increase(METRICS[f"Sessions{what}"].series) for what in ("Refused", "Created"))
+        bad, good = (increase(METRICS[f"Sessions{outcome}"].series) for outcome in ("Refused", "Created"))
         all_events = f"({bad} + {good})"
     else:
         series = METRICS["TimeToFinal"].series if objective.id == "transcript" else AgentMetric.TURN
@@ -335,7 +335,7 @@ _UNTRANSCRIBED = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
 
 
 def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
-    azure, own = deployment.azure, {SERVICE_SERIES: service.name}
+    azure, labels = deployment.azure, {SERVICE_SERIES: service.name}
     by_pool = triggers(azure, service)
     names = [replicas_name(service, pool) for pool in by_pool]
     speech = isinstance(service, TtsService)
@@ -345,13 +345,13 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield _down(service.name, names, 5)
     yield _silent(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
-        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **own)})",
+        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **labels)})",
         service.name,
     )
     yield _hanging(service, names)
-    for pool, asked in by_pool.items():
+    for pool, pool_triggers in by_pool.items():
         replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
-        for trigger in asked:
+        for trigger in pool_triggers:
             yield Alert(
                 "service-saturated",
                 f"{service.name} on {pool} has had more {trigger.name} than its replicas carry for a quarter of an "
@@ -367,7 +367,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
     yield Alert(
         "first-answer-slow",
         f"One request in twenty to {service.name} waits more than a second for the first {first}.",
-        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **own),
+        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **labels),
         Comparison.ABOVE,
         FIRST_ANSWER_S,
         10,
@@ -376,7 +376,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         unit=" s",
     )
     if speech:
-        failed, succeeded = (_rate(each, **own) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
+        failed, succeeded = (_rate(each, **labels) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
         yield Alert(
             "speech-fails",
             f"{service.name} fails more than one request in a hundred.",
@@ -391,7 +391,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield Alert(
             "kv-transfers-fail",
             f"KV cache does not reach the decode engines of {service.name}: they prefill again, and callers wait.",
-            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(own)}[10m]))",
+            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(labels)}[10m]))",
             Comparison.ABOVE,
             0,
             5,

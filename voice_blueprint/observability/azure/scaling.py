@@ -136,8 +136,8 @@ def _aggregated(service: str, pool: str, sessions: int, *, earlier_sessions: int
     """
     labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
     if earlier_sessions:
-        whole = {SERVICE_SERIES: service}
-        in_flight = f"{total(EngineMetric.RUNNING, **whole)} + {total(EngineMetric.WAITING, **whole)}"
+        service_labels = {SERVICE_SERIES: service}
+        in_flight = f"{total(EngineMetric.RUNNING, **service_labels)} + {total(EngineMetric.WAITING, **service_labels)}"
         in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
     else:
         in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"

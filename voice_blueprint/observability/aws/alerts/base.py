@@ -98,9 +98,11 @@ def shared(
     period_s: int = MINUTE_S,
 ) -> Alert:
     """Return an alert that exists on both clouds, with M of N datapoints."""
-    known = CONDITIONS[id_]
-    rule = AlarmRule(known.comparison, known.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING)
-    return Alert(id_, tier, known.meaning, series, rule, period_s, callers_affected=known.callers_affected)
+    condition = CONDITIONS[id_]
+    rule = AlarmRule(
+        condition.comparison, condition.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING
+    )
+    return Alert(id_, tier, condition.meaning, series, rule, period_s, callers_affected=condition.callers_affected)
 
 
 def above_threshold(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:

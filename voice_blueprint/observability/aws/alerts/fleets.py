@@ -34,13 +34,13 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
         )
     yield from _public_endpoint(deployment)
     # A group with equal bounds is always at its maximum.
-    for fleet, tier, group, most in _groups(deployment):
+    for fleet, tier, group, max_hosts in _groups(deployment):
         yield Alert(
             "fleet-at-maximum",
             tier,
-            f"Group {group} has had its maximum of {most} hosts for ten minutes: it cannot grow when load does.",
+            f"Group {group} has had its maximum of {max_hosts} hosts for ten minutes: it cannot grow when load does.",
             (group_series(group, "GroupInServiceInstances", "Minimum"),),
-            above_threshold(most - 1, 10, 10),
+            above_threshold(max_hosts - 1, 10, 10),
             MINUTE_S,
             target=group.removeprefix(f"{deployment.name}-") if fleet == names.VAD_FLEET else fleet,
         )
@@ -78,15 +78,15 @@ def _public_endpoint(deployment: Deployment) -> Iterator[Alert]:
     if {Tier.VAD, Tier.ASR} <= reporting_tiers:
         probe_metrics["synthetic-call-fails"] = "SyntheticCallSucceeds"
     for id_, metric in probe_metrics.items():
-        known = CONDITIONS[id_]
+        condition = CONDITIONS[id_]
         yield Alert(
             id_,
             Tier.GATEWAY,
-            known.meaning,
+            condition.meaning,
             (fleet_series(deployment, fleet, metric, "Average"),),
-            below(known.threshold, 3, 3, MissingData.BREACHING),
+            below(condition.threshold, 3, 3, MissingData.BREACHING),
             MINUTE_S,
-            callers_affected=known.callers_affected,
+            callers_affected=condition.callers_affected,
         )
     yield shared(
         "certificate-expires",

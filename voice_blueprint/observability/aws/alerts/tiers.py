@@ -163,9 +163,11 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on sessions, transcripts and the REST API."""
     fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
     yield _saturated(
-        deployment, Tier.GATEWAY, fleet, "OpenSockets", capacity=gateway_sockets(service), most=service.tasks.max
+        deployment, Tier.GATEWAY, fleet, "OpenSockets", capacity=gateway_sockets(service), max_tasks=service.tasks.max
     )
-    refused, created = (fleet_series(deployment, fleet, f"Sessions{what}", "Sum") for what in ("Refused", "Created"))
+    refused, created = (
+        fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
+    )
     yield replace(shared("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
     yield shared("first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5)
     for target, targets, balancer in (
@@ -201,7 +203,7 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
     yield _saturated(
-        deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, most=agents.tasks.max
+        deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, max_tasks=agents.tasks.max
     )
     refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
     yield shared("conversations-refused", Tier.AGENT, refused, 2, 3)
@@ -252,18 +254,18 @@ def _node_alert(
     )
 
 
-def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, most: int) -> Alert:
+def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int) -> Alert:
     """Return the alert on a service at its maximum number of tasks with saturated tasks.
 
     Args:
         capacity: Value of the metric at which a task is full; scaling aims at ``FILL`` of it.
-        most: Maximum number of tasks.
+        max_tasks: Maximum number of tasks.
     """
     return Alert(
         "service-saturated",
         tier,
-        f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {most}, or no new "
-        "task starts.",
+        f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {max_tasks}, or no "
+        "new task starts.",
         (fleet_series(deployment, fleet, metric, "Average"),),
         above_threshold(SATURATED * capacity, 10, 10),
         MINUTE_S,
