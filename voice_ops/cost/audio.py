@@ -69,10 +69,10 @@ def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
 
 def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the calls of transcription engines and caller tiers, at the minimum and maximum number of units."""
-    capacities_by_service = list(transcription_capacity(azure))
+    pools = list(transcription_capacity(azure))
     engines = (
-        sum(capacity_texts.low * capacity_texts.sessions for capacity_texts in capacities_by_service),
-        sum(capacity_texts.most * capacity_texts.sessions for capacity_texts in capacities_by_service),
+        sum(pool.low * pool.sessions for pool in pools),
+        sum(pool.most * pool.sessions for pool in pools),
     )
     tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
     return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}
