@@ -126,9 +126,9 @@ def _kv_table(deployment: Deployment) -> Table:
 
 
 def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
-    sizing = _services(deployment)
+    sizings = _services(deployment)
     for service in deployment.azure_section.services if deployment.azure_section else ():
-        sizing = sizing[service.name]
+        sizing = sizings[service.name]
         if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(sizing, ServiceSizing):
             yield service.name, tuple(kv_levels(service, sizing.pools[0]))
 

@@ -37,12 +37,12 @@ class State:
     cluster: Cluster
 
     @cached_property
-    def wanted(self) -> DefinedWorkloads:
+    def workloads(self) -> DefinedWorkloads:
         return defined_workloads(self.deployment)
 
     @cached_property
     def live(self) -> dict[tuple[str, str], LiveDeployment]:
-        return live(self.cluster.kubernetes, self.defined_workloads.namespaces)
+        return live(self.cluster.kubernetes, self.workloads.namespaces)
 
 
 def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
@@ -109,7 +109,7 @@ def deployment_rows(state: State) -> Iterator[Row]:
 
     Report those that the file does not define.
     """
-    for key in state.defined_workloads.deployments:
+    for key in state.workloads.deployments:
         result = state.live.get(key)
         if result is None:
             yield answer(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
@@ -119,8 +119,8 @@ def deployment_rows(state: State) -> Iterator[Row]:
         if result.available < result.desired:
             wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
         yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
-        yield from _image_rows(state.defined_workloads, key, result)
-    for namespace, name in state.live.keys() - state.defined_workloads.deployments.keys():
+        yield from _image_rows(state.workloads, key, result)
+    for namespace, name in state.live.keys() - state.workloads.deployments.keys():
         remedy = (
             f"{DEPLOY_WORKLOADS}; if the deploy does not delete it: kubectl delete deployment "
             f"--namespace={namespace} {name}"
