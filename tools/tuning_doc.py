@@ -8,7 +8,7 @@ from tools.doc_tables import markdown
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.engines.sizing.defaults import batch_defaults
-from voice_blueprint.engines.sizing.layouts import CELL, Asked, Layout, layouts
+from voice_blueprint.engines.sizing.layouts import CELL, EngineRequirements, Layout, layouts
 from voice_blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
 from voice_blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
 from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS
@@ -98,7 +98,7 @@ def _pair_table() -> str:
 
 
 def _sessions_table() -> str:
-    request = Asked(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
+    request = EngineRequirements(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
     sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
     rows = [
         _session_cells(name, layout)

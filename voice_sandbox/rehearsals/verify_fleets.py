@@ -12,7 +12,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, ScalingRule
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, held_back
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, lacks_digests
 from voice_sandbox.rehearsals.claim import Claim
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class FleetVerifier:
 
     def _low(self, asked: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group: 0 while one of its images has no digest."""
-        return 0 if held_back(self._deployment, images) else asked
+        return 0 if lacks_digests(self._deployment, images) else asked
 
     def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]

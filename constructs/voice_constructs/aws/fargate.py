@@ -20,7 +20,7 @@ from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSI
 from voice_blueprint.contract.network import Port, Tier
 from voice_blueprint.contract.session_api import HEALTH_COMMAND
 from voice_blueprint.file.model.edge import TaskCount
-from voice_blueprint.hosts import digest, held_back
+from voice_blueprint.hosts import digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
@@ -68,7 +68,7 @@ class FargateTier(Construct):
         super().__init__(scope, id_)
         self._within = props
         self._deployment = props.context.deployment
-        self._held_back = held_back(self._deployment, (self.image,))
+        self._held_back = lacks_digests(self._deployment, (self.image,))
         self.log_group = props.context.log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
         self.token_key = self._build_token_key()
         self.cluster = ecs.Cluster(

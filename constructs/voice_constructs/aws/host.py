@@ -179,7 +179,7 @@ def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineIm
     A template parameter resolves to the latest version at each deploy, a dynamic reference to the configured one.
     """
     chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
-    if machine_images.floats(chosen):
+    if machine_images.is_mutable(chosen):
         return ec2.MachineImage.from_ssm_parameter(chosen)
     if not machine_images.is_ami(chosen):
         chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()

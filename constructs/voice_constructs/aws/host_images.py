@@ -17,7 +17,7 @@ from voice_blueprint.aws import machine_images, names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, held_back
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
@@ -60,7 +60,7 @@ class HostImages(Construct):
         fleets += [_Fleet(f.name, Tier.ASR, f.instance_type, f.root_volume_gib, asr_images(f)) for f in aws.asr]
         self._profile = self._build_profile()
         for fleet in fleets:
-            if not held_back(props.deployment, fleet.images):
+            if not lacks_digests(props.deployment, fleet.images):
                 self._build_pipeline(fleet)
 
     def _build_profile(self) -> iam.CfnInstanceProfile:

@@ -208,7 +208,7 @@ def test_existing_dns_zones_are_used_and_not_created() -> None:
 
 
 def test_an_unused_dns_zone_is_refused() -> None:
-    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is used by nothing"):
+    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is not used"):
         graph_for({"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/privatelink.blob.core.windows.net"]}})
 
 

@@ -12,7 +12,7 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, GpuPool
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import digest, held_back
+from voice_blueprint.hosts import digest, lacks_digests
 
 TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
@@ -53,7 +53,7 @@ class ClusterContext:
 
     def held(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
-        return held_back(self.deployment, tuple(images))
+        return lacks_digests(self.deployment, tuple(images))
 
     def replicas(self, asked: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas: 0 for a workload that must wait."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import Role
-from voice_blueprint.azure.ranges import admits_everybody
+from voice_blueprint.azure.ranges import admits_any_address
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, profiles
@@ -253,7 +253,7 @@ def network_is_closed(stack: Stack) -> Iterator[Found]:
                 prefixes = {entry["sourceAddressPrefix"].text, *(each.text for each in entry["sourceAddressPrefixes"])}
                 senders.setdefault(key, set()).update(prefixes - {""})
         for key, sources in senders.items():
-            if admits_everybody(sources) and key not in called:
+            if admits_any_address(sources) and key not in called:
                 yield Found(
                     group.urn, f"{group.name} allows {', '.join(sorted(sources))} on port {key[1] or 'several'}"
                 )

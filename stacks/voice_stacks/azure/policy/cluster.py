@@ -23,7 +23,7 @@ from voice_blueprint.checks.azure.cluster import (
     Place,
     Pod,
     Pool,
-    cluster_in,
+    read_cluster,
 )
 from voice_blueprint.file.model.azure import AzureService, ChatService, TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
@@ -102,13 +102,13 @@ def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
 
 def cluster_for(stack: Stack) -> Cluster:
     azure = stack.deployment.azure_section if stack.deployment else None
-    file_cluster = cluster_in(azure) if azure else Cluster()
+    file_cluster = read_cluster(azure) if azure else Cluster()
     pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _pools(stack)}
     stack_pods = tuple(_pods(stack, pools_by_name, file_cluster))
     if not stack_pods:
         # The workloads' project evaluates the content of engines.
         stack_pods = tuple(
-            replace(pod, pool=pool, place=pool.place, pool_at=pool.place.at(), engines=())
+            replace(pod, pool=pool, place=pool.place, pool_location=pool.place.at(), engines=())
             for pod in file_cluster.pods
             for pool in [pools_by_name[pod.pool.name]]
         )
@@ -164,7 +164,7 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
         yield Pod(
             name=pod.name,
             place=Place(urn=pod.urn),
-            pool_at=(pod.urn,),
+            pool_location=(pod.urn,),
             pool=pools_by_name[pod.pool],
             gpus=pod.gpus,
             cpus=pod.cpus,
@@ -203,7 +203,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster
         else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
         KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
         Quantization.FP8 if is_fp8 else Quantization.NONE,
-        hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
+        transfers_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
         gpus=engine.own_gpus,
         request=request,
         utilization=engine.memory_share,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
-from voice_blueprint.azure.ranges import admits_everybody
+from voice_blueprint.azure.ranges import admits_any_address
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
@@ -142,7 +142,7 @@ def _open(stack: Stack, direction: str, peers_key: str, problem: str, exceptions
             blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
             ranges.setdefault(pods_of, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
-        if admits_everybody(block for _, block in result):
+        if admits_any_address(block for _, block in result):
             for policy in {policy.urn: policy for policy, _ in result}.values():
                 yield Found(policy.urn, f"network policy {policy.name} {problem}: {', '.join(b for _, b in result)}")
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.checks.engines import IMAGE_OF
-from voice_blueprint.engines.launch.together import AGREED_FLAGS
+from voice_blueprint.checks.engines import IMAGE_BY_ENGINE
+from voice_blueprint.engines.launch.together import COMMON_FLAGS
 from voice_stacks.azure.policy.cluster import pools
 from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, engines
 from voice_stacks.azure.policy.pods import pods
@@ -61,7 +61,7 @@ def sides_share_a_pod(stack: Stack) -> Iterator[Found]:
 
 def _twins(members: list[Engine]) -> Iterator[Found]:
     """Yield differences between two engines that transfer KV cache where they must be equal."""
-    for flag in AGREED_FLAGS:
+    for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
         if len(values) > 1:
             yield Found(members[0].pod.urn, f"engines of {members[0].pod.name} differ in {flag}: {sorted(values)}")
@@ -117,8 +117,8 @@ def engines_have_their_image(stack: Stack) -> Iterator[Found]:
         kind = "vllm-omni" if engine.is_omni else "vllm"
         image = engine.container.image.text
         repository = image.partition("@")[0].rpartition("/")[2]
-        pools_by_name = next((name for name, own in IMAGE_OF.items() if own == repository), kind)
-        by_image[image] |= {kind, pools_by_name} if image else set()
+        known = next((name for name, own in IMAGE_BY_ENGINE.items() if own == repository), kind)
+        by_image[image] |= {kind, known} if image else set()
         if len(by_image[image]) > 1:
             yield Found(
                 engine.pod.urn,
