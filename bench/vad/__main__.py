@@ -59,8 +59,8 @@ def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]
     for condition, track in zip(CONDITIONS, corpus.tracks(kind, "held-out", cache), strict=True):
         if condition in COST_TRACKS:
             shares.append(track)
-        for name, judge in judges.items():
-            sent = judge(track.samples)
+        for name, report_goals in judges.items():
+            sent = report_goals(track.samples)
             results.setdefault(name, []).append(_rates(sent, track.speech))
             if name != OURS:
                 results.setdefault(name + WITH, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
@@ -101,7 +101,7 @@ def _without_speech(build: Build) -> str:
         "|---" * (len(judges) + 1) + "|",
     ]
     for track in corpus.without_speech():
-        cells = [_settled(judge(track.samples), track) for judge in judges.values()]
+        cells = [_settled(report_goals(track.samples), track) for report_goals in judges.values()]
         lines.append(f"| {track.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -142,7 +142,7 @@ def main() -> None:
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
-    goals.judge(
+    goals.report_goals(
         (
             goals.Goal(
                 "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True

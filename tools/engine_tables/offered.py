@@ -26,8 +26,8 @@ def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
     results: set[str] = set()
     for module in reader.tree.modules(mentioning=f"{function}("):
         for call in _calls(module):
-            named = ast.unparse(call.func)
-            if named == (f"{owner}.{function}" if owner else function) and call.args:
+            find_definition = ast.unparse(call.func)
+            if find_definition == (f"{owner}.{function}" if owner else function) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
                 results |= {name} if isinstance(name, str) else set()
     return sorted(results)
@@ -70,8 +70,8 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
                 yield text, "unknown"  # separate from the call that creates the metric
         case ast.Call() if kind := _kind(node):
             unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
-            named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
-            texts = [reader.value_or(given, scope, None) for given in [*node.args[:2], *named]]
+            find_definition = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
+            texts = [reader.value_or(given, scope, None) for given in [*node.args[:2], *find_definition]]
             names = [text for text in texts if isinstance(text, str) and _is_metric(text, prefixes)]
             if names:  # the last one, since OpenTelemetry's meter may precede the metric
                 yield f"{names[-1]}|{unit}" if unit else names[-1], kind

@@ -124,9 +124,9 @@ def _compare(new: Any, old: Any, chosen: frozenset[str], at: str) -> Iterator[st
             below = f"{at}.{key}" if at else key
             yield from _compare(value, old.get(key) if isinstance(old, dict) else None, chosen, below)
     elif isinstance(new, list) and (key := _key(new)):
-        named = {each.get(key): each for each in old or () if isinstance(each, dict)}
+        resource_named = {each.get(key): each for each in old or () if isinstance(each, dict)}
         for each in new:
-            yield from _compare(each, named.get(each[key]), chosen, f"{at}[{each[key]}]")
+            yield from _compare(each, resource_named.get(each[key]), chosen, f"{at}[{each[key]}]")
     elif isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
         for index, (one, other) in enumerate(zip(new, old, strict=True)):
             yield from _compare(one, other, chosen, f"{at}[{index}]")

@@ -136,14 +136,14 @@ class Month:
         alarm, *_ = guards(bad, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
-        said = ""
+        find_line = ""
         try:
             self._roll(bad)
         except CdkError as error:
-            said = str(error)
+            find_line = str(error)
         set_state(StateValue="OK")
         (stack,) = self._client("cloudformation").describe_stacks(StackName=self._stack)["Stacks"]
-        yield Claim(f"{alarm} ends it, and is named", alarm in said)
+        yield Claim(f"{alarm} ends it, and is named", alarm in find_line)
         yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
         yield Claim(f"hosts of {self._group} run what they ran", set(self._boots().values()) == set(before.values()))
 

@@ -78,14 +78,14 @@ class Recorder:
                     "so rename one of the two"
                 )
             self._check_order(declared)
-            named = self._named(declared)
-            if named.custom:
-                wrong = problems(named.type, named.inputs)
-                if named.type.startswith("azure-native:"):
-                    wrong = wrong or definitions.problems(short_type(named.type), named.inputs)
+            resource_named = self._named(declared)
+            if resource_named.custom:
+                wrong = problems(resource_named.type, resource_named.inputs)
+                if resource_named.type.startswith("azure-native:"):
+                    wrong = wrong or definitions.problems(short_type(resource_named.type), resource_named.inputs)
                 if wrong:
-                    raise ResourceError("\n".join(f"{named.label}: {problem}" for problem in wrong))
-            created = self._with_outputs(named)
+                    raise ResourceError("\n".join(f"{resource_named.label}: {problem}" for problem in wrong))
+            created = self._with_outputs(resource_named)
             self._check_twin(created)
             self._resources[created.urn] = created
             return created
