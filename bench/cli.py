@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from rich.progress import track
 
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from voice_ops.output import empty_table, out
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +81,7 @@ def main() -> None:
         cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
         table.add_row(name, *(f"{cell:.2f}" for cell in cells))
     out.print(table)
-    judge(
+    report_goals(
         Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], max_ratio, f" x {floor}") for name, floor, max_ratio in GOALS
     )
 

@@ -17,7 +17,7 @@ import httpx2
 import websockets
 from websockets import Subprotocol
 
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from bench.voice.processes import cpu_s
 from voice_blueprint.capacity.bounds import CORE_SPEED, GATEWAY_WORK
 from voice_blueprint.contract.network import Tier
@@ -155,7 +155,7 @@ def main() -> None:
         f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / took:.1%}; "
         f"{TRACED_SHARE:.0%} of the calls are traced by default"
     )
-    judge(
+    report_goals(
         (
             Goal("core for a minute of a call, as planned for", took, GATEWAY_WORK / CORE_SPEED, " s"),
             Goal("traces, of that", 100 * TRACED_SHARE * traced / took, TRACES_PERCENT, " %"),

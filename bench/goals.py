@@ -33,7 +33,7 @@ class Goal:
         return f"{verdict:6}  {self.name}: {self.value:,.4g}{self.unit}, {bound} {self.limit:,.4g}{self.unit}"
 
 
-def judge(goals: Iterable[Goal]) -> None:
+def report_goals(goals: Iterable[Goal]) -> None:
     """Print each goal.
 
     Raises:

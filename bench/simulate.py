@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import voice_blueprint
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
@@ -69,7 +69,7 @@ def main() -> None:
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     out.print(f"a day: {day}", soft_wrap=True)
     out.print(f"an account is lost: {outage}", soft_wrap=True)
-    judge(
+    report_goals(
         (
             Goal("CPU", seconds, MAX_S, " s"),
             Goal("memory", peak_mib, MAX_MIB, " MiB"),

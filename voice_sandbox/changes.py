@@ -35,7 +35,7 @@ class Outage:
         changes: Settings that cannot change in place; empty for a deletion.
         down: The affected service, and the duration of the outage.
         also_replaced: Number of resources that are replaced with it.
-        leaves: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
+        is_removed: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
             required action.
     """
 
@@ -44,11 +44,11 @@ class Outage:
     changes: tuple[str, ...]
     down: str
     also_replaced: int = 0
-    leaves: bool = False
+    is_removed: bool = False
 
     def text(self) -> str:
         """Description on one line."""
-        if self.leaves:
+        if self.is_removed:
             return f"{self.label} was removed from the file: {self.down}"
         more = (
             (f", and {self.also_replaced} resource{'s' * (self.also_replaced > 1)} with it")

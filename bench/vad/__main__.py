@@ -142,7 +142,7 @@ def main() -> None:
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
-    goals.judge(
+    goals.report_goals(
         (
             goals.Goal(
                 "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True

@@ -70,7 +70,7 @@ class FlagReader:
         result = self._reader.required(function)
         if not isinstance(result.node, ast.FunctionDef):
             raise MovedError(function)
-        owner = self._reader.named(function.rpartition(".")[0])
+        owner = self._reader.find_definition(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
         self._function(result, in_class, in_class, {})
         return Command(

@@ -25,15 +25,15 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         MovedError: The release has no such function.
     """
     result = reader.required(chooser)
-    named = {
+    classes_by_name = {
         each.attr: cls
         for each in ast.walk(result.node)
         if isinstance(each, ast.Attribute) and isinstance(path := reader.value_or(each, result.scope, None), str)
-        if (cls := reader.named(path))
+        if (cls := reader.find_definition(path))
     }
     return tuple(
         Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
-        for name, cls in sorted(named.items())
+        for name, cls in sorted(classes_by_name.items())
         if (types := dict(_types(reader, cls)))  # one that delegates to others has none
         and not any(_Judge(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
     )

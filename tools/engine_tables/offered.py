@@ -26,8 +26,8 @@ def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
     results: set[str] = set()
     for module in reader.tree.modules(mentioning=f"{function}("):
         for call in _calls(module):
-            named = ast.unparse(call.func)
-            if named == (f"{owner}.{function}" if owner else function) and call.args:
+            callee = ast.unparse(call.func)
+            if callee == (f"{owner}.{function}" if owner else function) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
                 results |= {name} if isinstance(name, str) else set()
     return sorted(results)

@@ -58,7 +58,7 @@ def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> di
 
 def _class(reader: Reader, folder: str, name: str) -> Definition | None:
     modules = reader.tree.modules(folder, f"class {name}")
-    return next((result for module in modules if (result := reader.named(f"{module.name}.{name}"))), None)
+    return next((result for module in modules if (result := reader.find_definition(f"{module.name}.{name}"))), None)
 
 
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:

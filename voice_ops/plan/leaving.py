@@ -31,7 +31,7 @@ class Step:
 
     def outage(self) -> Outage:
         """Return the removal as an entry of the deletions."""
-        return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, leaves=True)
+        return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 
 def removal_steps(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:

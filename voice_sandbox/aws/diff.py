@@ -13,7 +13,7 @@ from voice_sandbox.changes import Op
 
 Templates = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
-Place = tuple[str, str]
+ResourceKey = tuple[str, str]
 """A stack, and a resource's logical id in it."""
 
 
@@ -32,10 +32,10 @@ class Step:
     """
 
     op: Op
-    place: Place
+    place: ResourceKey
     kind: str
     changes: tuple[str, ...] = ()
-    because: frozenset[Place] = frozenset()
+    because: frozenset[ResourceKey] = frozenset()
     kept_name: bool = False
     downgrades: tuple[str, ...] = ()
 
@@ -79,7 +79,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
     return sorted(steps, key=lambda step: (step.place, step.op.value))
 
 
-def _resources(templates: Templates) -> dict[Place, dict[str, Any]]:
+def _resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
     found = {}
     for stack, template in templates.items():
@@ -119,7 +119,7 @@ def is_older(version: str, other: str) -> bool:
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
-def _named_where_fixed(place: Place, body: Mapping[str, Any], templates: Templates) -> Iterator[Place]:
+def _named_where_fixed(place: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in create_only(body["Type"]):
         for value in _at(body.get("Properties"), path):
@@ -141,14 +141,14 @@ def imports(node: Json) -> Iterator[str]:
                 yield from imports(item)
 
 
-def _exporters(name: str, templates: Templates) -> Iterator[Place]:
+def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
     for stack, template in templates.items():
         for output in template.get("Outputs", {}).values():
             if output.get("Export", {}).get("Name") == name:
                 yield from ((stack, named) for named in references(output["Value"]))
 
 
-def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[Place], stack: str) -> bool:
+def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str) -> bool:
     names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
     taken = {(stack, name) for _, values in names for value in values for name in references(value)}
     return bool(names) and all(before == after != [] for before, after in names) and not taken & because

@@ -35,7 +35,7 @@ def _waiting() -> list[tuple[str, ...]]:
         for account, regions in list(autoscaling_backends.items())
         for region, backend in list(regions.items())
         if isinstance(backend, LifecycleBackend)
-        for group in backend.living()
+        for group in backend.lifecycle_groups()
         for host in group.all_hosts()
         for hook in list(host.actions)
     ]

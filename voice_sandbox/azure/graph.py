@@ -118,7 +118,7 @@ class Graph:
         """Return the resources of a full or short type: `containerservice:AgentPool`."""
         return [resource for resource in self.resources if kind in (resource.type, short_type(resource.type))]
 
-    def named(self, name: str, kind: str | None = None) -> Resource:
+    def resource_named(self, name: str, kind: str | None = None) -> Resource:
         """Return the only resource with a name, and optionally a type.
 
         Raises:

@@ -40,8 +40,8 @@ def _is_custom_kind(token: str, inputs: Properties) -> bool:
     parts = token.split(":")
     if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PARTS:
         return False
-    named = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
-    return named and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
+    is_same_kind = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
+    return is_same_kind and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
 
 
 def remote_problem(token: str) -> str | None:

@@ -123,7 +123,7 @@ class Pod:
             get = probe_spec["httpGet"]
             at = Running(name, process.process, process.folder, self.url(get["port"]), get["path"])
             return at.status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
-        argv = [self._substitutes.moved(argument) for argument in probe_spec["exec"]["command"]]
+        argv = [self._substitutes.localize(argument) for argument in probe_spec["exec"]["command"]]
         try:
             return subprocess.run(argv, capture_output=True, check=False, timeout=30).returncode == 0  # noqa: S603
         except subprocess.TimeoutExpired:  # the kubelet treats a probe that times out as failed

@@ -166,17 +166,17 @@ class Substitutes:
             for each in (*SUBSTITUTIONS, *self.more)
             if each.program == program and each.name not in self.skip and _apply(each, argv, environment)
         ]
-        moved = [self.moved(argument) for argument in argv]
+        localize = [self.localize(argument) for argument in argv]
         if program == VLLM:
-            moved[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
+            localize[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
         return Process(
-            moved,
-            {name: self.moved(value) for name, value in environment.items()},
-            {Path(self.moved(path)): self.moved(text) for path, text in launcher.files().items()},
+            localize,
+            {name: self.localize(value) for name, value in environment.items()},
+            {Path(self.localize(path)): self.localize(text) for path, text in launcher.files().items()},
             applied,
         )
 
-    def moved(self, text: str) -> str:
+    def localize(self, text: str) -> str:
         """Return text with this machine's ports and folders."""
         text = text.replace(RELATIVE_TO_MODELS, str(self.models.parent))
         text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)

@@ -19,7 +19,7 @@ from zlib import crc32
 _LOOK_S = 0.5
 _TIMEOUT_S = 5
 _LARGEST = 65535
-Place = tuple[str, int]
+Endpoint = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Balancer:
         self._rules = rules
         self._registered = registered
         self._targets: dict[str, Target] = {}
-        self._flows: dict[Place | str, str] = {}
+        self._flows: dict[Endpoint | str, str] = {}
         self.lost = 0
         self._public = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._public.settimeout(_LOOK_S)
@@ -100,7 +100,7 @@ class Balancer:
                 self._private.sendto(_packet(caller, (address, self._rules.port), payload), (address, 0))
                 target.forwarded_packets += 1
 
-    def choose(self, caller: Place) -> str | None:
+    def choose(self, caller: Endpoint) -> str | None:
         """Return the target of a caller's packets, or None if no target is healthy."""
         healthy = sorted(address for address, target in self._targets.items() if target.is_healthy)
         if not healthy:
@@ -141,7 +141,7 @@ def _answers(address: str, port: int) -> bool:
     return True
 
 
-def _packet(source: Place, destination: Place, payload: bytes) -> bytes:
+def _packet(source: Endpoint, destination: Endpoint, payload: bytes) -> bytes:
     """Return a UDP packet over IPv4; the kernel fills in length, id and checksum of its header."""
     ip = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, socket.IPPROTO_UDP, 0,

@@ -218,10 +218,10 @@ class Cloud:
         )["LaunchTemplateVersions"]
         script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
         facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} ZONE= INTERFACE=ens5"
-        said = run(
+        output = run(
             "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
         )
-        return dict(line.split("=", 1) for line in said.splitlines())
+        return dict(line.split("=", 1) for line in output.splitlines())
 
     def instances(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""

@@ -61,7 +61,7 @@ def launch(cloud: Cloud, host: Host) -> None:
 
 
 def _in_service(cloud: Cloud, host: Host) -> bool:
-    given_up = host.machine.said("voice-host: FAILED: ")
+    given_up = host.machine.find_line("voice-host: FAILED: ")
     # Read before the group, since everything that a host has reported until its script ended is known there.
     has_ended = given_up and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
     state = cloud.instances(host.group).get(host.instance)
@@ -87,8 +87,8 @@ def balanced(cloud: Cloud, host: Host) -> Target:
 def reboot(host: Host) -> None:
     """Restart a host from inside and wait until its programs are ready again."""
     before_s = host.machine.age_s
-    host.machine.tell("systemctl reboot")
-    ready = lambda: host.machine.said("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
+    host.machine.run_in_background("systemctl reboot")
+    ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
     wait_until("it serves after a reboot", ready, host, READY_S)
 
 
@@ -107,7 +107,10 @@ def terminate(cloud: Cloud, host: Host) -> None:
         InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
     )
     wait_until(
-        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+        "it drains",
+        lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
+        host,
+        DRAINED_S,
     )
     wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
 
@@ -118,7 +121,10 @@ def interrupt(cloud: Cloud, host: Host) -> None:
     end = datetime.now(UTC) + timedelta(minutes=2)
     host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
     wait_until(
-        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+        "it drains",
+        lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
+        host,
+        DRAINED_S,
     )
     cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
 

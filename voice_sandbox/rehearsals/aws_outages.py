@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from voice_sandbox.aws.diff import Place, Step
+from voice_sandbox.aws.diff import ResourceKey, Step
 from voice_sandbox.changes import Op, Outage
 
 _HOSTS = (
@@ -15,7 +15,7 @@ _HOSTS = (
 )
 _NETWORK = "every host, task and store in it, until all are recreated: an hour or more"
 _ADDRESS = "the address that callers use: calls end, and clients, records and firewalls that contain it must be updated"
-DOWN: Mapping[str, str] = {
+OUTAGES_BY_TYPE: Mapping[str, str] = {
     "AWS::ApiGateway::DomainName": _ADDRESS,
     "AWS::ApiGateway::RestApi": _ADDRESS,
     "AWS::AutoScaling::AutoScalingGroup": _HOSTS,
@@ -46,7 +46,11 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     result = []
     for step in steps:
         stack, name = step.place
-        down = [DOWN[step.kind]] if step.kind in DOWN and (step.changes or step.op is Op.DELETE) else []
+        down = (
+            [OUTAGES_BY_TYPE[step.kind]]
+            if step.kind in OUTAGES_BY_TYPE and (step.changes or step.op is Op.DELETE)
+            else []
+        )
         if step.downgrades:
             down.append("nothing, but the deploy fails: the service does not support downgrades")
         if step.kept_name:
@@ -60,7 +64,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     return result
 
 
-def _also_replaced(cause: Place, replaced: Sequence[Step]) -> set[Place]:
+def _also_replaced(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause}
     while more := {step.place for step in replaced if step.because & affected} - affected:

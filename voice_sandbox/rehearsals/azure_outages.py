@@ -13,7 +13,7 @@ from voice_sandbox.changes import Op, Outage
 
 _ENGINES = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
 _CLUSTER = "every service, until cluster, pools and engines are recreated: an hour or more"
-DOWN: Mapping[str, str] = {
+OUTAGES_BY_TYPE: Mapping[str, str] = {
     "apps/v1:Deployment": f"its pods, {_ENGINES}",
     "containerregistry:Registry": "all images, until they are pushed again; until then, no node can start a container",
     "containerservice:AgentPool": f"the pods on the pool, {_ENGINES}. To avoid it, add a pool with another name and a "
@@ -55,9 +55,9 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
         kind, name = short_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.replaces)
         deleted = step.op is Op.DELETE and kind not in _EMPTY_BEFORE
-        if (deleted or changes) and kind in DOWN and name not in set(accepted):
+        if (deleted or changes) and kind in OUTAGES_BY_TYPE and name not in set(accepted):
             also_replaced = len(_also_replaced(step, replaced)) if changes else 0
-            result.append(Outage(name, step.resource.label, changes, DOWN[kind], also_replaced))
+            result.append(Outage(name, step.resource.label, changes, OUTAGES_BY_TYPE[kind], also_replaced))
     return result
 
 

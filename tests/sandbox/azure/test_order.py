@@ -82,7 +82,7 @@ def test_dependencies_are_inferred_from_input_values() -> None:
 
 def test_names_with_a_common_prefix_are_distinguished() -> None:
     graph = sample(Mode.UP).graph
-    cluster = graph.named("aks")
+    cluster = graph.resource_named("aks")
     twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
     both = Graph("p", "s", (*graph.resources, twin))
     assert all(need.needs != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)

@@ -151,13 +151,13 @@ def test_internet_rules_exclude_the_metadata_service_and_the_network(
 
 def test_every_container_port_is_in_the_contract(graph: Graph, flows: tuple[ClusterFlow, ...]) -> None:
     known = {**vars(cluster_contract), **vars(cloud_contract)}
-    named = {port.number for port in known.values() if isinstance(port, Port)}
+    contract_ports = {port.number for port in known.values() if isinstance(port, Port)}
     asked = {cloud_contract.VAD_HEALTH.number, cloud_contract.ENGINE_HEALTH.number}  # only by their node
     reached = {flow.port.number for flow in flows} | asked
     for each in nonempty(pods(graph)):
         for container in each.containers:
             opened = {port["containerPort"] for port in container.get("ports") or []}
-            assert opened <= named & reached
+            assert opened <= contract_ports & reached
 
 
 def test_only_caller_endpoints_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:

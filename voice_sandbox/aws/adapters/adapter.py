@@ -231,7 +231,7 @@ class Adapter:
             keys = [{"Key": key} for key in removed] if calls.keys == calls.tags else removed
             self.call(calls.untag, calls.always, {calls.resource: self.tag_target(), calls.keys: keys})
         if new := {key: value for key, value in after.items() if before.get(key) != value}:
-            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.listed(new)})
+            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.to_list(new)})
 
     def tag_target(self) -> str:
         """Return the identifier of the resource in the service's tag calls."""
@@ -314,7 +314,7 @@ class Adapter:
 
     def _with_tags(self, given: Properties) -> Properties:
         if "Tags" in given and self.kind.service in TAG_CALLS:
-            return {**given, "Tags": TAG_CALLS[self.kind.service].listed(tag_map(given))}
+            return {**given, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(given))}
         return given
 
     def _client(self) -> Any:

@@ -78,9 +78,9 @@ def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     dependencies_by_name = {}
     for name, body in resources.items():
         explicit = body.get("DependsOn", [])
-        named = set(references(body.get("Properties", {})))
-        named.update([explicit] if isinstance(explicit, str) else explicit)
-        dependencies_by_name[name] = (named & resources.keys()) - {name}
+        has_explicit_name = set(references(body.get("Properties", {})))
+        has_explicit_name.update([explicit] if isinstance(explicit, str) else explicit)
+        dependencies_by_name[name] = (has_explicit_name & resources.keys()) - {name}
     return dependencies_by_name
 
 

@@ -40,11 +40,11 @@ _DOMAIN_NAME: Fields = {
 class MendedIntegration(Integration):
     """An integration that stores the fields that moto's loses."""
 
-    kept: Record = {}  # noqa: RUF012 - replaced, never changed
+    extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
 
     def to_json(self) -> dict[str, Any]:
         """Return the integration in the API's format."""
-        return {**super().to_json(), **self.kept}
+        return {**super().to_json(), **self.extra_fields}
 
 
 class MendedApiGateway(APIGatewayResponse):
@@ -55,7 +55,9 @@ class MendedApiGateway(APIGatewayResponse):
         _, _, api, _, resource, _, method = self.path.split("/")[:7]
         integration: Any = self.backend.get_integration(api, resource, method)
         sent = json.loads(self.body)
-        integration.kept = {"responseTransferMode": "BUFFERED"} | {name: sent[name] for name in _KEPT if name in sent}
+        integration.extra_fields = {"responseTransferMode": "BUFFERED"} | {
+            name: sent[name] for name in _KEPT if name in sent
+        }
         return status, headers, json.dumps(integration.to_json())
 
     def update_rest_api(self) -> TYPE_RESPONSE:

@@ -40,7 +40,7 @@ class MendedAutoScaling(AutoScalingResponse):
     def call_action(self) -> TYPE_RESPONSE:
         """Handle a request, after the changes that time has caused since the last one."""
         with _one_at_a_time:
-            for group in self._backend.living():
+            for group in self._backend.lifecycle_groups():
                 group.settle()
             answer: TYPE_RESPONSE = super().call_action()
             return answer
@@ -125,7 +125,7 @@ class MendedAutoScaling(AutoScalingResponse):
                 raise AutoscalingClientError("ValidationError", message)
             group.desired_capacity = (group.desired_capacity or 0) - 1
         if not host.is_leaving:
-            group.dismiss(host, "in response to a user request")
+            group.terminate_host(host, "in response to a user request")
             group.balance()
         return ActionResult({"Activity": host.activity})
 
@@ -142,7 +142,7 @@ class MendedAutoScaling(AutoScalingResponse):
         name, ids = self._get_param("AutoScalingGroupName"), self._get_param("ActivityIds", [])
         results: list[Activity] = [
             activity
-            for group in self._backend.living()
+            for group in self._backend.lifecycle_groups()
             if name in (None, group.name)
             for activity in reversed(group.activities)
             if not ids or activity.activity_id in ids
@@ -208,7 +208,7 @@ class MendedAutoScaling(AutoScalingResponse):
 
     def _action(self) -> tuple[LifecycleGroup, Host, Action]:
         instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
-        for group in self._backend.living():
+        for group in self._backend.lifecycle_groups():
             for host in group.all_hosts():
                 if host.instance_id == instance and hook in host.actions:
                     return group, host, host.actions[hook]

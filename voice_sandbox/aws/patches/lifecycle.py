@@ -319,7 +319,7 @@ class LifecycleBackend(AutoScalingBackend):
 
     __module__ = AutoScalingBackend.__module__  # module in which moto looks for the service's routes
 
-    def living(self) -> Iterator[LifecycleGroup]:
+    def lifecycle_groups(self) -> Iterator[LifecycleGroup]:
         for group in list(self.autoscaling_groups.values()):
             if isinstance(group, LifecycleGroup):
                 yield group
@@ -330,7 +330,7 @@ class LifecycleBackend(AutoScalingBackend):
         Raises:
             AutoscalingClientError: There is no such host.
         """
-        for group in self.living():
+        for group in self.lifecycle_groups():
             for host in group.all_hosts():
                 if host.instance_id == instance:
                     return group, host
@@ -339,7 +339,7 @@ class LifecycleBackend(AutoScalingBackend):
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
         """Return hosts of groups and warm pools."""
-        every = [host for group in self.living() for host in group.all_hosts()]
+        every = [host for group in self.lifecycle_groups() for host in group.all_hosts()]
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:

@@ -87,7 +87,7 @@ class Refresh:
         elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
             return
         elif warm_pool_hosts := [host for host in group.pool if host.template != self.template]:
-            group.dismiss(warm_pool_hosts[0], "in response to an instance refresh")
+            group.terminate_host(warm_pool_hosts[0], "in response to an instance refresh")
         elif not self._is_baking():
             self.end(group, "Successful")
 
@@ -109,7 +109,7 @@ class Refresh:
             # At least one host has to terminate before another can replace it.
             min_healthy = min(min_healthy, (group.desired_capacity or 0) - 1)
         for host in outdated[: max(0, serving - min_healthy)]:
-            group.dismiss(host, "in response to an instance refresh")
+            group.terminate_host(host, "in response to an instance refresh")
 
     def _is_held(self) -> bool:
         """Return True if a checkpoint pauses it; several that are reached at once pause it once."""

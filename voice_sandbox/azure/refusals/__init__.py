@@ -64,8 +64,8 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     answers: list[Refused] = []
     for graph in graphs:
         for resource in graph.managed():
-            for row, problem in _judged(resource, before, earlier, graph):
-                message = f"{row.says}: {problem}"
+            for row, problem in _evaluated(resource, before, earlier, graph):
+                message = f"{row.reason}: {problem}"
                 answers.append(
                     Refused(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
                 )
@@ -73,7 +73,7 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     return answers
 
 
-def _judged(
+def _evaluated(
     resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
@@ -85,7 +85,7 @@ def _judged(
             if row.kind == kind:
                 dependencies = dependencies or frozenset(graph.needed_by(resource.urn))
                 request = Request(resource, body, olds.get(body.path), earlier, dependencies)
-                yield from ((row, problem) for problem in row.judge(request))
+                yield from ((row, problem) for problem in row.evaluate(request))
 
 
 def _bodies(kind: str, body: Part) -> list[tuple[str, Part]]:

@@ -57,9 +57,9 @@ def _pod_overlap(request: Request) -> Iterator[str]:
 
 
 def _reserved(request: Request) -> Iterator[str]:
-    named = [(name, _range(request.body, f"networkProfile.{name}")) for name in ("podCidr", "serviceCidr")]
-    named += [(f"subnet {subnet.text('subnetName')}", prefix) for subnet, prefix in _subnets(request)]
-    for name, value in named:
+    ranges = [(name, _range(request.body, f"networkProfile.{name}")) for name in ("podCidr", "serviceCidr")]
+    ranges += [(f"subnet {subnet.text('subnetName')}", prefix) for subnet, prefix in _subnets(request)]
+    for name, value in ranges:
         for reserved in _RESERVED:
             if value and value.overlaps(reserved):
                 yield f"{name} {value} overlaps {reserved}"

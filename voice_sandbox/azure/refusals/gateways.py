@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from voice_sandbox.azure.refusals.networks import ADDRESS, GROUP, SUBNET, zone_row
 from voice_sandbox.azure.refusals.request import Part, Request
 from voice_sandbox.azure.refusals.roles import Role, is_granted, principals
-from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, given, only, required, unique, within
+from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, is_set, only, required, unique, within
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
 
 GATEWAY, FIREWALL = "network:ApplicationGateway", "network:WebApplicationFirewallPolicy"
@@ -173,7 +173,7 @@ ROWS = (
     ),
     Refusal(
         "firewall-of-tier", GATEWAY, BAD, "A firewall policy requires the tier WAF_v2",
-        required("sku.tier", "WAF_v2", when=given("firewallPolicy.id")),
+        required("sku.tier", "WAF_v2", when=is_set("firewallPolicy.id")),
         "set sku.tier to WAF_v2", f"{LEARN}/web-application-firewall/ag/ag-overview",
     ),
     Refusal(

@@ -47,13 +47,13 @@ class Part:
     def parts(self, path: str) -> list[Part]:
         """Return the objects of the list or the map at a path."""
         value = self.get(path)
-        named: Sequence[tuple[str, Any]] = []
+        items: Sequence[tuple[str, Any]] = []
         if isinstance(value, Mapping):
-            named = [(f".{name}", item) for name, item in value.items()]
+            items = [(f".{name}", item) for name, item in value.items()]
         elif isinstance(value, list):
-            named = [(f"[{index}]", item) for index, item in enumerate(value)]
+            items = [(f"[{index}]", item) for index, item in enumerate(value)]
         return [
-            Part(_plain(item), f"{self.at(path)}{name}") for name, item in named if isinstance(_plain(item), Mapping)
+            Part(_plain(item), f"{self.at(path)}{name}") for name, item in items if isinstance(_plain(item), Mapping)
         ]
 
     def at(self, path: str) -> str:

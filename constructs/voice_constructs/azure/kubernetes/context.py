@@ -51,13 +51,13 @@ class ClusterContext:
         """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
-    def held(self, images: Iterable[Image]) -> bool:
+    def waits_for_image(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
         return lacks_digests(self.deployment, tuple(images))
 
-    def replicas(self, asked: int, images: Iterable[Image]) -> int:
+    def replicas(self, configured: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas: 0 for a workload that must wait."""
-        return 0 if self.held(images) else asked
+        return 0 if self.waits_for_image(images) else configured
 
 
 def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:

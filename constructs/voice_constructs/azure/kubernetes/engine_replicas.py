@@ -130,7 +130,7 @@ class EngineReplicas(pulumi.ComponentResource):
             props.name,
             bounds=props.bounds,
             triggers=props.triggers,
-            held=context.held(props.images),
+            waits_for_image=context.waits_for_image(props.images),
             parent=self,
         )
         self.register_outputs({})

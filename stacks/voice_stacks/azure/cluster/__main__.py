@@ -55,7 +55,7 @@ match azure.access:
 monitoring = Monitoring("monitoring", scope=scope, network=network)
 registry = ImageRegistry("registry", scope=scope, network=network)
 vault = SecretVault("vault", scope=scope, network=network)
-if registry.made:
+if registry.is_managed:
     monitoring.keep_audit("registry", registry.id, parent=registry)
 monitoring.keep_audit("vault", vault.id, parent=vault)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from voice_constructs.azure.kubernetes.files.check_engine import Check
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import Pod
-from voice_stacks.azure.policy.rules import Found, Stack, rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import listening
 
@@ -26,17 +26,17 @@ HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
     remedy=f"use {PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core hangs",
     source=HANG_ISSUE,
 )
-def engines_answer(stack: Stack) -> Iterator[Found]:
+def engines_answer(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         liveness = engine.container.value["livenessProbe"]
         if any(liveness[handler] for handler in HANDLERS):
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"livenessProbe of {engine.name} queries its HTTP server, which responds even if the engine core hangs",
             )
         ready = [probe for one in engine.pod.running for probe in _checks(one.value["readinessProbe"])]
         if engine.container.value["readinessProbe"] and not any(_asks(check, engine) for check in ready):
-            yield Found(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
+            yield Violation(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
 
 
 @rule(
@@ -45,7 +45,7 @@ def engines_answer(stack: Stack) -> Iterator[Found]:
     remedy="render the probe from the engine's launcher",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def answers_are_of_their_engine(stack: Stack) -> Iterator[Found]:
+def probes_match_engine(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         for container in engine.pod.running:
             for kind in ("livenessProbe", "readinessProbe"):
@@ -54,7 +54,7 @@ def answers_are_of_their_engine(stack: Stack) -> Iterator[Found]:
                     if container == engine.container or _asks(check, engine):
                         place = f"{kind} of {engine.pod.name}/{container.name}"
                         for problem in _problems(check, probe, engine):
-                            yield Found(engine.pod.urn, f"{place} {problem}")
+                            yield Violation(engine.pod.urn, f"{place} {problem}")
 
 
 def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from voice_blueprint.azure.contract import CLIENT_LABEL, COMPONENT_LABEL, SYSTEM_NAMESPACE, ClusterFlow, Component
 from voice_blueprint.azure.ranges import small_ranges
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -18,7 +18,7 @@ SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
-def unopened(stack: Stack) -> Iterator[Found]:
+def unopened(stack: Stack) -> Iterator[Violation]:
     """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     stack_pods = pods(stack)
@@ -27,13 +27,13 @@ def unopened(stack: Stack) -> Iterator[Found]:
         receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
         for pod in receivers:
             if not any(_opens(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"no network policy allows {flow.source.value} to reach {pod.name} on port {flow.port.number}",
                 )
         for pod in senders:
             if not any(_opens(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"no network policy allows {pod.name} to reach {flow.destination.value} on port {flow.port.number}",
                 )

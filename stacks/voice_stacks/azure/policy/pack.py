@@ -51,7 +51,7 @@ from voice_stacks.azure.policy import (
     wiring,
 )
 from voice_stacks.azure.policy.cluster import cluster_for
-from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 MODULES = (
@@ -107,11 +107,11 @@ vars(pulumi_policy.policy).update(
 def rule_for(check: Check) -> Rule:
     """Return a check of the deployment file as a rule for resources, with the same evaluation and id."""
 
-    def examine(stack: Stack) -> Iterator[Found]:
+    def examine(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
         for violation in check.judge(cluster_for(stack)) if check.judge else ():
             if (urn := str(violation.location[0])) in urns:
-                yield Found(urn, f"{violation.message}; {violation.remedy}")
+                yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
     return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
 

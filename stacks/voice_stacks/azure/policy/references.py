@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from voice_blueprint.azure.names import ClusterOutput
 from voice_stacks.azure.policy.acting import outputs
 from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import listening
 
@@ -43,16 +43,18 @@ class Reference:
     remedy="create it in the same stack, or correct the name",
     source=OBJECTS,
 )
-def names_resolve(stack: Stack) -> Iterator[Found]:
+def names_resolve(stack: Stack) -> Iterator[Violation]:
     for each in (*_pod_references(stack), *_other_references(stack)):
         if not each.name.text:
             continue
         target = _find(stack, each)
         if target is None:
             location = f" in {each.namespace}" if each.namespace else ""
-            yield Found(each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{location}")
+            yield Violation(
+                each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{location}"
+            )
         elif each.key and each.key not in _keys(target):
-            yield Found(
+            yield Violation(
                 each.urn, f"{each.of} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
             )
 
@@ -156,14 +158,14 @@ def _keys(resource: Resource) -> set[str]:
     remedy="mount the class as a CSI volume, and list the object under parameters.objects",
     source="https://secrets-store-csi-driver.sigs.k8s.io/topics/sync-as-kubernetes-secret",
 )
-def secrets_are_brought(stack: Stack) -> Iterator[Found]:
+def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
     classes = {r.props.at("metadata", "name").text: r for r in stack.of(":SecretProviderClass")}
     for resource in classes.values():
         fetched = resource.props.at("spec", "parameters", "objects").text
         for each in resource.props.at("spec", "secretObjects"):
             for entry in each["data"]:
                 if fetched and entry["objectName"].text not in fetched:
-                    yield Found(
+                    yield Violation(
                         resource.urn, f"{resource.name} syncs {entry['objectName'].text}, which it never fetches"
                     )
         vault, vault_name = (
@@ -171,7 +173,9 @@ def secrets_are_brought(stack: Stack) -> Iterator[Found]:
             resource.props.at("spec", "parameters", "keyvaultName"),
         )
         if vault.text and vault_name.text and vault_name.text != vault.text:
-            yield Found(resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}")
+            yield Violation(
+                resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}"
+            )
     for pod in pods(stack):
         yield from _unfetched(pod, classes)
         mounted = {v.at("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
@@ -182,14 +186,14 @@ def secrets_are_brought(stack: Stack) -> Iterator[Found]:
             for variable in container.value["env"]:
                 name = variable.at("valueFrom", "secretKeyRef", "name").text
                 if name in synced - synced_secrets:
-                    yield Found(
+                    yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name} reads secret {name}; the pod does not mount its "
                         "SecretProviderClass",
                     )
 
 
-def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
+def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
     """Yield files of the vault that a container uses and the class of their volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
@@ -198,7 +202,7 @@ def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
             resource = classes.get(volume.at("csi", "volumeAttributes", "secretProviderClass").text)
             fetched = resource.props.at("spec", "parameters", "objects").text if resource else ""
             if fetched and not re.search(rf"objectName: {re.escape(file)}\s", fetched):
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} reads {path}, which {resource and resource.name} never fetches",
                 )
@@ -210,7 +214,7 @@ def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
     remedy="mount the config map, with the last part of the path as a key",
     source="https://kubernetes.io/docs/tasks/configure-pod-container/configure-pod-configmap",
 )
-def files_are_mounted(stack: Stack) -> Iterator[Found]:
+def files_are_mounted(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             paths = {path for part in container.argv for path in OURS.findall(part)}
@@ -219,14 +223,14 @@ def files_are_mounted(stack: Stack) -> Iterator[Found]:
                 place = f"{pod.name}/{container.name} reads {path}"
                 around = [m for m in container.mounts if path == m or path.startswith(f"{m.rstrip('/')}/")]
                 if not around:
-                    yield Found(pod.urn, f"{place}, which is not on a volume")
+                    yield Violation(pod.urn, f"{place}, which is not on a volume")
                     continue
                 mount = max(around, key=len)
                 name = pod.volume(container.mounts[mount]).at("configMap", "name").text
                 files = {key for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == name
                          for key in _keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
-                    yield Found(pod.urn, f"{place}; config map {name} contains {', '.join(sorted(files))}")
+                    yield Violation(pod.urn, f"{place}; config map {name} contains {', '.join(sorted(files))}")
 
 
 @stack_rule(
@@ -235,7 +239,7 @@ def files_are_mounted(stack: Stack) -> Iterator[Found]:
     remedy="use the name, namespace and port of a service",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service",
 )
-def urls_lead_to_services(stack: Stack) -> Iterator[Found]:
+def urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
     namespaces = {pod.namespace for pod in pods(stack)}
     for pod in pods(stack):
         ports = set().union(*map(listening, pod.containers)) if pod.containers else set()
@@ -247,7 +251,7 @@ def urls_lead_to_services(stack: Stack) -> Iterator[Found]:
                 namespace = namespace.partition(".")[0]
                 if parts.hostname in LOOPBACK:
                     if ports and port not in ports:
-                        yield Found(pod.urn, f"{place}; no container of its pod listens on port {port}")
+                        yield Violation(pod.urn, f"{place}; no container of its pod listens on port {port}")
                 elif not namespace or namespace in namespaces:
                     yield from _service(stack, pod, place, (host, namespace or pod.namespace, port))
 
@@ -257,7 +261,7 @@ def _urls(container: Container) -> Iterator[str]:
         yield from URL.findall(text)
 
 
-def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str]) -> Iterator[Found]:
+def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
     host, namespace, port = expected
     results = [
         r
@@ -265,6 +269,6 @@ def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str])
         if (r.props.at("metadata", "name").text, r.props.at("metadata", "namespace").text) == (host, namespace)
     ]
     if not results:
-        yield Found(pod.urn, f"{place}; there is no service {host} in {namespace}")
+        yield Violation(pod.urn, f"{place}; there is no service {host} in {namespace}")
     elif port not in {each["port"].text for each in results[0].props.at("spec", "ports")}:
-        yield Found(pod.urn, f"{place}; service {host} has no port {port}")
+        yield Violation(pod.urn, f"{place}; service {host} has no port {port}")

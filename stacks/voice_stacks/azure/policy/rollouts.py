@@ -8,7 +8,7 @@ from voice_blueprint.engines.launch.coldstart import BUDGETS, known_seconds
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 WEIGHTS_MIB_PER_S = 100
@@ -49,12 +49,12 @@ def start_s(engine: Engine) -> tuple[float, str]:
     source="voice_blueprint/engines/launch/coldstart.yaml; "
     "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def starts_fit_probes(stack: Stack) -> Iterator[Found]:
+def starts_fit_probes(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         probe = engine.container.value["startupProbe"]
         needs, reason = start_s(engine)
         if probe and allowance_s(probe) < needs:
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"{engine.name} is restarted after {allowance_s(probe):g} s; a first start takes {needs:.0f} s: "
                 f"{reason}",
@@ -63,7 +63,7 @@ def starts_fit_probes(stack: Stack) -> Iterator[Found]:
         for container in pod.running:
             probe = container.value["startupProbe"]
             if probe and allowance_s(probe) < READY_S:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} has {allowance_s(probe):g} s to start; it requires {READY_S} s",
                 )
@@ -75,22 +75,26 @@ def starts_fit_probes(stack: Stack) -> Iterator[Found]:
     remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge",
     source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
 )
-def rollouts_keep_replicas(stack: Stack) -> Iterator[Found]:
+def rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
     min_replicas_all = min_replicas_by_workload(stack)
     for pod in pods(stack):
         if not pod.resource.type.endswith(REPLICATED):
             continue
         strategy, min_replicas = pod.resource.props.at("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
         if strategy["type"].text == "Recreate":
-            yield Found(pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one")
+            yield Violation(
+                pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one"
+            )
             continue
         rolling = strategy["rollingUpdate"]
         unavailable = _part(rolling["maxUnavailable"], min_replicas, default="25%", up=False)
         more = _part(rolling["maxSurge"], min_replicas, default="25%", up=True)
         if not unavailable and not more:
-            yield Found(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
+            yield Violation(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
         if min_replicas and unavailable >= min_replicas:
-            yield Found(pod.urn, f"a rollout of {pod.name} may stop {unavailable} of {min_replicas} replicas at once")
+            yield Violation(
+                pod.urn, f"a rollout of {pod.name} may stop {unavailable} of {min_replicas} replicas at once"
+            )
 
 
 @stack_rule(
@@ -99,7 +103,7 @@ def rollouts_keep_replicas(stack: Stack) -> Iterator[Found]:
     remedy="set maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
-def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
+def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     min_replicas_all, max_replicas = min_replicas_by_workload(stack), max_replicas_by_workload(stack)
     for budget in stack.of(":PodDisruptionBudget"):
         spec, labels = budget.props["spec"], budget.props.at("spec", "selector", "matchLabels").texts()
@@ -108,7 +112,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
             pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
         ]
         if len(own) > 1:
-            yield Found(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
+            yield Violation(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
         for pod in own[:1]:
             min_replicas, all_ = (
                 min_replicas_all[pod.namespace, pod.name],
@@ -117,7 +121,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
             if not spec["minAvailable"].missing and _part(
                 spec["minAvailable"], min_replicas, default="0", up=True
             ) >= max(min_replicas, 1):
-                yield Found(
+                yield Violation(
                     budget.urn,
                     f"budget {budget.name} requires {spec['minAvailable'].text} of {min_replicas} replicas: nodes "
                     "cannot be "
@@ -125,7 +129,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
                 )
             unavailable = _part(spec["maxUnavailable"], all_, default="0", up=True)
             if min_replicas > 1 and unavailable >= min_replicas:
-                yield Found(
+                yield Violation(
                     budget.urn,
                     f"budget {budget.name} allows {unavailable} of {min_replicas} replicas to be stopped at once",
                 )
@@ -138,7 +142,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior; "
     "https://keda.sh/docs/latest/reference/scaledobject-spec",
 )
-def scaling_can_grow(stack: Stack) -> Iterator[Found]:
+def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
     for scaled in stack.of(":ScaledObject"):
         spec = scaled.props["spec"]
         grows = spec.at("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
@@ -146,13 +150,15 @@ def scaling_can_grow(stack: Stack) -> Iterator[Found]:
         if grows["selectPolicy"].text == "Disabled" or (
             policies and not any(each["value"].number for each in policies)
         ):
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
+            yield Violation(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
         waits = max(grows["stabilizationWindowSeconds"].number or 0, spec["pollingInterval"].number or 30)
         if waits > MAX_UNSEEN_S:
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
+            yield Violation(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
         low, min_replicas = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
         if min_replicas is not None and min_replicas < low:
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} falls back to {min_replicas:g} of {low:g} replicas")
+            yield Violation(
+                scaled.urn, f"ScaledObject {scaled.name} falls back to {min_replicas:g} of {low:g} replicas"
+            )
 
 
 def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:

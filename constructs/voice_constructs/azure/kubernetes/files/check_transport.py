@@ -101,7 +101,7 @@ class Watch:
         self.refusal = ""
         self._expected = expected
         self._engine = engine
-        self._said: set[str] = set()
+        self._has_reported: set[str] = set()
         self._chosen = threading.Event()
 
     def follow(self, log: Iterable[str]) -> None:
@@ -110,7 +110,7 @@ class Watch:
             self._chosen.set()
             self._judge("" if choice.is_fast else f"KV cache is not transferred between GPUs over {WANTED}", choice)
 
-    def hand_over(self) -> None:
+    def transfer_test(self) -> None:
         """Request a completion that prefill computes and decode continues, as soon as both are ready.
 
         The prompt starts with the time, so that no cache contains it.
@@ -124,7 +124,7 @@ class Watch:
             try:
                 urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
             except OSError as error:  # includes urllib's errors; the engines' own probes limit their start-up time
-                self._say(f"no answer yet: {error}")
+                self._report(f"no answer yet: {error}")
                 time.sleep(POLL_S)
             else:
                 break
@@ -136,16 +136,16 @@ class Watch:
             self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
             self._engine.terminate()
             return
-        self._say(f"warning: {problem} ({choice})" if problem else str(choice))
+        self._report(f"warning: {problem} ({choice})" if problem else str(choice))
         Path(self._expected.ready).touch()
 
-    def _say(self, text: str) -> None:
-        if text not in self._said:
+    def _report(self, text: str) -> None:
+        if text not in self._has_reported:
             sys.stderr.write(f"check-transport: {text}\n")
-            self._said.add(text)
+            self._has_reported.add(text)
 
 
-def passed_on(log: Iterable[str]) -> Iterator[str]:
+def copy_to_stderr(log: Iterable[str]) -> Iterator[str]:
     """Yield lines, and copy them to this process's own stderr."""
     for line in log:
         sys.stderr.write(line)
@@ -159,9 +159,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: engine.send_signal(received))
     watch = Watch(expected, engine)
-    reader = threading.Thread(target=watch.follow, args=(passed_on(engine.stderr or ()),), daemon=True)
+    reader = threading.Thread(target=watch.follow, args=(copy_to_stderr(engine.stderr or ()),), daemon=True)
     reader.start()
-    threading.Thread(target=watch.hand_over, daemon=True).start()
+    threading.Thread(target=watch.transfer_test, daemon=True).start()
     engine.wait()
     reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
     if watch.refusal:
