@@ -64,12 +64,13 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
         measure(command)
-    took: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    durations: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in track(range(runs), "commands", console=out, transient=True):
         for name, command in COMMANDS.items():
-            took[name].append(measure(command))
+            durations[name].append(measure(command))
     cpu_s, wall_s = (
-        {name: statistics.median(run[unit] for run in measured) for name, measured in took.items()} for unit in (0, 1)
+        {name: statistics.median(run[unit] for run in measured) for name, measured in durations.items()}
+        for unit in (0, 1)
     )
     table = empty_table(
         f"median of {runs} runs in turn",

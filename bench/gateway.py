@@ -99,7 +99,7 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
             raise SystemExit("the gateway does not run")
         before, begin = cpu_s(process.pid), time.monotonic()
         await asyncio.sleep(SECONDS)
-        took = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
+        durations = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
         if closed := sum(task.done() for task in running):
             raise SystemExit(
                 f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
@@ -107,7 +107,7 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
         for task in running:
             task.cancel()
     await store.aclose()
-    return took
+    return durations
 
 
 def traces() -> float:
@@ -132,9 +132,9 @@ def traces() -> float:
                 call.add("deliver", now, now, utterance=str(utterance))
             sent.end(session)
         sent.close()
-        took = time.process_time() - since
+        durations = time.process_time() - since
         collector.kill()
-    return took / TRACED_CALLS
+    return durations / TRACED_CALLS
 
 
 TRACES_PERCENT = 2.0
@@ -148,17 +148,17 @@ def main() -> None:
         path.start_store().wait_ready()
         gateway = path.start_gateway()
         path.wait_ready()
-        took = asyncio.run(measure(path, gateway, calls))
-    out.print(f"{calls} calls: {took:.2f} s of a core for a minute of a call, {60 / took:.0f} calls a core")
+        durations = asyncio.run(measure(path, gateway, calls))
+    out.print(f"{calls} calls: {durations:.2f} s of a core for a minute of a call, {60 / durations:.0f} calls a core")
     traced = traces()
     out.print(
-        f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / took:.1%}; "
+        f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / durations:.1%}; "
         f"{TRACED_SHARE:.0%} of the calls are traced by default"
     )
     report_goals(
         (
-            Goal("core for a minute of a call, as planned for", took, GATEWAY_WORK / CORE_SPEED, " s"),
-            Goal("traces, of that", 100 * TRACED_SHARE * traced / took, TRACES_PERCENT, " %"),
+            Goal("core for a minute of a call, as planned for", durations, GATEWAY_WORK / CORE_SPEED, " s"),
+            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, TRACES_PERCENT, " %"),
         )
     )
 

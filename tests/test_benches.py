@@ -12,7 +12,7 @@ import typer
 from bench.goals import Goal, report_goals
 from bench.product import PROJECT, ROOT, SCRIPT
 from bench.record import DOCUMENT, record
-from bench.vad.native import HERE
+from bench.vad.native import BENCH_DIR
 from bench.voice import goals
 from bench.voice.shown import shown
 from bench.voice.step import Step
@@ -25,8 +25,8 @@ from voice_ops.simulate.run import Simulation
 
 
 def test_sources_of_benches_exist() -> None:
-    sources = [HERE / f"{name}.cpp" for name in ("decide", "frame_cost")]
-    lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", HERE / "packages.txt"]
+    sources = [BENCH_DIR / f"{name}.cpp" for name in ("decide", "frame_cost")]
+    lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", BENCH_DIR / "packages.txt"]
     assert all(file.is_file() for file in (SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
 
 

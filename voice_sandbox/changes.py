@@ -55,5 +55,5 @@ class Outage:
             if self.also_replaced
             else ""
         )
-        why = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
-        return f"{self.label}{more}: {why}. Unavailable: {self.down}"
+        reason = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
+        return f"{self.label}{more}: {reason}. Unavailable: {self.down}"

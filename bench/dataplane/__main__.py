@@ -58,7 +58,7 @@ def main(
     ceiling = streams.ceiling(rounds, file)
     live, live_before = streams.live(3, file), streams.live(3, file, streams.baseline())
     baseline = streams.against_baseline(rounds, file)
-    reached = [*goals.of_streams(ceiling, baseline), goals.of_af_xdp(live_before, live)]
+    reached = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
     if only_goals:
         out.print(streams.baseline_table(baseline))
         conclude(reached)

@@ -40,7 +40,7 @@ class Goal:
         return not math.isnan(self.ratio)
 
 
-def of_streams(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
+def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
     """Return the goals that are measured from memory."""
     (before, now), *_ = [pair for pair in baseline if pair[0].name == "with shipping"]
     measured_goals = [
@@ -59,7 +59,7 @@ def of_streams(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurem
     return measured_goals
 
 
-def of_af_xdp(before: Sequence[Live], now: Sequence[Live]) -> Goal:
+def af_xdp_goal(before: Sequence[Live], now: Sequence[Live]) -> Goal:
     """Return the goal that is measured through the kernel."""
     minimum, after_streams = streams.loss_free(before), streams.loss_free(now)
     return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, after_streams / minimum if minimum else math.nan)

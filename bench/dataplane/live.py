@@ -21,7 +21,7 @@ from typing import Any
 from network import Veth
 from running import LOOPBACK, DataPlane, Store, wait_for
 
-from bench.dataplane.sender import ssrc_of
+from bench.dataplane.sender import ssrc_for
 
 OPEN_SESSIONS = """
 for i = 0, ARGV[2] - 1 do
@@ -148,7 +148,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
         plane.start()
         stack.callback(plane.stop)
         plane.knows_host()
-        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_of(0), max_streams, int(time.time()) + 3600, network.far_address)
+        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_for(0), max_streams, int(time.time()) + 3600, network.far_address)
         sender = Sender(plane, audio, max_streams)
         stack.callback(sender.stop)
 

@@ -13,7 +13,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-NS_OF_STREAMS = 1e9 / 50
+CORE_NS_PER_STREAM = 1e9 / 50
 """CPU time of a core for each packet per second of a stream."""
 FLOOR = 1e-6
 """Represents no loss on a logarithmic axis."""
@@ -45,15 +45,18 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
             bottom=bottom,
             label=name,
         )
-        labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, totals, strict=True)]
+        labels = [
+            f"{height:,.0f} ({height / measurements_of_group:.0%})"
+            for height, measurements_of_group in zip(heights, totals, strict=True)
+        ]
         axis.bar_label(bars, labels, label_type="center", fontsize=8)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     label = f"target: {CEILING_TARGET:,} streams a core"
-    axis.axhline(NS_OF_STREAMS / CEILING_TARGET, color="black", linewidth=0.8, linestyle="--", label=label)
+    axis.axhline(CORE_NS_PER_STREAM / CEILING_TARGET, color="black", linewidth=0.8, linestyle="--", label=label)
     axis.set(
         xlabel="streams", ylabel="ns a packet, of the thread's time", title="From memory: where a packet's time goes"
     )
-    axis.set_ylim(0, max(*bottom, NS_OF_STREAMS / CEILING_TARGET) * 1.35)
+    axis.set_ylim(0, max(*bottom, CORE_NS_PER_STREAM / CEILING_TARGET) * 1.35)
     axis.legend(loc="upper left", ncols=2, fontsize=8)
 
 

@@ -83,7 +83,7 @@ class Stream:
         packet = bytes((0x80, 96)) + tick.to_bytes(2) + (320 * tick).to_bytes(4) + self._ssrc + bytes(640)
         self.caller.send(self._srtp.protect(packet) if self._srtp else packet)
 
-    def took(self) -> int:
+    def durations(self) -> int:
         count = 0
         with ExitStack() as stack:
             stack.callback(self.callee.setblocking, False)
@@ -121,9 +121,9 @@ def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> 
         for tick in range(TICKS):
             for stream in streams:
                 stream.send(tick)
-            relayed_packets += sum(stream.took() for stream in streams)
+            relayed_packets += sum(stream.durations() for stream in streams)
         time.sleep(0.5)
-        relayed_packets += sum(stream.took() for stream in streams)
+        relayed_packets += sum(stream.durations() for stream in streams)
         if relayed_packets < 0.99 * STREAMS * TICKS:
             raise RuntimeError(f"rtpengine relayed {relayed_packets} of {STREAMS * TICKS} packets")
         return (_cpu_s(process) - before) * 1e9 / relayed_packets

@@ -30,7 +30,7 @@ SPEAKERS = {
     "Carlo": "it_IT_m_Carlo",
     "Ivrvoice": "ru_RU_f_IvrvoiceRU",
 }
-MAX_OF_OTHERS = 60
+MAX_OTHER_RECORDINGS = 60
 """Number of recordings of each speaker outside of the training data."""
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICAN_SPEAKERS = (
@@ -88,7 +88,7 @@ class Track:
     """One per frame, derived from the clean signal."""
 
 
-def part_of(name: str) -> str:
+def split_for(name: str) -> str:
     """Return the set of a recording: half for training, a tenth for selecting thresholds, the rest held out."""
     bucket = hashlib.sha256(name.encode()).digest()[0] % 10
     return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
@@ -114,13 +114,13 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
         if kind in SPEAKERS:
             files = sorted((ASTERISK / "sounds" / SPEAKERS[kind]).glob("*.g722"))
             paths = [
-                one for one in files if part_of(one.name) == part and not any(word in one.name for word in NO_SPEECH)
+                one for one in files if split_for(one.name) == part and not any(word in one.name for word in NO_SPEECH)
             ]
-            max_count = len(paths) if kind == "real" else MAX_OF_OTHERS
+            max_count = len(paths) if kind == "real" else MAX_OTHER_RECORDINGS
             samples_list = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
-            samples_list = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in texts]
+            samples_list = [_spoken(voice, text) for voice in VOICES if split_for(voice) == part for text in texts]
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(cached, *[one.astype(np.int16) for one in samples_list])
     with np.load(cached) as archive:

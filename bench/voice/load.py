@@ -16,7 +16,7 @@ from voice_ops.demo.services import Gateway
 
 SPREAD = 1 / SENTENCES
 """Share of a call's length over which the starts of calls are distributed."""
-ENOUGH_S = 0.5
+MIN_PART_S = 0.5
 """Minimum duration of a part of a sentence with meaningful text."""
 
 
@@ -42,7 +42,7 @@ class Outcome:
         """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
         first_delays = []
         for begin, end in self.call.places:
-            heard = (at for at, event in self.events if event.text and _is_of(event, begin, end))
+            heard = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
             first = next(heard, None)
             first_delays += [] if first is None else [first - begin]
         return first_delays
@@ -72,11 +72,11 @@ class Outcome:
         return word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
 
 
-def _is_of(event: TranscriptEvent, begin: float, end: float) -> bool:
-    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + ENOUGH_S)
+def _overlaps(event: TranscriptEvent, begin: float, end: float) -> bool:
+    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + MIN_PART_S)
 
 
-async def put_under_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
+async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
     """Run this number of concurrent calls, and return the results of their callers."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from tools.engine_tables.classes import Field, Hint, choices, default_of, described, hint
+from tools.engine_tables.classes import Field, Hint, choices, default_value, described, hint
 from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.values import Reader, called
 from voice_blueprint.engines.published.release import Setting
@@ -105,11 +105,11 @@ def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> s
         return converter(reader, node.args[0], scope, depth)
     result = reader.definition(node, scope)
     if result and isinstance(result.node, ast.FunctionDef) and depth < _DEEPEST:
-        return _of_function(reader, result, depth)
+        return _function_type(reader, result, depth)
     return "str"
 
 
-def _of_function(reader: Reader, function: Definition, depth: int) -> str:
+def _function_type(reader: Reader, function: Definition, depth: int) -> str:
     calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
     kinds = [
         called(call) if called(call) in {"float", "int"} else converter(reader, call.func, function.scope, depth + 1)
@@ -133,7 +133,7 @@ def _derived(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, ob
     allowed = hint(reader, each.annotation, each.scope)
     setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
-        "default": default_of(reader, each),
+        "default": default_value(reader, each),
     }
     return setting_fields | _derived_type(each.name, allowed, sizes)
 

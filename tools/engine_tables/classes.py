@@ -148,7 +148,7 @@ def _spellings(members: dict[str, object]) -> list[object]:
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
-def setting_of(reader: Reader, each: Field) -> Setting:
+def argument_setting(reader: Reader, each: Field) -> Setting:
     allowed = hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})
@@ -159,7 +159,7 @@ def setting_of(reader: Reader, each: Field) -> Setting:
     if many and simple:
         changes["nargs"] = allowed.length or "*"
     return Setting.model_validate(
-        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_of(reader, each), **changes}
+        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_value(reader, each), **changes}
     )
 
 
@@ -190,7 +190,7 @@ def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
     return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
 
 
-def default_of(reader: Reader, each: Field) -> object:
+def default_value(reader: Reader, each: Field) -> object:
     """Return a field's default; None also if it is determined when the engine starts."""
     return reader.value_or(each.default, each.scope, None) if each.default is not None else None
 

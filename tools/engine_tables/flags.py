@@ -4,7 +4,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from tools.engine_tables.argument import Arguments, size_fields
-from tools.engine_tables.argument import setting as setting_of
+from tools.engine_tables.argument import setting as argument_setting
 from tools.engine_tables.classes import Field, fields
 from tools.engine_tables.names import Definition, MovedError, Scope
 from tools.engine_tables.source import Module, Symbols, blocks, symbols
@@ -228,7 +228,7 @@ class FlagReader:
         if given.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])
-        new_setting = setting_of(self._reader, name, given, self._sizes)
+        new_setting = argument_setting(self._reader, name, given, self._sizes)
         off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
         paired = self._negations and new_setting.type == "bool"
         self._flags.setdefault(

@@ -35,7 +35,7 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
         if (types := dict(_types(reader, cls)))  # one that delegates to others has none
-        and not any(_Judge(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
+        and not any(_PredicateEvaluator(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
     )
 
 
@@ -50,14 +50,16 @@ def _blocks(reader: Reader, cls: Definition) -> set[int]:
 
 
 def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
-    declared = _Judge(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
+    declared = _PredicateEvaluator(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
-        majors = [major for major in MAJORS if _Judge(reader, cls, major).ask(TAKES_TYPE, kind) is not False]
+        majors = [
+            major for major in MAJORS if _PredicateEvaluator(reader, cls, major).ask(TAKES_TYPE, kind) is not False
+        ]
         yield str(kind), tuple(majors)
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _PredicateEvaluator:
     """Evaluates a predicate on GPUs of one major compute capability, as far as its source permits."""
 
     reader: Reader
@@ -74,7 +76,9 @@ class _Judge:
         if not isinstance(function.node, ast.FunctionDef):
             return UNKNOWN
         names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
-        inner = _Judge(self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False)))
+        inner = _PredicateEvaluator(
+            self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False))
+        )
         return inner._block(function.node.body)
 
     def _block(self, body: list[ast.stmt]) -> object:
@@ -109,7 +113,7 @@ class _Judge:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return _compared(operator, self.value(left), self.value(right))
             case ast.Call():
-                return self._of_call(node)
+                return self._call_value(node)
         return self.reader.value_or(node, scope, UNKNOWN)
 
     def _joined(self, parts: list[ast.expr], *, decides: bool) -> object:
@@ -120,7 +124,7 @@ class _Judge:
                 return decides
         return UNKNOWN if UNKNOWN in truths else not decides
 
-    def _of_call(self, call: ast.Call) -> object:
+    def _call_value(self, call: ast.Call) -> object:
         arguments = tuple(map(self.value, call.args))
         match call:
             case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
@@ -145,7 +149,10 @@ class _Judge:
         items, name = self.value(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
             return UNKNOWN
-        truths = [_Judge(self.reader, self.cls, self.major, self.within, {name: item}).value(part) for item in items]
+        truths = [
+            _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).value(part)
+            for item in items
+        ]
         return True in truths or (UNKNOWN if UNKNOWN in truths else False)
 
 

@@ -24,7 +24,7 @@ _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
     """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
     results: set[str] = set()
-    for module in reader.tree.modules(mentioning=f"{function}("):
+    for module in reader.tree.modules(containing=f"{function}("):
         for call in _calls(module):
             callee = ast.unparse(call.func)
             if callee == (f"{owner}.{function}" if owner else function) and call.args:
@@ -39,7 +39,7 @@ def strings(reader: Reader, start: str) -> list[str]:
     return sorted(
         {
             node.value
-            for module in reader.tree.modules(mentioning=start)
+            for module in reader.tree.modules(containing=start)
             for node in ast.walk(module.tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.fullmatch(node.value)
         }
@@ -158,7 +158,7 @@ def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
 def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
     """Return the environment variables with a prefix that are read; their defaults are unknown."""
     results: dict[str, object] = {}
-    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, mentioning=prefix):
+    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, containing=prefix):
         for call in _calls(module):
             if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
@@ -190,7 +190,7 @@ def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     return {str(name): None for name in entries}
 
 
-def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+def settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
     """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
     result = reader.required(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
@@ -212,6 +212,6 @@ VARIABLES: Mapping[str, Callable[..., dict[str, object]]] = {
     "read": variables_read,
     "declared": variables_declared,
     "listed": variables_listed,
-    "of_settings": variables_of_settings,
+    "of_settings": settings_variables,
 }
 """Functions by their name in recipes."""

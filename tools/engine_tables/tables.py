@@ -5,7 +5,7 @@ import json
 from pydantic import JsonValue
 
 from tools.engine_tables import offered
-from tools.engine_tables.classes import closure, setting_of
+from tools.engine_tables.classes import argument_setting, closure
 from tools.engine_tables.flags import FlagReader
 from tools.engine_tables.kernels import kernels
 from tools.engine_tables.names import Definition
@@ -51,7 +51,7 @@ def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> di
         if flag.config and (cls := _class(reader, recipe.config_folder, flag.config)):
             roots[flag.config] = cls
     return {
-        name: tuple(setting_of(reader, each) for each in fields.values())
+        name: tuple(argument_setting(reader, each) for each in fields.values())
         for name, fields in sorted(closure(reader, roots, recipe.not_configs))
     }
 

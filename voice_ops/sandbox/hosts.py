@@ -28,7 +28,7 @@ from voice_ops.output import empty_table, out, styled
 from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import Heard, PeerServices, speak
 from voice_sandbox.hosts.acceleration import KVM, accelerator
-from voice_sandbox.hosts.cloud import HELD, Cloud, Host
+from voice_sandbox.hosts.cloud import WAITING_STATE, Cloud, Host
 from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from voice_sandbox.hosts.facts import vad_facts
 from voice_sandbox.hosts.network import CALLERS, namespace
@@ -156,8 +156,10 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
     yield _transcript_claim(call)
     yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
-    yield Claim(f"the fleet's metrics trigger a scale-out: {', '.join(more.values())}", [*more.values()] == [HELD])
-    with progress.phase("a call through a network that loses packets"), router.on_the_way():
+    yield Claim(
+        f"the fleet's metrics trigger a scale-out: {', '.join(more.values())}", [*more.values()] == [WAITING_STATE]
+    )
+    with progress.phase("a call through a network that loses packets"), router.path_router():
         call = asyncio.run(speak(gateway))
     lost_packets = router.lost()
     yield _transcript_claim(call)

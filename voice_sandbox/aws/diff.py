@@ -28,7 +28,7 @@ class Step:
         changes: Own properties that cannot change in place.
         because: Replaced resources to which it refers in properties that cannot change in place.
         downgrades: Properties that its service refuses to lower, with both values.
-        kept_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
+        keeps_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
     """
 
     op: Op
@@ -36,7 +36,7 @@ class Step:
     kind: str
     changes: tuple[str, ...] = ()
     because: frozenset[ResourceKey] = frozenset()
-    kept_name: bool = False
+    keeps_name: bool = False
     downgrades: tuple[str, ...] = ()
 
 
@@ -52,7 +52,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
     own = {place: tuple(_fixed_changes(before[place], after[place])) for place in unchanged_types}
     replaced = {place for place in unchanged_types if own[place]}
     named = {
-        place: frozenset(_named_where_fixed(place, after[place], new)) & unchanged_types for place in unchanged_types
+        place: frozenset(_immutable_references(place, after[place], new)) & unchanged_types for place in unchanged_types
     }
     while more := {place for place in unchanged_types - replaced if named[place] & replaced}:
         replaced |= more
@@ -63,7 +63,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             after[place]["Type"],
             own[place],
             named[place] & replaced,
-            kept_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
+            keeps_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
         )
         if place in replaced
         else Step(
@@ -119,7 +119,7 @@ def is_older(version: str, other: str) -> bool:
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
-def _named_where_fixed(place: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
+def _immutable_references(place: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in create_only(body["Type"]):
         for value in _at(body.get("Properties"), path):

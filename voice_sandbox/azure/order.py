@@ -138,7 +138,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
     created = list(graphs)
     everything = [resource for graph in created for resource in graph.resources]
     needs = _all_needs(created)
-    kept = _kept(everything, needs)
+    kept = _retained(everything, needs)
     deleted: list[Resource] = []
     forgotten: list[Resource] = []
     alive = {resource.urn: resource for resource in everything}
@@ -166,7 +166,7 @@ def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
     return needs
 
 
-def _kept(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+def _retained(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
     kept = {resource.urn: "protected" for resource in everything if resource.protect}
     waiting = [resource for resource in everything if resource.protect]
     labels = {resource.urn: resource for resource in everything}

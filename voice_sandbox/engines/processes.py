@@ -40,7 +40,7 @@ _EXIT_TIMEOUT_S = 60.0
 """An engine's memory is freed before its process exits, which takes longest on a busy machine."""
 
 
-def _is_taken(port: int) -> bool:
+def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
@@ -80,7 +80,7 @@ class Running:
             EngineError: The engines' environment is missing, or another process uses its port.
         """
         port = urllib.parse.urlsplit(self.url).port
-        if port and _is_taken(port):
+        if port and _is_in_use(port):
             raise EngineError(f"{self.name}: port {port} is in use: stop the process that listens on it")
         program = shutil.which(self.process.argv[0], path=self._path())
         if program is None:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 _LOOK_S = 0.5
 _TIMEOUT_S = 5
-_LARGEST = 65535
+_MAX_PACKET = 65535
 Endpoint = tuple[str, int]
 
 
@@ -89,7 +89,7 @@ class Balancer:
     def _forward(self) -> None:
         while not self._closing.is_set():
             try:
-                payload, caller = self._public.recvfrom(_LARGEST)
+                payload, caller = self._public.recvfrom(_MAX_PACKET)
             except TimeoutError:
                 continue
             address = self.choose(caller)
@@ -117,7 +117,7 @@ class Balancer:
             for address, target in self._targets.items():
                 if time.monotonic() >= target.looked_at + self._rules.interval_s:
                     target.looked_at = time.monotonic()
-                    self._note(target, answered=_answers(address, self._rules.health_port))
+                    self._note(target, answered=_accepts_connection(address, self._rules.health_port))
 
     def _note(self, target: Target, *, answered: bool) -> None:
         target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
@@ -133,7 +133,7 @@ class Balancer:
         self._private.close()
 
 
-def _answers(address: str, port: int) -> bool:
+def _accepts_connection(address: str, port: int) -> bool:
     try:
         socket.create_connection((address, port), _TIMEOUT_S).close()
     except OSError:

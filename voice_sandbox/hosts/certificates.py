@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_LIFE = timedelta(days=825)
+_VALIDITY = timedelta(days=825)
 _PEM = serialization.Encoding.PEM
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
@@ -99,7 +99,7 @@ def _certificate(subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x50
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _LIFE)
+        .not_valid_after(now + _VALIDITY)
     )
 
 

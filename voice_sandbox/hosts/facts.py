@@ -59,9 +59,9 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
 
 
 def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
-    _, of_queues, of_rings = rings.split("Current hardware settings:")
-    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", of_queues)[:1])
-    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", of_rings, re.MULTILINE))
+    _, queue_output, ring_output = rings.split("Current hardware settings:")
+    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", queue_output)[:1])
+    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", ring_output, re.MULTILINE))
     yield Claim(f"the interface has {queues} queues", queues == path.rx_queues)
     yield Claim(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
     mode = interface.get("xdp", {}).get("mode")

@@ -88,11 +88,11 @@ def reboot(host: Host) -> None:
     """Restart a host from inside and wait until its programs are ready again."""
     before_s = host.machine.age_s
     host.machine.run_in_background("systemctl reboot")
-    ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
+    ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _is_ready(host)  # noqa: E731
     wait_until("it serves after a reboot", ready, host, READY_S)
 
 
-def _answers(host: Host) -> bool:
+def _is_ready(host: Host) -> bool:
     try:
         create_connection((host.address, contract.VAD_HEALTH.number), 5).close()
     except OSError:

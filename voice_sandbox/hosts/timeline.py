@@ -38,7 +38,7 @@ class Phase:
 
     name: str
     begin_s: float
-    took_s: float
+    duration_s: float
 
 
 def timeline(lines: Iterable[Line]) -> Iterator[Phase]:

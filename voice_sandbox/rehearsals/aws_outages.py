@@ -53,7 +53,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
         )
         if step.downgrades:
             down.append("nothing, but the deploy fails: the service does not support downgrades")
-        if step.kept_name:
+        if step.keeps_name:
             down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
         if down and name not in set(accepted):
             also_replaced = len(_also_replaced(step.place, replaced)) if step.changes else 0

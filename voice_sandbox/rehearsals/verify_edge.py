@@ -91,11 +91,11 @@ class EdgeVerifier:
 
     def _records(self) -> Iterator[Claim]:
         """Yield the checks of the DNS records that route callers of all regions, and away from an unhealthy region."""
-        aws, of_all = self._deployment.aws, self._deployment.shared_domain
-        if of_all is None or aws.edge.domain is None:
+        aws, shared_name = self._deployment.aws, self._deployment.shared_domain
+        if shared_name is None or aws.edge.domain is None:
             return
-        host, checked_endpoint = api_host(of_all), (media_host(aws.edge.domain), HEALTH_PATH)
-        records = self._route53.list_resource_record_sets(HostedZoneId=of_all.zone_id)["ResourceRecordSets"]
+        host, checked_endpoint = api_host(shared_name), (media_host(aws.edge.domain), HEALTH_PATH)
+        records = self._route53.list_resource_record_sets(HostedZoneId=shared_name.zone_id)["ResourceRecordSets"]
         checks = [
             self._route53.get_health_check(HealthCheckId=record["HealthCheckId"])["HealthCheck"]["HealthCheckConfig"]
             for record in records
@@ -130,12 +130,13 @@ class EdgeVerifier:
         for dashboard in dashboards(self._deployment):
             name = names.dashboard(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
-            drawn = {
+            widget_metrics = {
                 row[1]
                 for widget in body["widgets"]
                 for row in widget["properties"].get("metrics", [])
                 if isinstance(row[0], str)
             }
             yield Claim(
-                f"dashboard {name}: {len(drawn)} metrics, all in the contract", bool(drawn) and drawn <= metric_names
+                f"dashboard {name}: {len(widget_metrics)} metrics, all in the contract",
+                bool(widget_metrics) and widget_metrics <= metric_names,
             )

@@ -63,9 +63,9 @@ class FleetVerifier:
             for rule in fleet.scaling:
                 yield from self._alarm(fleet.name, rule, [name])
 
-    def _low(self, asked: int, images: tuple[Image, ...]) -> int:
+    def _low(self, configured: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group: 0 while one of its images has no digest."""
-        return 0 if lacks_digests(self._deployment, images) else asked
+        return 0 if lacks_digests(self._deployment, images) else configured
 
     def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]

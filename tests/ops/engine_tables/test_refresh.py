@@ -42,7 +42,7 @@ ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" 
 
 
 def test_table_has_one_line_per_flag_and_can_be_read() -> None:
-    made = table(Tree.of_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
+    made = table(Tree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
     text = render(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
     assert read(text) == made

@@ -60,8 +60,12 @@ class Adapter:
     def create(self, properties: Properties) -> None:
         """Create the resource. It exists as soon as it has an id, even if a later call fails."""
         kind, properties = self.kind, self._represented(properties)
-        apart = self._apart()
-        given = {key: value for key, value in properties.items() if key not in apart or self.takes(kind.create, key)}
+        separate = self._separate_properties()
+        given = {
+            key: value
+            for key, value in properties.items()
+            if key not in separate or self.accepts_argument(kind.create, key)
+        }
         answer = self.call(kind.create, self._with_tags(given)) if kind.create else {}
         try:
             self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
@@ -130,8 +134,8 @@ class Adapter:
             name = member(shape, key)
             if name is not None and "{{resolve:" not in json.dumps(value):
                 pairs[key] = (conform(shape.members[name], value, key), found.get(name))
-        wanted_name, found_name = pairs.get(self.kind.name, ("", ""))
-        return pairs if wanted_name == found_name else None  # found by a prefix of another resource's name
+        expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
+        return pairs if expected_name == actual_name else None  # found by a prefix of another resource's name
 
     def exists(self, properties: Properties) -> bool:
         """Return True if the service has a resource of this name, and use that resource from now on.
@@ -185,13 +189,15 @@ class Adapter:
             return True
         return any(_at(old, path) != _at(new, path) for path in create_only(self.resource_type))
 
-    def takes(self, operation: str, name: str) -> bool:
+    def accepts_argument(self, operation: str, name: str) -> bool:
         """Return True if an operation has an argument."""
         return bool(operation) and member(self._input(operation), name) is not None
 
     def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Call an operation on this resource, with the arguments, and those of its address that the operation has."""
-        address = {key: value for key, value in self.address(properties).items() if self.takes(operation, key)}
+        address = {
+            key: value for key, value in self.address(properties).items() if self.accepts_argument(operation, key)
+        }
         return self.call(operation, arguments or {}, address)
 
     def call(self, operation: str, /, *properties: Mapping[str, Any], **more: Json) -> dict[str, Any]:
@@ -252,16 +258,18 @@ class Adapter:
         kind = self.kind
         if not kind.update:
             return
-        if self.takes(kind.update, "patchOperations"):
+        if self.accepts_argument(kind.update, "patchOperations"):
             arguments: Properties = {"patchOperations": self.patches(before, after)}
             if not arguments["patchOperations"]:
                 return
         else:
-            apart = self._apart()
-            if not changed_keys(before, after) - apart:
+            separate = self._separate_properties()
+            if not changed_keys(before, after) - separate:
                 return
             arguments = {
-                key: value for key, value in after.items() if key not in apart and self.takes(kind.update, key)
+                key: value
+                for key, value in after.items()
+                if key not in separate and self.accepts_argument(kind.update, key)
             }
             for key, (add, remove) in kind.moves.items():
                 current, desired = set(before.get(key, [])), set(after.get(key, []))
@@ -296,10 +304,10 @@ class Adapter:
             kind.recreated
             or (key == "Tags" and kind.service in TAG_CALLS)
             or any(name in group for group in named)
-            or self.takes(kind.update, name)
+            or self.accepts_argument(kind.update, name)
         )
 
-    def _apart(self) -> set[str]:
+    def _separate_properties(self) -> set[str]:
         """Return the properties that an operation need not accept, since they have calls of their own."""
         kind = self.kind
         tags = {"Tags"} if kind.service in TAG_CALLS else set()

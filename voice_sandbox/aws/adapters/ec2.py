@@ -61,7 +61,7 @@ _PEER = {
     "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
 }
 # Rules of a new group without rules in a template.
-_BORN_WITH: dict[str, list[Properties]] = {
+_DEFAULT_RULES: dict[str, list[Properties]] = {
     "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
     "SecurityGroupIngress": [],
 }
@@ -94,7 +94,7 @@ class SecurityGroup(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Remove rules that no longer exist, then add the new ones."""
-        for key, always in _BORN_WITH.items():
+        for key, always in _DEFAULT_RULES.items():
             current, desired = before.get(key, always), after.get(key, always)
             direction = key.removeprefix("SecurityGroup").lower()
             for verb, rules in (
@@ -113,7 +113,7 @@ class SecurityGroup(Adapter):
         own = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
         response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
         rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
-        for key, always in _BORN_WITH.items():
+        for key, always in _DEFAULT_RULES.items():
             inline_rules = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
             pairs[key] = (self.properties.get(key, always), inline_rules)
         return pairs

@@ -15,18 +15,18 @@ from moto.core.common_types import TYPE_RESPONSE
 from voice_sandbox.aws.patches.base import Record, take_over
 
 # Fields that moto's integrations do not store.
-_KEPT = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
+_STORED_FIELDS = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
 
 Fields = dict[str, tuple[str, Callable[[str], Any]]]
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
 _REST_API: Fields = {
     "/description": ("description", str),
-    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _truth),
+    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _parse_bool),
     "/name": ("name", str),
 }
 _VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
@@ -56,7 +56,7 @@ class MendedApiGateway(APIGatewayResponse):
         integration: Any = self.backend.get_integration(api, resource, method)
         sent = json.loads(self.body)
         integration.extra_fields = {"responseTransferMode": "BUFFERED"} | {
-            name: sent[name] for name in _KEPT if name in sent
+            name: sent[name] for name in _STORED_FIELDS if name in sent
         }
         return status, headers, json.dumps(integration.to_json())
 

@@ -17,7 +17,7 @@ from voice_sandbox.aws.patches.lifecycle import Action, Host, LifecycleBackend, 
 from voice_sandbox.aws.patches.refresh import Refresh
 
 # Fields that moto's groups do not store.
-_KEPT = (
+_STORED_FIELDS = (
     "AvailabilityZoneDistribution",
     "AvailabilityZoneImpairmentPolicy",
     "CapacityRebalance",
@@ -52,7 +52,7 @@ class MendedAutoScaling(AutoScalingResponse):
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
         answer = super().create_auto_scaling_group()
         group = self._group()
-        keep(group, params, *_KEPT)
+        keep(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
         group.balance()
@@ -66,7 +66,7 @@ class MendedAutoScaling(AutoScalingResponse):
         answer = super().update_auto_scaling_group()
         if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
             group.mixed_instances_policy = policy
-        keep(group, params, *_KEPT)
+        keep(group, params, *_STORED_FIELDS)
         group.set_desired_capacity(min(max(group.desired_capacity or 0, group.min_size or 0), group.max_size or 0))
         return answer
 

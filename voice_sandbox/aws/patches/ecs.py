@@ -10,7 +10,7 @@ from moto.ecs.responses import EC2ContainerServiceResponse
 from voice_sandbox.aws.patches.base import keep, result, take_over
 
 # Fields that moto's services do not store.
-_KEPT = (
+_STORED_FIELDS = (
     "availabilityZoneRebalancing",
     "capacityProviderStrategy",
     "deploymentConfiguration",
@@ -31,12 +31,12 @@ class MendedEcs(EC2ContainerServiceResponse):
 
     def create_service(self) -> ActionResult:
         answer = super().create_service()
-        self._settle(result(answer)["service"])
+        self._mark_stable(result(answer)["service"])
         return answer
 
     def update_service(self) -> ActionResult:
         answer = super().update_service()
-        self._settle(result(answer)["service"])
+        self._mark_stable(result(answer)["service"])
         return answer
 
     def list_clusters(self) -> ActionResult:
@@ -51,9 +51,9 @@ class MendedEcs(EC2ContainerServiceResponse):
         result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in inactive]
         return answer
 
-    def _settle(self, service: Service) -> None:
+    def _mark_stable(self, service: Service) -> None:
         """Store the request's settings, and count all desired tasks as running, although none runs."""
-        keep(service, self._get_params(), *_KEPT)
+        keep(service, self._get_params(), *_STORED_FIELDS)
         service.running_count, service.pending_count = service.desired_count, 0
         for deployment in service.deployments:
             deployment.update(

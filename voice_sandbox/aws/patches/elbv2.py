@@ -49,9 +49,9 @@ class MendedElbv2(ELBv2Backend):
         names = ("port", "protocol", "ssl_policy", "certificates", "actions")
         request = dict(zip(names, args, strict=False)) | options
         protocol = request.pop("protocol", None)
-        of_network = protocol in NETWORK_PROTOCOLS
-        listener = super().modify_listener(arn, protocol=None if of_network else protocol, **request)
-        if of_network:
+        is_network = protocol in NETWORK_PROTOCOLS
+        listener = super().modify_listener(arn, protocol=None if is_network else protocol, **request)
+        if is_network:
             listener.protocol = protocol
         if protocol == "TLS" and request.get("certificates"):
             listener.certificates = [each["CertificateArn"] for each in request["certificates"]]

@@ -173,18 +173,18 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate until group and warm pool have their desired numbers of hosts."""
-        counted = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
+        active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
         target = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
-        for number in range(len(counted), target):
+        for number in range(len(active_hosts), target):
             self._add(f"in response to {reason}, increasing the capacity from {number} to {number + 1}")
-        for number in range(len(counted), target, -1):
-            free = [host for host in counted if not host.protected_from_scale_in]
+        for number in range(len(active_hosts), target, -1):
+            free = [host for host in active_hosts if not host.protected_from_scale_in]
             if not free:
                 break
-            zones = Counter(host.availability_zone for host in counted)
+            zones = Counter(host.availability_zone for host in active_hosts)
             # As in the default policy: from the zone with the most hosts, the oldest launch template first.
             leaving = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
-            counted.remove(leaving)
+            active_hosts.remove(leaving)
             self.terminate_host(
                 leaving, f"in response to {reason}, shrinking the capacity from {number} to {number - 1}"
             )

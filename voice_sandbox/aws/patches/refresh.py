@@ -76,14 +76,14 @@ class Refresh:
             self.end(group, "Failed", f"The alarms {', '.join(missing)} do not exist.")
         elif active_alarms := [name for name in watched if alarms[name].state_value == "ALARM"]:
             self.end(group, "Failed", f"The alarm(s) {', '.join(active_alarms)} went into the ALARM state.")
-        elif self._is_held():
+        elif self._is_paused():
             self.reason = "Waiting at a checkpoint."
         elif outdated:
             self.reason = ""
             self._replace(group, outdated)
             # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
             self.replaced = max(0, self.total - len(self._outdated(group)))
-            self._is_held()
+            self._is_paused()
         elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
             return
         elif warm_pool_hosts := [host for host in group.pool if host.template != self.template]:
@@ -111,7 +111,7 @@ class Refresh:
         for host in outdated[: max(0, serving - min_healthy)]:
             group.terminate_host(host, "in response to an instance refresh")
 
-    def _is_held(self) -> bool:
+    def _is_paused(self) -> bool:
         """Return True if a checkpoint pauses it; several that are reached at once pause it once."""
         checkpoints_passed = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
         if checkpoints_passed > self._passed:

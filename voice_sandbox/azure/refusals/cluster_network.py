@@ -15,7 +15,7 @@ SUBNET = "network:Subnet"
 _AKS = f"{LEARN}/aks"
 _NOTES = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
 _RESERVED = tuple(map(IPv4Network, ("169.254.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")))
-_LARGEST_SERVICES = 12
+_MAX_SERVICE_RANGE = 12
 _CILIUM = equal("networkProfile.networkDataplane", "cilium")
 
 
@@ -67,7 +67,7 @@ def _reserved(request: Request) -> Iterator[str]:
 
 def _service_size(request: Request) -> Iterator[str]:
     services = _range(request.body, "networkProfile.serviceCidr")
-    if services and services.prefixlen <= _LARGEST_SERVICES:
+    if services and services.prefixlen <= _MAX_SERVICE_RANGE:
         yield f"networkProfile.serviceCidr is {services}"
 
 

@@ -77,7 +77,7 @@ def _trusted_twice(request: Request) -> Iterator[str]:
             yield f"{credential.text('federatedIdentityCredentialResourceName')} trusts {own[1]} too"
 
 
-def _number_of_credentials(request: Request) -> Iterator[str]:
+def _credential_count(request: Request) -> Iterator[str]:
     count = 1 + sum(1 for _ in _siblings(request))
     if count > _MAX_CREDENTIALS:
         yield f"{request.body.text('resourceName')} would have {count}"
@@ -141,7 +141,7 @@ ROWS = (
     ),
     Refusal(
         "number-of-credentials", CREDENTIAL, BAD, "A managed identity has at most 20 federated credentials",
-        _number_of_credentials, "distribute the service accounts over several identities",
+        _credential_count, "distribute the service accounts over several identities",
         "https://github.com/Azure/azure-workload-identity/issues/1172",
     ),
     Refusal(

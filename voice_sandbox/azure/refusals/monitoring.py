@@ -15,7 +15,7 @@ BUDGET, WORKSPACE = "consumption:Budget", "operationalinsights:Workspace"
 _RULES_FILE = f"{AZURERM_FILES}/monitor/monitor_alert_prometheus_rule_group_resource.go"
 _SETTING_FILE = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go"
 _BUDGET_FILES = f"{AZURERM_FILES}/consumption"
-_OF_ALERTS = ("actions", "severity", "annotations", "for", "resolveConfiguration")
+_ALERT_PROPERTIES = ("actions", "severity", "annotations", "for", "resolveConfiguration")
 _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
 _CONTACTS = ("contactEmails", "contactGroups", "contactRoles")
 
@@ -27,7 +27,7 @@ def _rule_kind(rule: Part) -> Iterator[str]:
 
 def _recording(rule: Part) -> Iterator[str]:
     if rule.get("record"):
-        for name in _OF_ALERTS:
+        for name in _ALERT_PROPERTIES:
             if rule.get(name) is not None:
                 yield f"{rule.at(name)} of {rule.text('record')} is not empty"
 
@@ -106,7 +106,7 @@ ROWS = (
     ),
     Refusal(
         "recording-rule", RULES, BAD, "Properties of alerts must be empty in a recording rule",
-        each("rules", _recording), "remove " + ", ".join(_OF_ALERTS), f"{_RULES_FILE}#L85-L95",
+        each("rules", _recording), "remove " + ", ".join(_ALERT_PROPERTIES), f"{_RULES_FILE}#L85-L95",
     ),
     Refusal(
         "alert-limits", RULES, BAD, "An alert has a severity of 0 to 4 and at most five action groups",

@@ -71,8 +71,8 @@ def _subnet_range(request: Request) -> Iterator[str]:
     own = _prefix(request.body)
     for _, network in request.existing(NETWORK):
         spaces = [IPv4Network(each) for each in network.texts("addressSpace.addressPrefixes")]
-        mine = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
-        if mine and own and not any(own.subnet_of(space) for space in spaces):
+        own_gateway = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
+        if own_gateway and own and not any(own.subnet_of(space) for space in spaces):
             yield f"addressPrefix {own} is not in {', '.join(map(str, spaces))}"
     for _, subnet in _siblings(request):
         other = _prefix(subnet)

@@ -82,25 +82,28 @@ def _amounts(request: Request) -> Iterator[str]:
     surge, short = (body.get(f"upgradeSettings.{name}") for name in ("maxSurge", "maxUnavailable"))
     if SPOT(body) or (surge is None and short is None):
         return
-    adds, lacks = (value is not None and bool(_AMOUNT.fullmatch(str(value))) for value in (surge, short))
-    if adds == lacks:
+    is_surge, is_unavailable = (value is not None and bool(_AMOUNT.fullmatch(str(value))) for value in (surge, short))
+    if is_surge == is_unavailable:
         yield f'maxSurge is "{surge}" and maxUnavailable is "{short}"; one of them must be above 0, the other 0'
 
 
 def _version(request: Request) -> Iterator[str]:
     own = _minor(request.body.text("orchestratorVersion"))
     for _, cluster in request.existing(CLUSTER):
-        theirs = _minor(cluster.text("kubernetesVersion"))
-        if own and theirs and own > theirs:
-            yield f"orchestratorVersion is {own[0]}.{own[1]}, the control plane's {theirs[0]}.{theirs[1]}"
+        cluster_version = _minor(cluster.text("kubernetesVersion"))
+        if own and cluster_version and own > cluster_version:
+            yield (
+                f"orchestratorVersion is {own[0]}.{own[1]}, the control plane's "
+                f"{cluster_version[0]}.{cluster_version[1]}"
+            )
 
 
 def _first_version(request: Request) -> Iterator[str]:
     body = request.body
     for pool in body.parts("agentPoolProfiles"):
-        own, theirs = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
-        if request.before is None and own and theirs and own != theirs:
-            yield f"{pool.at('orchestratorVersion')} is {own}, kubernetesVersion {theirs}"
+        own, other_network = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
+        if request.before is None and own and other_network and own != other_network:
+            yield f"{pool.at('orchestratorVersion')} is {own}, kubernetesVersion {other_network}"
 
 
 def _minor(version: str) -> tuple[int, int] | None:
@@ -112,9 +115,11 @@ def _one_network(request: Request) -> Iterator[str]:
     own = request.body.text("vnetSubnetID")
     for _, cluster in request.existing(CLUSTER):
         for pool in cluster.parts("agentPoolProfiles"):
-            theirs = pool.text("vnetSubnetID")
-            if own and theirs and _network(own) != _network(theirs):
-                yield f"vnetSubnetID is in {_network(own)}, that of pool {pool.text('name')} in {_network(theirs)}"
+            other_network = pool.text("vnetSubnetID")
+            if own and other_network and _network(own) != _network(other_network):
+                yield (
+                    f"vnetSubnetID is in {_network(own)}, that of pool {pool.text('name')} in {_network(other_network)}"
+                )
 
 
 def _network(subnet: str) -> str:

@@ -17,7 +17,7 @@ from voice_blueprint.hosts import digest, lacks_digests
 TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
 
-PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
+PART_OF_LABEL = {"app.kubernetes.io/part-of": "voice-serve"}
 """Label of every object in this package."""
 
 
@@ -62,7 +62,7 @@ class ClusterContext:
 
 def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
     """Return the labels of a pod, which network policies, monitors and the router select."""
-    return {COMPONENT_LABEL: component.value, **PART_OF, **({SERVICE_LABEL: service} if service else {})}
+    return {COMPONENT_LABEL: component.value, **PART_OF_LABEL, **({SERVICE_LABEL: service} if service else {})}
 
 
 def metadata(
@@ -76,6 +76,6 @@ def metadata(
     return k8s.meta.v1.ObjectMetaArgs(
         name=name,
         namespace=namespace,
-        labels=dict(labels or PART_OF),
+        labels=dict(labels or PART_OF_LABEL),
         annotations=dict(annotations) if annotations else None,
     )

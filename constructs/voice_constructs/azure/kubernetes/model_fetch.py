@@ -99,8 +99,8 @@ def downloads(azure: Azure) -> tuple[Download, ...]:
 
 
 def _repository(model: ModelCard, service: AzureService) -> str:
-    asks_fp8 = isinstance(service, AggregatedService | ChatService) and service.quantization is Quantization.FP8
-    return model.fp8_repository if asks_fp8 and model.fp8_repository else model.repository
+    uses_fp8 = isinstance(service, AggregatedService | ChatService) and service.quantization is Quantization.FP8
+    return model.fp8_repository if uses_fp8 and model.fp8_repository else model.repository
 
 
 class ModelFetch(pulumi.ComponentResource):

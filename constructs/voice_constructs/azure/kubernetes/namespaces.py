@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES = "voice-signed-images"
@@ -64,7 +64,7 @@ class Namespaces(pulumi.ComponentResource):
             for suffix, value in (("", level), ("-version", f"v{version}"))
         }
         namespace_resource = k8s.core.v1.Namespace(
-            name, metadata=metadata(name, None, labels=PART_OF | labels), opts=pulumi.ResourceOptions(parent=self)
+            name, metadata=metadata(name, None, labels=PART_OF_LABEL | labels), opts=pulumi.ResourceOptions(parent=self)
         )
         return namespace_resource.metadata.name
 
@@ -86,7 +86,7 @@ class SignedImages(pulumi.ComponentResource):
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
                 failure_policy="Fail",
                 match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
-                    namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=PART_OF),
+                    namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=PART_OF_LABEL),
                     resource_rules=[
                         k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
                             api_groups=[""],

@@ -40,7 +40,7 @@ def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
         own = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
         written = {container.environment.get(TOKEN_WRITTEN, "") for container in pod.running}
         for container in pod.running:
-            yield from _others(pod, container.environment, own)
+            yield from _other_values(pod, container.environment, own)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
             if read and read not in written:
                 yield Violation(
@@ -61,7 +61,7 @@ def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
             yield Violation(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
-def _others(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Violation]:
+def _other_values(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Violation]:
     for name, desired in own.items():
         actual = environment.get(name)
         if actual and desired.text and actual != desired.text:

@@ -57,12 +57,12 @@ def reach(expression: Expression) -> Reach:
             series = known_series().get(expression.name, NEUTRAL)
             return Reach(series.healthy, series.low, series.high, series.worse)
         case Call():
-            return _of_call(expression)
+            return _call_reach(expression)
         case Binary():
-            return _of_binary(expression)
+            return _binary_reach(expression)
 
 
-def _of_call(call: Call) -> Reach:
+def _call_reach(call: Call) -> Reach:
     if call.name in {"absent", "absent_over_time"}:
         return Reach(None, 1, 1, Worse.UP)
     inner = next((reach(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
@@ -76,7 +76,7 @@ def _of_call(call: Call) -> Reach:
     return inner
 
 
-def _of_binary(binary: Binary) -> Reach:
+def _binary_reach(binary: Binary) -> Reach:
     left, right = reach(binary.left), reach(binary.right)
     if binary.operator == "unless":
         return Reach(None, left.low, left.high, Worse.UP)

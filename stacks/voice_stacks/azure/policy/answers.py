@@ -35,7 +35,7 @@ def engines_answer(stack: Stack) -> Iterator[Violation]:
                 f"livenessProbe of {engine.name} queries its HTTP server, which responds even if the engine core hangs",
             )
         ready = [probe for one in engine.pod.running for probe in _checks(one.value["readinessProbe"])]
-        if engine.container.value["readinessProbe"] and not any(_asks(check, engine) for check in ready):
+        if engine.container.value["readinessProbe"] and not any(_sends_requests(check, engine) for check in ready):
             yield Violation(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
 
 
@@ -51,7 +51,7 @@ def probes_match_engine(stack: Stack) -> Iterator[Violation]:
             for kind in ("livenessProbe", "readinessProbe"):
                 probe = container.value[kind]
                 for check in _checks(probe):
-                    if container == engine.container or _asks(check, engine):
+                    if container == engine.container or _sends_requests(check, engine):
                         place = f"{kind} of {engine.pod.name}/{container.name}"
                         for problem in _problems(check, probe, engine):
                             yield Violation(engine.pod.urn, f"{place} {problem}")
@@ -66,7 +66,7 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
         port = str(urlsplit(url).port)
         if port not in ports:
             yield f"uses port {port}, on which no container of the pod listens"
-    if not _asks(check, engine):
+    if not _sends_requests(check, engine):
         yield f"reads no counters of {engine.name}"
     published = {metric.name for metric in engine.table.metrics}
     for counter in check.counters:
@@ -87,7 +87,7 @@ def _checks(probe: Value) -> Iterator[Check]:
             return
 
 
-def _asks(check: Check, engine: Engine) -> bool:
+def _sends_requests(check: Check, engine: Engine) -> bool:
     own = engine.flags.get("--port", "8000")
     return any(str(urlsplit(url).port) == own for url in check.metrics)
 

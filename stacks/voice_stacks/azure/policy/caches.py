@@ -133,5 +133,7 @@ def _adapter(container: Container) -> Value:
 
 def _volume_at(container: Container, path: str) -> str | None:
     """Return the volume that contains a path."""
-    around = [mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")]
-    return container.mounts[max(around, key=len)] if around else None
+    containing_volume = [
+        mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")
+    ]
+    return container.mounts[max(containing_volume, key=len)] if containing_volume else None

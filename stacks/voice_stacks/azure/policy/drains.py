@@ -32,7 +32,7 @@ def drain_times(engine: Engine) -> tuple[float, float]:
     return (waits.settle_s, waits.limit_s - waits.settle_s) if waits else (engine.container.grace_s, 0)
 
 
-def cut_off(engine: Engine) -> str:
+def abort_reason(engine: Engine) -> str:
     """Return the reason why an engine without a drain time drops its requests."""
     if engine.is_omni:
         return f"has no preStop hook that waits for requests: SIGTERM aborts them in {engine.table.release}"

@@ -17,7 +17,7 @@ PRIVILEGED_COMPONENTS: dict[Component, str] = {
 }
 """Components that may access their host, with the reason; only in their own namespace."""
 ENFORCED = "pod-security.kubernetes.io/enforce"
-OUTSIDE = {Component.INTERNET}
+EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
 PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
 SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
@@ -119,7 +119,7 @@ Opened = tuple[str, str, str]
 def _with_all_peers(stack: Stack, *, inbound: bool) -> set[Opened]:
     """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
-    external = {Component.INTERNET} if inbound or (azure and azure.is_private) else OUTSIDE
+    external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {
         ((flow.destination if inbound else flow.source).value, flow.port.protocol.upper(), str(flow.port.number))
         for flow in stack.flows
@@ -140,9 +140,9 @@ def _open(stack: Stack, direction: str, peers_key: str, problem: str, exceptions
                 continue
             if not peers or any(_selects_all_pods(peer) for peer in peers):
                 yield Violation(policy.urn, f"network policy {policy.name} {problem}")
-            pods_of = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
+            agent_pods = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
             blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
-            ranges.setdefault(pods_of, []).extend((policy, block) for block in blocks if block)
+            ranges.setdefault(agent_pods, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
         if admits_any_address(block for _, block in result):
             for policy in {policy.urn: policy for policy, _ in result}.values():

@@ -12,7 +12,7 @@ from voice_stacks.azure.policy.values import Value
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
-OUTSIDE = "203.0.113.0/24"
+EXTERNAL_COMPONENTS = "203.0.113.0/24"
 """Represents the internet: a range that no cluster uses (RFC 5737)."""
 SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {"k8s-app": "kube-dns"}}
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
@@ -26,13 +26,13 @@ def unopened(stack: Stack) -> Iterator[Violation]:
         senders = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
         for pod in receivers:
-            if not any(_opens(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
+            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
                 yield Violation(
                     pod.urn,
                     f"no network policy allows {flow.source.value} to reach {pod.name} on port {flow.port.number}",
                 )
         for pod in senders:
-            if not any(_opens(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
+            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
                 yield Violation(
                     pod.urn,
                     f"no network policy allows {pod.name} to reach {flow.destination.value} on port {flow.port.number}",
@@ -52,7 +52,7 @@ class _Side:
         return self.flow.source if self.kind == "Ingress" else self.flow.destination
 
 
-def _opens(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
+def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
     """Return True if a policy opens a flow for a pod, to all pods of the other end."""
     spec = policy.props["spec"]
     same_namespace = policy.props.at("metadata", "namespace").text == pod.namespace
@@ -93,7 +93,7 @@ def _is_outsider(stack: Stack, peer: Value, component: Component) -> bool:
             ranges = small_ranges(azure.network.cidr)
             return _contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
         case Component.INTERNET:
-            return _contains(peer, OUTSIDE)
+            return _contains(peer, EXTERNAL_COMPONENTS)
         case _:
             # A component of this deployment whose pods wait for their images, or a component of another stack.
             return bool(peer)

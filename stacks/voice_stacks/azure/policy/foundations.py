@@ -13,7 +13,7 @@ TRUSTED = tuple(
     account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *CALLER_ACCOUNTS.values())
 )
 NAT_OUTBOUND = "userAssignedNATGateway"
-KEPT = "production"
+PRODUCTION = "production"
 SYSTEM_PODS = 30
 """Minimum of AKS for system pools: https://learn.microsoft.com/azure/aks/use-system-pools. It is not part of the API's
 schema."""
@@ -150,7 +150,7 @@ def endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
 )
 def production_data_is_kept(stack: Stack) -> Iterator[Violation]:
     for vault in stack.of(":Vault"):
-        is_production = vault.props.at("tags", "environment").text == KEPT
+        is_production = vault.props.at("tags", "environment").text == PRODUCTION
         if is_production and vault.props.at("properties", "enablePurgeProtection").off:
             yield Violation(
                 vault.urn, f"vault {vault.name} of production can be purged: its secrets could be lost permanently"

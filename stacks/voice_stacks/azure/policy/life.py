@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from voice_blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_stacks.azure.policy.drains import cut_off, drain_times
+from voice_stacks.azure.policy.drains import abort_reason, drain_times
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
@@ -68,7 +68,7 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
         before, drain = drain_times(engine)
         grace = _grace_s(engine.pod)
         if drain == 0:
-            yield Violation(engine.pod.urn, f"{engine.name} {cut_off(engine)}")
+            yield Violation(engine.pod.urn, f"{engine.name} {abort_reason(engine)}")
         elif drain + before >= grace:
             yield Violation(
                 engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
@@ -106,7 +106,7 @@ def callers_are_drained(stack: Stack) -> Iterator[Violation]:
                     f"{name} is restarted after {hung_s:g} s without a response, which can also occur under load",
                 )
             unready = container.value["readinessProbe"]
-            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _answers_unhealthy(unready):
+            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):
                 yield Violation(
                     pod.urn,
                     f"livenessProbe of {name} uses {HEALTH_PATH}, which fails while it drains or waits for its store",
@@ -210,7 +210,7 @@ def _grace_s(pod: Pod) -> float:
     return DEFAULT_GRACE_S if grace is None else grace
 
 
-def _answers_unhealthy(readiness: Value) -> bool:
+def _fails_while_draining(readiness: Value) -> bool:
     """Return True if readiness depends on the program's health path and its HTTP status."""
     return readiness.at("httpGet", "path").text == HEALTH_PATH
 

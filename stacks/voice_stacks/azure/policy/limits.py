@@ -17,7 +17,7 @@ from voice_stacks.azure.policy.values import Value
 
 BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
 MIB = 2**20
-OWN = "VLLM_"
+OWN_VARIABLES = "VLLM_"
 NUMBERS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
 
 _LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
@@ -37,15 +37,15 @@ def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
             flag = serve.flag(name.partition(".")[0])
             if flag is None:
                 yield Violation(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
-            elif not _takes(flag, text):
+            elif not _accepts(flag, text):
                 yield Violation(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
-            if name.startswith(OWN) and name not in table.environment:
+            if name.startswith(OWN_VARIABLES) and name not in table.environment:
                 closest = suggestion(name, table.environment)
                 yield Violation(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
 
-def _takes(flag: Setting, text: str) -> bool:
+def _accepts(flag: Setting, text: str) -> bool:
     if flag.nullable and text in {"", "None"}:
         return True
     if flag.choices:

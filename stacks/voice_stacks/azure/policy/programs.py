@@ -28,7 +28,7 @@ PORTS: Mapping[str, Port] = {
     told.PROMETHEUS_PORT.name: PROMETHEUS,
 }
 """Ports of the contract by environment variable, of listeners and of clients."""
-OWN: Mapping[str, Mapping[str, Port]] = {
+COMPONENT_PORTS: Mapping[str, Mapping[str, Port]] = {
     told.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
     told.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
 }
@@ -50,7 +50,7 @@ def programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
         component = pod.labels.get(COMPONENT_LABEL, "")
         for container in pod.running:
             for name, value in container.environment.items():
-                port = PORTS.get(name) or OWN.get(name, {}).get(component)
+                port = PORTS.get(name) or COMPONENT_PORTS.get(name, {}).get(component)
                 if port and value != str(port.number):
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} has {name} {value}; the contract's port is {port.number}"
@@ -110,10 +110,10 @@ def spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         apart = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         for each in (*pod.spec["topologySpreadConstraints"], *apart):
-            yield from _misses(pod, each)
+            yield from _mismatches(pod, each)
 
 
-def _misses(pod: Pod, constraint: Value) -> Iterator[Violation]:
+def _mismatches(pod: Pod, constraint: Value) -> Iterator[Violation]:
     labels = constraint.at("labelSelector", "matchLabels").texts()
     if not labels or not labels.items() <= pod.labels.items():
         yield Violation(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

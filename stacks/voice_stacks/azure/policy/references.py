@@ -15,7 +15,7 @@ from voice_stacks.azure.policy.wiring import listening
 SYSTEM_NAMESPACES = ("kube-system", "default")
 LOOPBACK = ("127.0.0.1", "localhost")
 URL = re.compile(r"https?://[^\s\"'<>,;{}]+")
-OURS = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
+OWN_PATHS = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
 """Paths of files that only a volume provides, since images contain none there."""
 OBJECTS = "https://kubernetes.io/docs/concepts/configuration"
 
@@ -62,40 +62,40 @@ def names_resolve(stack: Stack) -> Iterator[Violation]:
 def _pod_references(stack: Stack) -> Iterator[Reference]:
     for pod in pods(stack):
         for pull in pod.spec["imagePullSecrets"]:
-            yield _of(pod, "Secret", pull["name"])
+            yield _reference(pod, "Secret", pull["name"])
         for volume in pod.spec["volumes"]:
             yield from _volume_references(pod, volume)
         for container in pod.containers:
             yield from _container_references(pod, container)
 
 
-def _of(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
+def _reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
     return Reference(pod.urn, pod.name, kind, pod.namespace, name, key)
 
 
 def _volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
-    yield _of(pod, "Secret", volume.at("secret", "secretName"))
+    yield _reference(pod, "Secret", volume.at("secret", "secretName"))
     claim = volume.at("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
     for item in volume.at("configMap", "items"):
-        yield _of(pod, "ConfigMap", volume.at("configMap", "name"), item["key"].text)
+        yield _reference(pod, "ConfigMap", volume.at("configMap", "name"), item["key"].text)
     for source in volume.at("projected", "sources"):
-        yield _of(pod, "ConfigMap", source.at("configMap", "name"))
-        yield _of(pod, "Secret", source.at("secret", "name"))
+        yield _reference(pod, "ConfigMap", source.at("configMap", "name"))
+        yield _reference(pod, "Secret", source.at("secret", "name"))
 
 
 def _container_references(pod: Pod, container: Container) -> Iterator[Reference]:
     for variable in container.value["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
             source = variable.at("valueFrom", field)
-            yield _of(pod, kind, source["name"], source["key"].text)
+            yield _reference(pod, kind, source["name"], source["key"].text)
     for source in container.value["envFrom"]:
-        yield _of(pod, "ConfigMap", source.at("configMapRef", "name"))
-        yield _of(pod, "Secret", source.at("secretRef", "name"))
+        yield _reference(pod, "ConfigMap", source.at("configMapRef", "name"))
+        yield _reference(pod, "Secret", source.at("secretRef", "name"))
     for mount in container.value["volumeMounts"]:
         if mount["subPath"].text:
             name = pod.volume(mount["name"].text).at("configMap", "name")
-            yield _of(pod, "ConfigMap", name, mount["subPath"].text)
+            yield _reference(pod, "ConfigMap", name, mount["subPath"].text)
 
 
 def _other_references(stack: Stack) -> Iterator[Reference]:
@@ -217,7 +217,7 @@ def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]
 def files_are_mounted(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
-            paths = {path for part in container.argv for path in OURS.findall(part)}
+            paths = {path for part in container.argv for path in OWN_PATHS.findall(part)}
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
             for path in sorted(paths):
                 place = f"{pod.name}/{container.name} reads {path}"

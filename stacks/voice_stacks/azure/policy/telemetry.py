@@ -29,7 +29,7 @@ from voice_stacks.azure.policy.values import Value
 AGENT_SETTINGS = "ama-metrics-settings-configmap"
 STAGES: Mapping[str, str] = {EngineMetric.RUNNING: SpeechMetric.RUNNING, EngineMetric.WAITING: SpeechMetric.WAITING}
 """Metrics of vLLM-Omni's stages, and the corresponding metrics of whole requests."""
-KEPT = re.compile(r'kubestate = "([^"]*)"')
+KEEP_LIST_PATTERN = re.compile(r'kubestate = "([^"]*)"')
 WINDOW = re.compile(r"\[(\d+[smh])\]")
 SHORTEST_WINDOW_S = 120
 """Minimum window of rates on dashboards."""
@@ -258,7 +258,7 @@ def cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
         if not settings:
             yield Violation(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
     for resource in settings:
-        keep_list = KEPT.search(resource.props.at("data", "cluster-metrics").text)
+        keep_list = KEEP_LIST_PATTERN.search(resource.props.at("data", "cluster-metrics").text)
         missing = sorted(set(ClusterMetric) - set(keep_list[1].split("|") if keep_list else ()))
         if missing:
             yield Violation(resource.urn, f"the agent drops {', '.join(missing)}")

@@ -10,11 +10,11 @@ from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 ONE_NODE = "ReadWriteOnce"
-MANY = ("ReadWriteMany", "ReadOnlyMany")
+SHARED_MODES = ("ReadWriteMany", "ReadOnlyMany")
 LOCAL_PROVISIONER = "localdisk.csi.acstor.io"
 OFFERED: Mapping[str, tuple[str, ...]] = {
-    "file.csi.azure.com": (ONE_NODE, *MANY),
-    "blob.csi.azure.com": (ONE_NODE, *MANY),
+    "file.csi.azure.com": (ONE_NODE, *SHARED_MODES),
+    "blob.csi.azure.com": (ONE_NODE, *SHARED_MODES),
     "disk.csi.azure.com": (ONE_NODE, "ReadWriteOncePod"),
     LOCAL_PROVISIONER: (ONE_NODE, "ReadWriteOncePod"),
 }
@@ -34,7 +34,7 @@ def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
         name = metadata["name"].text or claim.name
         modes = [mode.text for mode in claim.props.at("spec", "accessModes")]
         users = mounted[metadata["namespace"].text, name]
-        if sum(users.values()) > 1 and not set(modes) & set(MANY):
+        if sum(users.values()) > 1 and not set(modes) & set(SHARED_MODES):
             yield Violation(
                 claim.urn,
                 f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "

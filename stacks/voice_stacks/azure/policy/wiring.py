@@ -15,7 +15,7 @@ from voice_stacks.azure.policy.values import Value
 
 PORT_FLAGS = ("--port", "--http-port")
 PORT_VARIABLES = (SIDE_CHANNEL_PORT,)
-HOST_OF = {"--port": "--host", "--http-port": "--http-host"}
+HOST_BY_FLAG = {"--port": "--host", "--http-port": "--http-host"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 LMCACHE_SERVER = ("lmcache", "server")
@@ -68,7 +68,7 @@ def servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
                     pod.urn, f"{place} declares port {port}; its command listens on {', '.join(named.values())}"
                 )
             for flag, port in named.items():
-                if port in declared and container.option(HOST_OF[flag]) in LOOPBACK:
+                if port in declared and container.option(HOST_BY_FLAG[flag]) in LOOPBACK:
                     yield Violation(
                         pod.urn, f"{place} listens on port {port} of the loopback, which other pods cannot reach"
                     )

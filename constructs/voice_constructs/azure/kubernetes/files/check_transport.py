@@ -32,7 +32,7 @@ POLL_S = 5
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
 """Time for the table, which is written before the response, to arrive through the pipe."""
-WANTED = "cuda_ipc"
+TRANSFER_PATTERN = "cuda_ipc"
 
 _BETWEEN_GPUS = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
 _COLUMNS = ("Range", "Description", "Config")
@@ -65,7 +65,7 @@ class Choice:
 
     @property
     def is_fast(self) -> bool:
-        return WANTED in self.transport
+        return TRANSFER_PATTERN in self.transport
 
     def __str__(self) -> str:
         return f"{self.operation}: {self.protocol} over {self.transport}"
@@ -108,7 +108,9 @@ class Watch:
         """Evaluate UCX's choices until the engine exits."""
         for choice in choices(log):
             self._chosen.set()
-            self._judge("" if choice.is_fast else f"KV cache is not transferred between GPUs over {WANTED}", choice)
+            self._evaluate(
+                "" if choice.is_fast else f"KV cache is not transferred between GPUs over {TRANSFER_PATTERN}", choice
+            )
 
     def transfer_test(self) -> None:
         """Request a completion that prefill computes and decode continues, as soon as both are ready.
@@ -129,9 +131,9 @@ class Watch:
             else:
                 break
         if not self._chosen.wait(GRACE_S):
-            self._judge("a request was completed, but UCX has logged no transfer between GPUs", None)
+            self._evaluate("a request was completed, but UCX has logged no transfer between GPUs", None)
 
-    def _judge(self, problem: str, choice: Choice | None) -> None:
+    def _evaluate(self, problem: str, choice: Choice | None) -> None:
         if problem and self._expected.refuse:
             self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
             self._engine.terminate()
