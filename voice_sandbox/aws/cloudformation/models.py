@@ -50,7 +50,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self, name: str, template: str, parameters: dict[str, str], **options: Json
     ) -> Stack:
         """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
-        self._refuse_namesake(name)
+        self._reject_duplicate_name(name)
         with self._lock:
             desired = self._read(template, parameters, options.get("tags"))
             stack = self._enter(name, options)
@@ -251,12 +251,12 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _live(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
 
-    def _refuse_namesake(self, name: str) -> None:
+    def _reject_duplicate_name(self, name: str) -> None:
         if self._live(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
 
     def _enter(self, name: str, options: dict[str, Any]) -> Stack:
-        self._refuse_namesake(name)
+        self._reject_duplicate_name(name)
         stack = Stack(
             stack_id=generate_stack_id(name, self.region_name, self.account_id),
             name=name,

@@ -37,7 +37,7 @@ _DOMAIN_NAME: Fields = {
 }
 
 
-class MendedIntegration(Integration):
+class PatchedIntegration(Integration):
     """An integration that stores the fields that moto's loses."""
 
     extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
@@ -47,7 +47,7 @@ class MendedIntegration(Integration):
         return {**super().to_json(), **self.extra_fields}
 
 
-class MendedApiGateway(APIGatewayResponse):
+class PatchedApiGateway(APIGatewayResponse):
     """moto's API Gateway API with missing operations."""
 
     def put_integration(self) -> TYPE_RESPONSE:
@@ -99,6 +99,6 @@ def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, APIGatewayResponse, MendedApiGateway)
+    take_over(urls, APIGatewayResponse, PatchedApiGateway)
     module: Any = models
-    module.Integration = MendedIntegration
+    module.Integration = PatchedIntegration

@@ -34,7 +34,7 @@ _STORED_FIELDS = (
 _one_at_a_time = threading.RLock()
 
 
-class MendedAutoScaling(AutoScalingResponse):
+class PatchedAutoScaling(AutoScalingResponse):
     """moto's Auto Scaling API with missing operations."""
 
     def call_action(self) -> TYPE_RESPONSE:
@@ -225,4 +225,4 @@ class MendedAutoScaling(AutoScalingResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, AutoScalingResponse, MendedAutoScaling)
+    take_over(urls, AutoScalingResponse, PatchedAutoScaling)

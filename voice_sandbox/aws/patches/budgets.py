@@ -11,7 +11,7 @@ from moto.budgets.responses import BudgetsResponse
 from voice_sandbox.aws.patches.base import take_over
 
 
-class MendedBudgets(BudgetsResponse):
+class PatchedBudgets(BudgetsResponse):
     """moto's Budgets API with missing operations."""
 
     def update_budget(self) -> str:
@@ -34,4 +34,4 @@ class MendedBudgets(BudgetsResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, BudgetsResponse, MendedBudgets)
+    take_over(urls, BudgetsResponse, PatchedBudgets)

@@ -12,7 +12,7 @@ from moto.core.exceptions import JsonRESTError
 from voice_sandbox.aws.patches.base import take_over
 
 
-class MendedCloudTrail(CloudTrailResponse):
+class PatchedCloudTrail(CloudTrailResponse):
     """moto's CloudTrail API with missing operations."""
 
     def lookup_events(self) -> str:
@@ -22,4 +22,4 @@ class MendedCloudTrail(CloudTrailResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, CloudTrailResponse, MendedCloudTrail)
+    take_over(urls, CloudTrailResponse, PatchedCloudTrail)

@@ -26,7 +26,7 @@ _STORED_FIELDS = (
 )
 
 
-class MendedEcs(EC2ContainerServiceResponse):
+class PatchedEcs(EC2ContainerServiceResponse):
     """moto's ECS API with missing operations."""
 
     def create_service(self) -> ActionResult:
@@ -67,4 +67,4 @@ class MendedEcs(EC2ContainerServiceResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, EC2ContainerServiceResponse, MendedEcs)
+    take_over(urls, EC2ContainerServiceResponse, PatchedEcs)

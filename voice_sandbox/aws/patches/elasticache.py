@@ -26,7 +26,7 @@ _SLOTS = 16384
 _ZONES = "abc"
 
 
-class MendedElastiCache(GroupResponses):
+class PatchedElastiCache(GroupResponses):
     """moto's ElastiCache API with missing operations."""
 
     def create_replication_group(self) -> ActionResult:
@@ -250,4 +250,4 @@ def _number(version: str) -> tuple[int, ...]:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, ElastiCacheResponse, MendedElastiCache)
+    take_over(urls, ElastiCacheResponse, PatchedElastiCache)

@@ -14,7 +14,7 @@ NETWORK_PROTOCOLS = {"TCP", "TLS", "UDP", "TCP_UDP"}
 _PATH = {"network": "net", "gateway": "gwy"}
 
 
-class MendedElbv2(ELBv2Backend):
+class PatchedElbv2(ELBv2Backend):
     """moto's load balancers with an ARN format per type, from which CloudWatch dimensions are derived."""
 
     @property
@@ -75,4 +75,4 @@ class MendedElbv2(ELBv2Backend):
 
 def install() -> None:
     """Install the patch."""
-    elbv2_backends.backend = MendedElbv2
+    elbv2_backends.backend = PatchedElbv2
