@@ -99,7 +99,7 @@ def test_the_maximum_number_of_calls_is_accepted_and_one_more_refused(cloud: Clo
     most = max_calls(cloud, region, agents=agents)
     values = {Cloud.AWS: aws_values, Cloud.AZURE: azure_values}[cloud]
     assert values(region, most, agents=agents)
-    with pytest.raises(UnsupportedAnswersError, match="more than one state store"):
+    with pytest.raises(UnsupportedAnswersError, match="exceed the capacity of one state store"):
         values(region, most + 1, agents=agents)
 
 
@@ -160,7 +160,7 @@ def test_an_invalid_answer_is_prompted_again_immediately(tmp_path: Path) -> None
     assert "us-esat-1 does not offer the hosts that a first file for aws requires; did you mean `us-east-1`?" in told
     assert "many is not an integer; enter one such as 500" in told
     assert "0 calls are outside the range of one deployment in that region, 1 to 175,790" in told
-    assert "1,000,000,000 calls are not within" in told
+    assert "1,000,000,000 calls are outside the range" in told
     assert "20 calls on CPUs cost about 523 USD" in told
     assert "more than the budget of 100 USD; raise it to 523" in told
     assert voice_blueprint.load(file).aws.observability.monthly_budget_usd == 1000
