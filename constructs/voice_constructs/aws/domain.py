@@ -87,9 +87,9 @@ class AnyRegionDomain(HostDomain):
         api_host: Host name of the session API.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, of_all: Domain, own: Domain, region: str) -> None:
-        self.api_host = edge.api_host(of_all)
-        super().__init__(scope, id_, zone_id=of_all.zone_id, hosts=(self.api_host,))
+    def __init__(self, scope: Construct, id_: str, *, shared: Domain, own: Domain, region: str) -> None:
+        self.api_host = edge.api_host(shared)
+        super().__init__(scope, id_, zone_id=shared.zone_id, hosts=(self.api_host,))
         check = route53.CfnHealthCheck(
             self,
             "Check",

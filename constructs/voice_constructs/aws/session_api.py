@@ -79,10 +79,10 @@ class SessionApi(Construct):
         self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
-            if all_stages := context.deployment.shared_domain:
+            if shared := context.deployment.shared_domain:
                 region = context.deployment.aws.region
                 self._name_it(
-                    AnyRegionDomain(self, "AnyRegion", all_stages=all_stages, own=domain.domain, region=region)
+                    AnyRegionDomain(self, "AnyRegion", shared=shared, own=domain.domain, region=region)
                 )
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:

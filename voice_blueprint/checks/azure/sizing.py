@@ -96,7 +96,7 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
     at = place(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
     nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
-    return f"set {at} to {first.most_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
+    return f"set {at} to {first.max_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
 
 
 @cluster_check(

@@ -66,7 +66,7 @@ class PoolSizing:
     host: HostBudget
 
     @property
-    def most_replicas(self) -> int:
+    def max_replicas(self) -> int:
         """Minimum of ``replicas.max`` and the capacity of the pool's nodes."""
         return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
 
@@ -80,7 +80,7 @@ class PoolSizing:
     @property
     def sessions(self) -> int:
         """Sessions of the pool at its maximum."""
-        return self.engine.sessions * self.most_replicas
+        return self.engine.sessions * self.max_replicas
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ServiceSizing:
     def summary(self) -> str:
         """The result in readable form."""
         parts = " + ".join(
-            f"{pool.most_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
+            f"{pool.max_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
         )
         relation = "support" if self.is_sufficient else "do not support"
         return f"{parts} = {self.sessions} sessions, which {relation} {self.asked}"
@@ -191,7 +191,7 @@ def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
             nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
             low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
             sessions = pool.engine.sessions
-            yield PoolCapacity(service.name, service.model, pool.pool, low, pool.most_replicas, sessions, per_node)
+            yield PoolCapacity(service.name, service.model, pool.pool, low, pool.max_replicas, sessions, per_node)
 
 
 def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
@@ -265,7 +265,7 @@ def _size(
 ) -> ServiceSizing:
     remaining, allocations = sessions, []
     for place in pool_sizings:
-        replica_count = min(place.most_replicas, math.ceil(max(0, remaining) / place.engine.sessions))
+        replica_count = min(place.max_replicas, math.ceil(max(0, remaining) / place.engine.sessions))
         replicas = max(place.bounds.min, replica_count)
         remaining -= replicas * place.engine.sessions
         allocations.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))

@@ -81,8 +81,8 @@ def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
     for row in ROWS:
         assert re.match(r"https://(learn\.microsoft\.com|github\.com)/", row.source), row.name
         assert row.code.isalnum(), row.name
-        assert row.says[0].isupper(), row.name
-        assert not row.says.endswith("."), row.name
+        assert row.reason[0].isupper(), row.name
+        assert not row.reason.endswith("."), row.name
         assert row.remedy, row.name
 
 
