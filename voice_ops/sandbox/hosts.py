@@ -208,5 +208,5 @@ def _transcript_claim(call: Heard) -> Claim:
 def _timeline_table(host: Host, accelerator: str) -> Table:
     table = empty_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
     for phase in timeline(host.machine.lines):
-        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.took_s:.0f}")
+        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.duration_s:.0f}")
     return table
