@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from rich.progress import track
 
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from voice_ops.output import empty_table, out
 
 ROOT = Path(__file__).parents[1]
@@ -64,12 +64,13 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
         measure(command)
-    took: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    durations: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in track(range(runs), "commands", console=out, transient=True):
         for name, command in COMMANDS.items():
-            took[name].append(measure(command))
+            durations[name].append(measure(command))
     cpu_s, wall_s = (
-        {name: statistics.median(run[which] for run in measured) for name, measured in took.items()} for which in (0, 1)
+        {name: statistics.median(run[unit] for run in measured) for name, measured in durations.items()}
+        for unit in (0, 1)
     )
     table = empty_table(
         f"median of {runs} runs in turn",
@@ -81,7 +82,9 @@ def main() -> None:
         cells = (cpu_s[name], *ratios, wall_s[name], wall_s[name] / wall_s[SYNTH_FLOOR])
         table.add_row(name, *(f"{cell:.2f}" for cell in cells))
     out.print(table)
-    judge(Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], most, f" x {floor}") for name, floor, most in GOALS)
+    report_goals(
+        Goal(f"CPU of {name}", cpu_s[name] / cpu_s[floor], max_ratio, f" x {floor}") for name, floor, max_ratio in GOALS
+    )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import httpx2
 import websockets
 from websockets import Subprotocol
 
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from bench.voice.processes import cpu_s
 from voice_blueprint.capacity.bounds import CORE_SPEED, GATEWAY_WORK
 from voice_blueprint.contract.network import Tier
@@ -99,15 +99,15 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
             raise SystemExit("the gateway does not run")
         before, begin = cpu_s(process.pid), time.monotonic()
         await asyncio.sleep(SECONDS)
-        took = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
-        if gone := sum(task.done() for task in running):
+        durations = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
+        if closed := sum(task.done() for task in running):
             raise SystemExit(
-                f"{gone} of {len(running)} sockets and streams ended early: too many calls for this machine"
+                f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
             )
         for task in running:
             task.cancel()
     await store.aclose()
-    return took
+    return durations
 
 
 def traces() -> float:
@@ -122,7 +122,7 @@ def traces() -> float:
                 number, str(number), SessionState.OPEN, SessionKind.GATEWAY, "bench", int(time.time()) + 60
             )
             if not (call := sent.begin(session, time.monotonic())):
-                raise SystemExit("every call is to be traced")
+                raise SystemExit("every call must be traced")
             for utterance in range(UTTERANCES):
                 now = time.monotonic()
                 final = Transcript(
@@ -132,9 +132,9 @@ def traces() -> float:
                 call.add("deliver", now, now, utterance=str(utterance))
             sent.end(session)
         sent.close()
-        took = time.process_time() - since
+        durations = time.process_time() - since
         collector.kill()
-    return took / TRACED_CALLS
+    return durations / TRACED_CALLS
 
 
 TRACES_PERCENT = 2.0
@@ -148,17 +148,17 @@ def main() -> None:
         path.start_store().wait_ready()
         gateway = path.start_gateway()
         path.wait_ready()
-        took = asyncio.run(measure(path, gateway, calls))
-    out.print(f"{calls} calls: {took:.2f} s of a core for a minute of a call, {60 / took:.0f} calls a core")
+        durations = asyncio.run(measure(path, gateway, calls))
+    out.print(f"{calls} calls: {durations:.2f} s of a core for a minute of a call, {60 / durations:.0f} calls a core")
     traced = traces()
     out.print(
-        f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / took:.1%}; "
+        f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / durations:.1%}; "
         f"{TRACED_SHARE:.0%} of the calls are traced by default"
     )
-    judge(
+    report_goals(
         (
-            Goal("core for a minute of a call, as planned for", took, GATEWAY_WORK / CORE_SPEED, " s"),
-            Goal("traces, of that", 100 * TRACED_SHARE * traced / took, TRACES_PERCENT, " %"),
+            Goal("core for a minute of a call, as planned for", durations, GATEWAY_WORK / CORE_SPEED, " s"),
+            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, TRACES_PERCENT, " %"),
         )
     )
 

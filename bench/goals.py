@@ -33,7 +33,7 @@ class Goal:
         return f"{verdict:6}  {self.name}: {self.value:,.4g}{self.unit}, {bound} {self.limit:,.4g}{self.unit}"
 
 
-def judge(goals: Iterable[Goal]) -> None:
+def report_goals(goals: Iterable[Goal]) -> None:
     """Print each goal.
 
     Raises:
@@ -42,7 +42,7 @@ def judge(goals: Iterable[Goal]) -> None:
     """
     judged = list(goals)
     if not judged:
-        raise ValueError("a bench without goals cannot fail: give one or more")
+        raise ValueError("a benchmark requires at least one goal")
     for goal in judged:
         print(goal, flush=True)
     if not all(goal.holds for goal in judged):

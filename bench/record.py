@@ -30,10 +30,10 @@ def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path 
     Example: python -m bench.record simulate
     """
     text = document.read_text(encoding="utf-8")
-    found = {marker["name"]: marker for marker in _MARKER.finditer(text)}
-    if name not in found:
-        raise stop(f"{document.name} has no bench {name}; it has {', '.join(found) or 'none'}", REFUSED)
-    marker = found[name]
+    markers = {marker["name"]: marker for marker in _MARKER.finditer(text)}
+    if name not in markers:
+        raise stop(f"{document.name} has no benchmark {name}; available: {', '.join(markers) or 'none'}", REFUSED)
+    marker = markers[name]
     done = subprocess.run(  # noqa: S602  a command of our own page
         marker["command"], shell=True, cwd=ROOT, capture_output=True, text=True, check=False
     )

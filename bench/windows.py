@@ -37,12 +37,12 @@ Sound = NDArray[np.float32]
 
 def recordings() -> list[Sound]:
     """Return the recordings of 1.5 s to 9 s at 16 kHz."""
-    found = []
+    clips = []
     for file in sorted(RECORDINGS.rglob("*.wav")):
         with wave.open(str(file)) as sound:
             samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2").astype(np.float32)
-            found.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE))
-    return [sound for sound in found if 1.5 * SAMPLE_RATE < len(sound) < 9 * SAMPLE_RATE]
+            clips.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE))
+    return [sound for sound in clips if 1.5 * SAMPLE_RATE < len(sound) < 9 * SAMPLE_RATE]
 
 
 def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.Random) -> Rows:
@@ -64,7 +64,7 @@ def padded(rows: Rows, window_s: int) -> NDArray[np.float32]:
     return window
 
 
-def plain(text: str) -> str:
+def normalized_words(text: str) -> str:
     """Return the words without punctuation."""
     return " ".join("".join(c for c in text.lower() if c.isalnum() or c == " ").split()) or "-"
 
@@ -91,7 +91,7 @@ def main() -> None:
                 texts.append(backend.decode(hidden, ["en"], [len(rows)])[0].text)
                 decode_s += time.perf_counter() - since
             reference = reference or texts
-            differ = jiwer.wer(list(map(plain, reference)), list(map(plain, texts)))
+            differ = jiwer.wer(list(map(normalized_words, reference)), list(map(normalized_words, texts)))
             loops = sum(len(text.encode()) / len(zlib.compress(text.encode())) > LOOP for text in texts if text)
             table.add_row(
                 f"{shortest_s}-{longest_s}", str(window_s), f"{differ:.1%}", f"{loops} of {SPEECHES}",

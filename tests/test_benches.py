@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from bench.goals import Goal, judge
+from bench.goals import Goal, report_goals
 from bench.product import PROJECT, ROOT, SCRIPT
 from bench.record import DOCUMENT, record
-from bench.vad.native import HERE
+from bench.vad.native import BENCH_DIR
 from bench.voice import goals
 from bench.voice.shown import shown
 from bench.voice.step import Step
@@ -25,8 +25,8 @@ from voice_ops.simulate.run import Simulation
 
 
 def test_sources_of_benches_exist() -> None:
-    sources = [HERE / f"{name}.cpp" for name in ("decide", "frame_cost")]
-    lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", HERE / "packages.txt"]
+    sources = [BENCH_DIR / f"{name}.cpp" for name in ("decide", "frame_cost")]
+    lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", BENCH_DIR / "packages.txt"]
     assert all(file.is_file() for file in (SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
 
 
@@ -125,15 +125,15 @@ def test_every_section_of_measurements_is_computed_or_dated() -> None:
 
 
 def test_a_bench_that_misses_a_goal_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    judge([Goal("seconds", 29.9, 30), Goal("streams", 4000, 4000, at_least=True)])
+    report_goals([Goal("seconds", 29.9, 30), Goal("streams", 4000, 4000, at_least=True)])
     assert "MISSED" not in capsys.readouterr().out
     for missed in (Goal("seconds", 30.1, 30), Goal("streams", 3999, 4000, at_least=True), Goal("none", math.nan, 1)):
         with pytest.raises(SystemExit) as ended:
-            judge([Goal("seconds", 1, 30), missed])
+            report_goals([Goal("seconds", 1, 30), missed])
         assert ended.value.code == 1
         assert f"MISSED  {missed.name}: " in capsys.readouterr().out
-    with pytest.raises(ValueError, match="cannot fail"):
-        judge([])
+    with pytest.raises(ValueError, match="requires at least one goal"):
+        report_goals([])
 
 
 def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
@@ -144,7 +144,7 @@ def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
         assert f" {target}" in nightly
         file = ROOT / module.replace(".", "/")
         source = (file / "__main__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
-        assert re.search(r"^    ((goals\.)?judge|conclude)\(|raise stop\(\"missed", source, re.MULTILINE), module
+        assert re.search(r"^    ((goals\.)?report_goals|conclude)\(|raise stop\(\"missed", source, re.MULTILINE), module
 
 
 def test_resizing_a_group_does_not_iterate_over_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def _policies() -> str:
     return markdown(("Policy", "Refused calls", "Conversations without an agent", "USD of hosts"), rows)
 
 
-def _own() -> str:
+def _file_policy() -> str:
     headings = [f"{busy:.0%} busy".replace("%", " %") for busy in SWEEP]
     rows = [(f"`{name}.yaml`", *(refused(_run(name, None, busy)) for busy in SWEEP)) for name in FILES]
     return markdown(("Refused calls if a full host is", *headings), rows)
@@ -126,7 +126,7 @@ def _fewer() -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "scaling-policies": _policies,
-    "scaling-own": _own,
+    "scaling-own": _file_policy,
     "scaling-reserve": _reserve,
     "scaling-fewer": _fewer,
 }

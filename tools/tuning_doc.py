@@ -8,7 +8,7 @@ from tools.doc_tables import markdown
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.engines.sizing.defaults import batch_defaults
-from voice_blueprint.engines.sizing.layouts import CELL, Asked, Layout, layouts
+from voice_blueprint.engines.sizing.layouts import CELL, EngineRequirements, Layout, layouts
 from voice_blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
 from voice_blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
 from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS
@@ -23,7 +23,7 @@ SEED_GPU = "A100-80"
 
 
 def rendered(text: str) -> str:
-    """Return the document with every table computed again."""
+    """Return the document with every table recomputed."""
     return doc_tables.rendered(text, TABLES)
 
 
@@ -98,16 +98,16 @@ def _pair_table() -> str:
 
 
 def _sessions_table() -> str:
-    asked = Asked(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
+    request = EngineRequirements(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
     sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
     rows = [
         _session_cells(name, layout)
         for name in ("voxtral-small-24b", "qwen3-8b", "qwen2.5-7b-instruct")
         for size in sizes
-        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, asked, region="")
+        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, request, region="")
         if isinstance(layout, Layout)
     ]
-    return markdown(("model", "node", "layout", "sessions/node", "longest session that 500 of them may hold"), rows)
+    return markdown(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
 
 
 def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from voice_blueprint.capacity.conversations import conversation_chains
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.capacity.tiers import FILL, by_tier, mean_by_chance, of_callers
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.service import listening
+from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
 
@@ -26,7 +26,7 @@ SPIKE_S, RAMP_S = 3600, 60
 """Maximum duration of a spike, and duration of its ramp."""
 NIGHT_SHARE = 0.2
 """Calls at 03:00 of a business day with a high peak, as a share of the mean. ASSUMED."""
-BY_CHANCE = (Tier.GATEWAY, Tier.VAD)
+RANDOMLY_ASSIGNED_TIERS = (Tier.GATEWAY, Tier.VAD)
 """Tiers whose load balancer distributes calls without regard to the load of hosts."""
 UNTYPED_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
 SHAPE_TOLERANCE = 0.01
@@ -75,15 +75,17 @@ def designed_load(deployment: Deployment) -> CallLoad:
     if deployment.load:
         return deployment.load
     tiers = of_callers(deployment)
-    carried = [FILL * most for _, most in by_tier(tiers).values()]
+    tier_calls = [FILL * most for _, most in by_tier(tiers).values()]
     if not deployment.aws_section:
-        carried.append(FILL * sum(room.most * room.sessions for room in listening(deployment.azure)))
-    if min(carried) < FILL:
-        raise ValueError(f"{deployment.name} carries no calls, and has no `load`")
-    carried += [each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in BY_CHANCE]
-    peak = max(1.0, min(carried))
-    held = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
-    share = min(1.0, FILL * min(held) / peak) if held else 1.0
+        tier_calls.append(FILL * sum(room.most * room.sessions for room in transcription_capacity(deployment.azure)))
+    if min(tier_calls) < FILL:
+        raise ValueError(f"{deployment.name} supports no calls, and has no `load`")
+    tier_calls += [
+        each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in RANDOMLY_ASSIGNED_TIERS
+    ]
+    peak = max(1.0, min(tier_calls))
+    conversation_limits = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
+    share = min(1.0, FILL * min(conversation_limits) / peak) if conversation_limits else 1.0
     mean = max(1, math.floor(peak / UNTYPED_PEAK_FACTOR))
     return CallLoad(calls=mean, peak_factor=min(UNTYPED_PEAK_FACTOR, peak / mean), conversation_share=share)
 
@@ -166,11 +168,11 @@ def _from_file(file: Path, load: CallLoad) -> Day:
     rises = all(before < after for before, after in pairwise(seconds))
     if not rises or not all(math.isfinite(each) and each >= 0 for each in calls):
         raise DayError(f"{load.curve}: seconds rise, and calls are finite and not negative")
-    found = Day(file.stem, seconds, calls)
-    for what, is_, meant in (("mean", found.mean, load.calls), ("peak", found.peak, peak_calls(load))):
-        if abs(is_ - meant) > SHAPE_TOLERANCE * meant:
+    result = Day(file.stem, seconds, calls)
+    for statistic, actual, expected in (("mean", result.mean, load.calls), ("peak", result.peak, peak_calls(load))):
+        if abs(actual - expected) > SHAPE_TOLERANCE * expected:
             raise DayError(
-                f"{load.curve}: its {what} is {is_:,.0f} calls, that of `load` is {meant:,}; "
-                f"set calls to {max(1, round(found.mean))} and peak_factor to {found.peak / found.mean:.3g}"
+                f"{load.curve}: its {statistic} is {actual:,.0f} calls, that of `load` is {expected:,}; "
+                f"set calls to {max(1, round(result.mean))} and peak_factor to {result.peak / result.mean:.3g}"
             )
-    return found
+    return result

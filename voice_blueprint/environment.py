@@ -54,12 +54,12 @@ from voice_blueprint.file.model.edge import CallerRules, Edge, JwtAuthorizer
 GATEWAY_DRAIN_TIMEOUT_S = 110
 """Time for the callers of a stopping gateway to reconnect to another one, seconds. Fargate kills a task 10 s later."""
 
-_NAMED = {each.name: each for each in vars(contract).values() if isinstance(each, Variable)}
+_VARIABLES_BY_NAME = {each.name: each for each in vars(contract).values() if isinstance(each, Variable)}
 
 
 def _variable(field: str, description: str) -> Variable:
     name = f"VOICE_{field.upper()}"
-    return _NAMED.get(name) or Variable(name, description)
+    return _VARIABLES_BY_NAME.get(name) or Variable(name, description)
 
 
 CALLER_RULES: Mapping[str, Variable] = {

@@ -103,11 +103,11 @@ def with_images(deployment: Deployment) -> Deployment:
 
 def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
     """Return the name of a fleet's artifacts, which apply to hosts of the same type with the same image and model."""
-    served = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
+    model_revision = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
     images = [digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
-    return hashlib.sha256(json.dumps([fleet.instance_type, *served, *images]).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps([fleet.instance_type, *model_revision, *images]).encode()).hexdigest()[:8]
 
 
-def held_back(deployment: Deployment, images: tuple[Image, ...]) -> bool:
+def lacks_digests(deployment: Deployment, images: tuple[Image, ...]) -> bool:
     """Return True if hosts or tasks with these images must wait for a digest."""
     return any(image not in deployment.images for image in images)

@@ -17,7 +17,7 @@ DPDK_BYTES = 8 << 20
 """Memory of DPDK itself."""
 
 
-def needed(sessions: int, queues: int, size_mib: int) -> int:
+def required_pages(sessions: int, queues: int, size_mib: int) -> int:
     """Return the number of pages of ``size_mib`` MiB for a host's data plane. Each part starts on a new page."""
     page = size_mib << 20
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 
 
-def checked_key(pem: str) -> str:
+def validate_key(pem: str) -> str:
     """Return the public key unchanged.
 
     Raises:
@@ -31,7 +31,7 @@ def manifest(images: Mapping[Name, str]) -> str:
     return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
 
 
-def verified(pem: str, signature: str, what: bytes) -> bool:
+def is_verified(pem: str, signature: str, content: bytes) -> bool:
     """Return True if a base64 signature of these bytes was made with the key."""
     # Imported here, since most commands verify nothing.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -39,7 +39,7 @@ def verified(pem: str, signature: str, what: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
 
     try:
-        _public_key(pem).verify(base64.b64decode(signature, validate=True), what, ec.ECDSA(hashes.SHA256()))
+        _public_key(pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(hashes.SHA256()))
     except (InvalidSignature, ValueError):  # invalid base64
         return False
     return True
@@ -52,7 +52,7 @@ def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
     try:
         key = load_pem_public_key(pem.encode())
     except ValueError:
-        raise ValueError("is no public key in PEM; write what `cosign public-key` prints") from None
+        raise ValueError("is not a public key in PEM format; use the output of `cosign public-key`") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports a ValueError with its place
     return key

@@ -30,5 +30,5 @@ def fargate_needs(deployment: Deployment) -> tuple[int, int]:
     aws = deployment.aws
     services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]
     services += [(aws.agents.tasks, AGENT_VCPU)] if aws.agents else []
-    least, most = (sum(getattr(tasks, bound) * vcpu for tasks, vcpu in services) for bound in ("min", "max"))
-    return math.ceil(least), math.ceil(most)
+    low, high = (sum(getattr(tasks, bound) * vcpu for tasks, vcpu in services) for bound in ("min", "max"))
+    return math.ceil(low), math.ceil(high)

@@ -51,11 +51,11 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, emoji=False, markup=False)
 
-    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401  those of rich
-        if how.get("soft_wrap") and self.is_terminal and len(objects) == 1 and isinstance(objects[0], str | Text):
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401  those of rich
+        if options.get("soft_wrap") and self.is_terminal and len(objects) == 1 and isinstance(objects[0], str | Text):
             self._print_wrapped(objects[0])
         else:
-            super().print(*objects, **{"crop": False} | how)
+            super().print(*objects, **{"crop": False} | options)
 
     def _print_wrapped(self, text: str | Text) -> None:
         """Print text that a pipe receives as one line, wrapped at words; further lines are indented like the first."""
@@ -70,11 +70,11 @@ class PlainConsole(Console):
 
 def styled(template: str, *data: object) -> Text:
     """Return the text of a template with markup, such as ``[red]✗[/] {}``; markup in the data is not interpreted."""
-    whole = Text.from_markup(template, emoji=False)
-    offsets = [at for match in re.finditer(r"\{\}", whole.plain) for at in match.span()]
+    text = Text.from_markup(template, emoji=False)
+    offsets = [at for match in re.finditer(r"\{\}", text.plain) for at in match.span()]
     values = iter(data)
     pieces = []
-    for piece in whole.divide(offsets):
+    for piece in text.divide(offsets):
         if piece.plain == "{}":
             value = str(next(values))
             pieces.append(Text(value, spans=[Span(0, len(value), each.style) for each in piece.spans]))
@@ -85,12 +85,12 @@ def styled(template: str, *data: object) -> Text:
 
 def wrap_text(text: Text, width: int) -> list[Text]:
     """Return a text wrapped to a width; a longer word, such as a URL, is not broken, so that it can be copied."""
-    breaks, used = [], 0
+    breaks, line_width = [], 0
     for word in re.finditer(r"\S+\s*", text.plain):
-        if used and used + cell_len(word.group().rstrip()) > width:
+        if line_width and line_width + cell_len(word.group().rstrip()) > width:
             breaks.append(word.start())
-            used = 0
-        used += cell_len(word.group())
+            line_width = 0
+        line_width += cell_len(word.group())
     lines = list(text.divide(breaks))
     for line in lines:
         line.rstrip()
@@ -178,13 +178,13 @@ class WholeTable(Table):
         rows: list[tuple[RenderableType, ...]],
         moved_columns: list[int],
     ) -> RenderResult:
-        kept = [index for index in range(len(self.columns)) if index not in moved_columns]
+        remaining_columns = [index for index in range(len(self.columns)) if index not in moved_columns]
         slim = Table(title=self.title, title_justify="left", box=self.box, caption=self.caption, caption_justify="left")
-        for index in kept:
+        for index in remaining_columns:
             column = self.columns[index]
             slim.add_column(column.header, justify=column.justify, no_wrap=True)
         for row, style in zip(rows, self.rows, strict=True):
-            slim.add_row(*(row[index] for index in kept), end_section=style.end_section)
+            slim.add_row(*(row[index] for index in remaining_columns), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
         notes = iter([_note(console, options, self.columns, row, moved_columns) for row in rows])
         # A row of the slim table is one line, since nothing in it wraps. The head ends with its rule.

@@ -62,8 +62,8 @@ def checks() -> str:
     lines = [
         "# Checks",
         "",
-        "What must hold before a file is deployed. `voice plan` says where it does not, and what to do. An error",
-        "refuses the file, unless it names the check and a reason under `accepted_checks`, where that is possible.",
+        "Conditions of a deployment. `voice plan` reports violations and their remedies. A file with an error is",
+        "rejected, unless it contains the check and a reason under `accepted_checks`, where that is possible.",
         "",
     ]
     rows = [
@@ -75,7 +75,7 @@ def checks() -> str:
         )
         for check in CHECKS
     ]
-    return "\n".join([*lines, *_table(("Check", "Level", "What must hold", "Source"), rows)]) + "\n"
+    return "\n".join([*lines, *_table(("Check", "Level", "Condition", "Source"), rows)]) + "\n"
 
 
 def api() -> str:
@@ -83,9 +83,9 @@ def api() -> str:
     lines = [
         "# Session API",
         "",
-        f"Callers authorise as `edge.authorizer` says. `{session_api.TOKEN_HEADER}` carries the session's token where",
-        "`Authorization` is taken. An event stream goes on behind the event that",
-        f"`{session_api.LAST_EVENT_ID_HEADER}` names.",
+        f"`edge.authorizer` specifies how callers authenticate. `{session_api.TOKEN_HEADER}` contains the session's",
+        "token if `Authorization` is used otherwise. An event stream resumes after the event in",
+        f"`{session_api.LAST_EVENT_ID_HEADER}`.",
         "",
     ]
     lines += _table(
@@ -115,9 +115,9 @@ def azure_alerts() -> str:
         "# Alerts on Azure",
         "",
         "Rules of the managed Prometheus, as `deployments/cells.yaml` and `production-azure.yaml` deploy them once",
-        "their images have digests; each service has its own. A value that equals its threshold does not fire. The",
-        "name begins with the runbook's.",
-        f"Where there is a budget, it reports at {SPENT_PERCENT} % of it spent and at {FORECAST_PERCENT} % forecast:",
+        "their images have digests; each service has separate rules. A value equal to its threshold does not fire.",
+        "Each name starts with the name of the runbook.",
+        f"A budget, if configured, notifies at {SPENT_PERCENT} % of actual and {FORECAST_PERCENT} % of forecast costs:",
         f"[{BUDGET}](../runbooks/azure/{BUDGET}.md).",
         "",
     ]
@@ -169,8 +169,8 @@ def _prose(text: str) -> str:
 
 
 def _parameter(parameter: TyperArgument | TyperOption, context: Context) -> tuple[str, str]:
-    shown, about = parameter.get_help_record(context) or ("", "")
-    return f"`{shown}`", about.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
+    names, about = parameter.get_help_record(context) or ("", "")
+    return f"`{names}`", about.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
 
 
 def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

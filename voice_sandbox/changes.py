@@ -21,8 +21,8 @@ class Op(enum.Enum):
 def describe(ops: Iterable[Op]) -> str:
     """Return a line such as "12 to create, 1 to replace, 3 unchanged"."""
     counts = Counter(ops)
-    said = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
-    return ", ".join(said) or "nothing"
+    parts = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
+    return ", ".join(parts) or "nothing"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Outage:
         label: Type and name.
         changes: Settings that cannot change in place; empty for a deletion.
         down: The affected service, and the duration of the outage.
-        along: Number of resources that are replaced with it.
-        leaves: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
+        also_replaced: Number of resources that are replaced with it.
+        is_removed: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
             required action.
     """
 
@@ -43,13 +43,17 @@ class Outage:
     label: str
     changes: tuple[str, ...]
     down: str
-    along: int = 0
-    leaves: bool = False
+    also_replaced: int = 0
+    is_removed: bool = False
 
     def text(self) -> str:
         """Description on one line."""
-        if self.leaves:
-            return f"{self.label} leaves the file: {self.down}"
-        along = f", and {self.along} resource{'s' * (self.along > 1)} with it" if self.along else ""
-        why = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
-        return f"{self.label}{along}: {why}. Away: {self.down}"
+        if self.is_removed:
+            return f"{self.label} was removed from the file: {self.down}"
+        more = (
+            (f", and {self.also_replaced} resource{'s' * (self.also_replaced > 1)} with it")
+            if self.also_replaced
+            else ""
+        )
+        reason = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
+        return f"{self.label}{more}: {reason}. Unavailable: {self.down}"

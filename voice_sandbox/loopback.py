@@ -23,8 +23,8 @@ def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[s
     """
     if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
         return
-    known = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
-    names = dict.fromkeys(each.strip() for listed in known for each in listed.split(",") if each.strip())
+    values = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
+    names = dict.fromkeys(each.strip() for listed in values for each in listed.split(",") if each.strip())
     if "*" not in names:  # which matches every name
         names |= dict.fromkeys((*LOOPBACK, *addresses))
     environment["NO_PROXY"] = environment["no_proxy"] = ",".join(names)
@@ -43,4 +43,4 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
             except OSError:
                 continue
             return port
-    raise OSError("no free port found: a hundred ports between 10000 and 32767 are in use")
+    raise OSError("no free port found: all of 100 tested ports between 10000 and 32767 are in use")

@@ -57,14 +57,12 @@ def cache() -> Path:
 
 def _install(folder: Path, report: Callable[[str], None]) -> None:
     """Install the packages of the lock file atomically."""
-    report(f"installing the command lines of the CDK and Graphviz from npm into {folder} (35 MB, once)")
+    report(f"installing the CDK CLI and Graphviz from npm into {folder} (35 MB, once)")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(mkdtemp(prefix="npm-", dir=folder.parent))
     except OSError as error:
-        raise NpmError(
-            f"{folder.parent}: {error.strerror}; set XDG_CACHE_HOME to a folder that can be written"
-        ) from None
+        raise NpmError(f"{folder.parent}: {error.strerror}; set XDG_CACHE_HOME to a writable folder") from None
     try:
         for name in ("package.json", LOCK):
             shutil.copy(ROOT / name, draft / name)
@@ -79,7 +77,9 @@ def _install(folder: Path, report: Callable[[str], None]) -> None:
         )
         if done.returncode:
             lines = "\n".join((done.stdout + done.stderr).splitlines()[-_LAST_LINES:])
-            raise NpmError(f"npm could not install {LOCK} into {folder}; check the way to the npm registry:\n{lines}")
+            raise NpmError(
+                f"npm could not install {LOCK} into {folder}; check the connection to the npm registry:\n{lines}"
+            )
         try:
             draft.rename(folder)
         except OSError:

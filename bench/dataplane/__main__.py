@@ -32,11 +32,11 @@ def best_rival(group: list[Measurement]) -> Measurement:
 def table(group: list[Measurement]) -> Table:
     rival, first = best_rival(group), group[0]
     numbers = [f"best {first.unit}", "median", "× best rival"]
-    drawn = empty_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
+    rendered = empty_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
     for one in group:
         cells = (f"{one.best:,.4g}", f"{one.median:,.4g}", f"{one.times_better_than(rival):.2f}")
-        drawn.add_row(one.name, *cells, style="bold" if one.name.startswith(OURS) else "")
-    return drawn
+        rendered.add_row(one.name, *cells, style="bold" if one.name.startswith(OURS) else "")
+    return rendered
 
 
 def groups(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
@@ -45,7 +45,7 @@ def groups(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
 
 
 def main(
-    rounds: Annotated[int, typer.Option(help="How often each contestant has its turn.", min=1)] = 15,
+    rounds: Annotated[int, typer.Option(help="Number of rounds per contestant.", min=1)] = 15,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
     only_goals: Annotated[bool, typer.Option("--goals", help="Only what the goals need.")] = False,
 ) -> None:
@@ -58,21 +58,21 @@ def main(
     ceiling = streams.ceiling(rounds, file)
     live, live_before = streams.live(3, file), streams.live(3, file, streams.baseline())
     baseline = streams.against_baseline(rounds, file)
-    reached = [*goals.of_streams(ceiling, baseline), goals.of_af_xdp(live_before, live)]
+    reached = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
     if only_goals:
         out.print(streams.baseline_table(baseline))
         conclude(reached)
     stages = list(groups(chain.from_iterable(native.all_measurements(rounds, output, audio))))
     batches = streams.batches(rounds, file)
     relayed = relay.rtpengine(3)
-    for drawn in (
+    for rendered in (
         *map(table, stages),
         *map(streams.ceiling_table, groups(ceiling)),
         streams.batch_table(batches),
         streams.baseline_table(baseline),
         relay.table(relayed, ceiling),
     ):
-        out.print(drawn)
+        out.print(rendered)
     if live:
         out.print(streams.live_table(live))
     else:

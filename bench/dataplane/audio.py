@@ -20,7 +20,7 @@ SENTENCES = (
 )
 
 
-def _said(voice: str, sentence: str) -> npt.NDArray[np.float64]:
+def _synthesize(voice: str, sentence: str) -> npt.NDArray[np.float64]:
     spoken = subprocess.run(["espeak-ng", "-v", voice, "--stdout", sentence], capture_output=True, check=True).stdout  # noqa: S603, S607
     with wave.open(io.BytesIO(spoken)) as file:
         rate = file.getframerate()
@@ -36,9 +36,9 @@ def conversation() -> npt.NDArray[np.int16]:
     random = np.random.default_rng(1)
     pieces = []
     for voice, sentence in SENTENCES:
-        said = _said(voice, sentence)
-        pause = round(len(said) * (1 / SPEECH_SHARE - 1) / FRAME) * FRAME
-        pieces += [said, np.zeros(pause)]
+        spoken_audio = _synthesize(voice, sentence)
+        pause = round(len(spoken_audio) * (1 / SPEECH_SHARE - 1) / FRAME) * FRAME
+        pieces += [spoken_audio, np.zeros(pause)]
     clean = np.concatenate(pieces)
     line = clean + random.standard_normal(len(clean)) * 10 ** (NOISE_DB / 20)
     return np.clip(np.rint(line * 2000), -32768, 32767).astype(np.int16)

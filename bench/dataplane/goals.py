@@ -11,7 +11,7 @@ from bench.dataplane.native import Measurement
 from bench.dataplane.streams import BASELINE, BATCH_STREAMS, Live
 from voice_ops.output import empty_table
 
-PLAIN, WISHED = 1.6, 2.0
+PLAIN, ASPIRED_RATIO = 1.6, 2.0
 """Ratio of streams per core with shipping to those of the baseline commit."""
 SUITES = {"SRTP": 0.75, "SRTP with AES-GCM": 0.8}
 """Minimum streams per core of each suite, as a share of those of plain RTP in the same run."""
@@ -28,42 +28,48 @@ class Goal:
     """
 
     name: str
-    least: float
+    minimum: float
     ratio: float
 
     @property
     def holds(self) -> bool:
-        return self.ratio >= self.least
+        return self.ratio >= self.minimum
 
     @property
     def was_measured(self) -> bool:
         return not math.isnan(self.ratio)
 
 
-def of_streams(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
+def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
     """Return the goals that are measured from memory."""
     (before, now), *_ = [pair for pair in baseline if pair[0].name == "with shipping"]
-    found = [
-        Goal(f"plain RTP, with shipping, times {BASELINE[:7]} (wish: {WISHED:g})", PLAIN, now.median / before.median)
+    measured_goals = [
+        Goal(
+            f"plain RTP, with shipping, times {BASELINE[:7]} (wish: {ASPIRED_RATIO:g})",
+            PLAIN,
+            now.median / before.median,
+        )
     ]
     alone = [one for one in ceiling if one.name == "poller alone" and one.group.startswith(f"{BATCH_STREAMS} ")]
     groups = {one.group.split(", ")[-1]: one.median for one in alone}
     (plain,) = [median for name, median in groups.items() if name not in SUITES]
-    found += [Goal(f"{suite}, times plain RTP", least, groups[suite] / plain) for suite, least in SUITES.items()]
-    return found
+    measured_goals += [
+        Goal(f"{suite}, times plain RTP", minimum, groups[suite] / plain) for suite, minimum in SUITES.items()
+    ]
+    return measured_goals
 
 
-def of_af_xdp(before: Sequence[Live], now: Sequence[Live]) -> Goal:
+def af_xdp_goal(before: Sequence[Live], now: Sequence[Live]) -> Goal:
     """Return the goal that is measured through the kernel."""
-    least, most = streams.loss_free(before), streams.loss_free(now)
-    return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, most / least if least else math.nan)
+    minimum, after_streams = streams.loss_free(before), streams.loss_free(now)
+    return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, after_streams / minimum if minimum else math.nan)
 
 
 def table(goals: Iterable[Goal]) -> Table:
     """Draw each goal with the measured value."""
-    drawn = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
+    rendered = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
     for goal in goals:
         measured = f"{goal.ratio:.2f}" if goal.was_measured else "-"
         verdict = "yes" if goal.holds else "no" if goal.was_measured else "not measured"
-        drawn.add_row(goal.name, f"≥ {goal.least:g}", measured, verdict)
-    return drawn
+        rendered.add_row(goal.name, f"≥ {goal.minimum:g}", measured, verdict)
+    return rendered

@@ -21,7 +21,7 @@ from typing import Any
 from network import Veth
 from running import LOOPBACK, DataPlane, Store, wait_for
 
-from bench.dataplane.sender import ssrc_of
+from bench.dataplane.sender import ssrc_for
 
 OPEN_SESSIONS = """
 for i = 0, ARGV[2] - 1 do
@@ -34,11 +34,11 @@ RX_RING = 4096
 URGENT = -20
 """Niceness with which the kernel rarely suspends the program, since the cores of the fleet's hosts are exclusive to
 it."""
-GENTLY = 0.25
+ADMISSION_SPEED = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
 
-class DeafHost:
+class SilentAsrHost:
     """An ASR host that is registered but reads nothing: the kernel drops its packets."""
 
     def __init__(self, store: Store, port: int) -> None:
@@ -107,7 +107,7 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
     peak = plane.ask("counters")["rx_ring_percent"]
     after = _settled(plane)
     cycles = {name: one["cycles"] - before["stages"][name]["cycles"] for name, one in after["stages"].items()}
-    taken = after["stages"]["reorder"]["items"] - before["stages"]["reorder"]["items"]
+    received = after["stages"]["reorder"]["items"] - before["stages"]["reorder"]["items"]
     frames = after["vad"]["frames"] - before["vad"]["frames"]
     silent = after["vad"]["silent_frames"] - before["vad"]["silent_frames"]
     drops = {name: count - before["drops"][name] for name, count in after["drops"].items()}
@@ -115,12 +115,12 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
         "streams": streams,
         **sent,
         "asked_s": seconds,
-        "lost": sent["sent"] - taken,
+        "lost": sent["sent"] - received,
         "speech_share": 1 - silent / frames,
         "rx_ring_percent": peak,
         "chunks": after["events"]["ship"]["sent"] - before["events"]["ship"]["sent"],
         "drops": {name: count for name, count in drops.items() if count},
-        "cycles_per_packet": {name: count / taken for name, count in cycles.items() if count},
+        "cycles_per_packet": {name: count / received for name, count in cycles.items() if count},
     }
 
 
@@ -129,7 +129,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
 
     Small numbers of streams are first, since lost packets have lasting effects.
     """
-    most = max(streams)
+    max_streams = max(streams)
     with contextlib.ExitStack() as stack:
         network = Veth(queues=1)
         stack.callback(network.close)
@@ -143,18 +143,18 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
             "RUNTIME_DIRECTORY": str(folder),  # for DPDK, since another instance may be running
         }
         plane = DataPlane(folder, store, "af_xdp", settings)
-        host = DeafHost(store, plane.port("VOICE_CHUNK_PORT"))
+        host = SilentAsrHost(store, plane.port("VOICE_CHUNK_PORT"))
         stack.callback(host.stop)
         plane.start()
         stack.callback(plane.stop)
         plane.knows_host()
-        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_of(0), most, int(time.time()) + 3600, network.far_address)
-        sender = Sender(plane, audio, most)
+        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_for(0), max_streams, int(time.time()) + 3600, network.far_address)
+        sender = Sender(plane, audio, max_streams)
         stack.callback(sender.stop)
 
         def all_in() -> bool:
-            sender.send(most, 1, GENTLY)
-            return bool(plane.ask("status")["sessions"] == most)
+            sender.send(max_streams, 1, ADMISSION_SPEED)
+            return bool(plane.ask("status")["sessions"] == max_streams)
 
         wait_for("all sessions are in", all_in, 60)
         for count in sorted(streams):

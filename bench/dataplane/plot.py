@@ -13,17 +13,17 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-NS_OF_STREAMS = 1e9 / 50
+CORE_NS_PER_STREAM = 1e9 / 50
 """CPU time of a core for each packet per second of a stream."""
 FLOOR = 1e-6
 """Represents no loss on a logarithmic axis."""
 
 
-def _loss(axis: Axes, found: Sequence[Live]) -> None:
-    streams = [one.streams for one in found]
+def _loss(axis: Axes, results: Sequence[Live]) -> None:
+    streams = [one.streams for one in results]
     for label, pick in (("median round", median), ("best round", min)):
-        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in found], "o-", label=label)
-    limited = [one.streams for one in found if not one.sender_keeps_up]
+        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in results], "o-", label=label)
+    limited = [one.streams for one in results if not one.sender_keeps_up]
     if limited:
         axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
     axis.axvline(LOSS_FREE_TARGET, color="grey", linewidth=0.8, linestyle="--", label="target without loss")
@@ -36,7 +36,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     groups = list(dict.fromkeys(one.group for one in ceiling))
     names = [one.name for one in ceiling if one.group == groups[0] and one.unit == "ns"]
     bottom = [0.0] * len(groups)
-    whole = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
+    totals = [sum(one.median for one in ceiling if one.group == group and one.unit == "ns") for group in groups]
     for name in names:
         heights = [one.median for one in ceiling if one.name == name]
         bars = axis.bar(
@@ -45,15 +45,18 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
             bottom=bottom,
             label=name,
         )
-        labels = [f"{height:,.0f} ({height / all_of:.0%})" for height, all_of in zip(heights, whole, strict=True)]
+        labels = [
+            f"{height:,.0f} ({height / measurements_of_group:.0%})"
+            for height, measurements_of_group in zip(heights, totals, strict=True)
+        ]
         axis.bar_label(bars, labels, label_type="center", fontsize=8)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     label = f"target: {CEILING_TARGET:,} streams a core"
-    axis.axhline(NS_OF_STREAMS / CEILING_TARGET, color="black", linewidth=0.8, linestyle="--", label=label)
+    axis.axhline(CORE_NS_PER_STREAM / CEILING_TARGET, color="black", linewidth=0.8, linestyle="--", label=label)
     axis.set(
         xlabel="streams", ylabel="ns a packet, of the thread's time", title="From memory: where a packet's time goes"
     )
-    axis.set_ylim(0, max(*bottom, NS_OF_STREAMS / CEILING_TARGET) * 1.35)
+    axis.set_ylim(0, max(*bottom, CORE_NS_PER_STREAM / CEILING_TARGET) * 1.35)
     axis.legend(loc="upper left", ncols=2, fontsize=8)
 
 

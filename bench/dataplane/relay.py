@@ -44,12 +44,12 @@ def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
 
 def _ask(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
     """Send a command about a call, and return the port in the resulting description."""
-    said = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
-    control.send(b"%d-%s " % (call, command.encode()) + _bencoded(said))
+    message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
+    control.send(b"%d-%s " % (call, command.encode()) + _bencoded(message))
     answer = control.recv(65_536).decode()
-    _, found, media = answer.partition("m=audio ")
-    if not found:
-        raise RuntimeError(f"rtpengine answers a call with {answer}")
+    _, costs, media = answer.partition("m=audio ")
+    if not costs:
+        raise RuntimeError(f"rtpengine responded to a call with {answer}")
     return int(media.split()[0])
 
 
@@ -83,7 +83,7 @@ class Stream:
         packet = bytes((0x80, 96)) + tick.to_bytes(2) + (320 * tick).to_bytes(4) + self._ssrc + bytes(640)
         self.caller.send(self._srtp.protect(packet) if self._srtp else packet)
 
-    def took(self) -> int:
+    def durations(self) -> int:
         count = 0
         with ExitStack() as stack:
             stack.callback(self.callee.setblocking, False)
@@ -117,16 +117,16 @@ def _cpu_s(process: int) -> float:
 def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
     streams = [Stream(control, first + n, suite) for n in range(STREAMS)]
     try:
-        taken, before = 0, _cpu_s(process)
+        relayed_packets, before = 0, _cpu_s(process)
         for tick in range(TICKS):
             for stream in streams:
                 stream.send(tick)
-            taken += sum(stream.took() for stream in streams)
+            relayed_packets += sum(stream.durations() for stream in streams)
         time.sleep(0.5)
-        taken += sum(stream.took() for stream in streams)
-        if taken < 0.99 * STREAMS * TICKS:
-            raise RuntimeError(f"rtpengine relayed {taken} of {STREAMS * TICKS} packets")
-        return (_cpu_s(process) - before) * 1e9 / taken
+        relayed_packets += sum(stream.durations() for stream in streams)
+        if relayed_packets < 0.99 * STREAMS * TICKS:
+            raise RuntimeError(f"rtpengine relayed {relayed_packets} of {STREAMS * TICKS} packets")
+        return (_cpu_s(process) - before) * 1e9 / relayed_packets
     finally:
         for stream in streams:
             stream.close()
@@ -138,7 +138,7 @@ def rtpengine(rounds: int) -> list[Measurement]:
     Raises:
         RuntimeError: It accepts no call, or relays no packets.
     """
-    found: dict[str, list[float]] = {suite: [] for suite in SUITES}
+    costs: dict[str, list[float]] = {suite: [] for suite in SUITES}
     with _running() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         control.connect((LOOPBACK, NG_PORT))
         control.settimeout(10)
@@ -146,18 +146,18 @@ def rtpengine(rounds: int) -> list[Measurement]:
         for turn in range(rounds):
             for place, suite in enumerate(SUITES):
                 first = (turn * len(SUITES) + place) * STREAMS
-                found[suite].append(_packet_ns(process, control, suite, first))
-    return [Measurement(GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in found.items()]
+                costs[suite].append(_packet_ns(process, control, suite, first))
+    return [Measurement(GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in costs.items()]
 
 
-def table(found: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
+def table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
     """Draw packets per core, and the data plane's of the same run."""
-    drawn = empty_table(
-        f"{GROUP}, {len(found[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
+    rendered = empty_table(
+        f"{GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )
     groups = dict.fromkeys(one.group for one in ceiling if one.group.startswith(f"{BATCH_STREAMS} "))
-    for one, group in zip(found, groups, strict=True):
+    for one, group in zip(costs, groups, strict=True):
         (streams,) = (each.median for each in ceiling if (each.group, each.name) == (group, "with shipping"))
         relayed, ours = 1e9 / one.median, streams * PACKETS_PER_S
-        drawn.add_row(one.name, f"{relayed:,.0f}", f"{ours:,.0f}", f"{ours / relayed:.2f}")
-    return drawn
+        rendered.add_row(one.name, f"{relayed:,.0f}", f"{ours:,.0f}", f"{ours / relayed:.2f}")
+    return rendered

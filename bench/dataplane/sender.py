@@ -21,7 +21,7 @@ PACKET = np.dtype(
 )
 
 
-def ssrc_of(stream: int) -> int:
+def ssrc_for(stream: int) -> int:
     return 0x10000 + stream
 
 
@@ -34,7 +34,7 @@ class Sender:
         self._tick = np.zeros(streams, int)
         self._packets = np.zeros(streams, PACKET)
         self._packets["version"], self._packets["type"] = 0x80, 96
-        self._packets["ssrc"] = ssrc_of(0) + self._stream
+        self._packets["ssrc"] = ssrc_for(0) + self._stream
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, PACKET.itemsize)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)

@@ -81,8 +81,8 @@ def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measur
 def batches(rounds: int, audio: Path) -> list[Measurement]:
     """Measure streams per core with smaller batches of the poller."""
     sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
-    found = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
-    return [one for one in found if one.name == "poller alone"]
+    results = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
+    return [one for one in results if one.name == "poller alone"]
 
 
 def baseline() -> Path:
@@ -110,8 +110,8 @@ def live(rounds: int, audio: Path, root: Path = ROOT) -> list[Live]:
     output = subprocess.run(  # noqa: S603
         command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
     ).stdout
-    found = sorted(map(json.loads, output.splitlines()), key=lambda one: one["streams"])
-    return [_summary(streams, list(each)) for streams, each in groupby(found, key=lambda one: one["streams"])]
+    results = sorted(map(json.loads, output.splitlines()), key=lambda one: one["streams"])
+    return [_summary(streams, list(each)) for streams, each in groupby(results, key=lambda one: one["streams"])]
 
 
 def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
@@ -130,56 +130,56 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
     )
 
 
-def loss_free(found: Sequence[Live], of: str = "best") -> int:
+def loss_free(results: Sequence[Live], of: str = "best") -> int:
     """Return the maximum number of streams up to which all are free of loss, in the best or the median round."""
-    most = 0
-    for one in found:
+    max_streams = 0
+    for one in results:
         lost = min(one.lost) if of == "best" else median(one.lost)
         if lost > LOSS_FREE or not one.sender_keeps_up:
             break
-        most = one.streams
-    return most
+        max_streams = one.streams
+    return max_streams
 
 
 def ceiling_table(group: list[Measurement]) -> Table:
     """Draw the stages of a packet, and the resulting streams."""
     times = [one for one in group if one.unit == "ns"]
-    whole = sum(one.median for one in times)
-    drawn = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
+    total_ns = sum(one.median for one in times)
+    rendered = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
     for one in group:
-        share = f"{one.median / whole:.0%}" if one in times else ""
-        drawn.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
-    return drawn
+        share = f"{one.median / total_ns:.0%}" if one in times else ""
+        rendered.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
+    return rendered
 
 
-def batch_table(found: Sequence[Measurement]) -> Table:
+def batch_table(results: Sequence[Measurement]) -> Table:
     """Draw the streams per core by batch size; the last is the product's."""
-    title = f"{BATCH_STREAMS} streams, by batch, {len(found[0].rounds)} rounds in turn"
-    drawn = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
-    for one in found:
-        drawn.add_row(
-            one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / found[0].median:.2f}"
+    title = f"{BATCH_STREAMS} streams, by batch, {len(results[0].rounds)} rounds in turn"
+    rendered = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
+    for one in results:
+        rendered.add_row(
+            one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / results[0].median:.2f}"
         )
-    return drawn
+    return rendered
 
 
-def baseline_table(found: Sequence[tuple[Measurement, Measurement]]) -> Table:
+def baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
     """Draw the streams per core with those of the baseline commit."""
-    title = f"{found[0][0].group}, beside commit {BASELINE[:7]}, {len(found[0][0].rounds)} rounds"
-    drawn = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
-    for before, now in found:
+    title = f"{results[0][0].group}, beside commit {BASELINE[:7]}, {len(results[0][0].rounds)} rounds"
+    rendered = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
+    for before, now in results:
         ratio = f"{now.median / before.median:.2f}"
-        drawn.add_row(now.name, f"{before.median:,.4g}", f"{now.median:,.4g}", ratio, f"{now.best:,.4g}")
-    return drawn
+        rendered.add_row(now.name, f"{before.median:,.4g}", f"{now.median:,.4g}", ratio, f"{now.best:,.4g}")
+    return rendered
 
 
-def live_table(found: Sequence[Live]) -> Table:
+def live_table(results: Sequence[Live]) -> Table:
     """Draw the loss by number of streams."""
-    title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(found[0].lost)} rounds"
-    drawn = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
-    for one in found:
+    title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(results[0].lost)} rounds"
+    rendered = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
+    for one in results:
         lost = [f"{share:.4%}" for share in (median(one.lost), min(one.lost), max(one.lost))]
         sender = "keeps up" if one.sender_keeps_up else f"{one.late:.0%} late"
         drops = ", ".join(f"{name} {count}" for name, count in one.drops.items())
-        drawn.add_row(f"{one.streams:,}", *lost, f"{one.ring_percent} %", sender, drops)
-    return drawn
+        rendered.add_row(f"{one.streams:,}", *lost, f"{one.ring_percent} %", sender, drops)
+    return rendered

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="import-not-found"
-"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` makes.
+"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` creates.
 
-Quality is on the held-out recordings, which neither taught the network nor chose a threshold. The rivals run in the
-same process on the same tracks, each as it is and with the pre-roll that the data plane would give it. The report goes
-to FOLDER (build/bench-vad) too.
+Quality is measured on held-out recordings, used neither for training nor for selecting thresholds. The alternatives
+run in the same process on the same tracks, each unchanged and with the pre-roll that the data plane would add. The
+report is also written to FOLDER (build/bench-vad).
 """
 
 import sys
@@ -29,7 +29,7 @@ PRE_ROLL = 3
 RECALL, DROPPED, COST_NS = 0.98, 0.80, 2000
 COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
-Judge: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
+Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
 Rates: TypeAlias = tuple[float, float, float]
 """Recall, share of silence dropped, precision."""
 Results: TypeAlias = dict[str, list[Rates]]
@@ -38,7 +38,7 @@ SETTLES = 2 * corpus.RATE // corpus.FRAME
 """Frames in which a detector may still classify new noise as speech."""
 
 
-def _judges(build: Build) -> dict[str, Judge]:
+def _detectors(build: Build) -> dict[str, Detector]:
     return {
         OURS: lambda samples: build.decisions(samples)[0],
         "Silero 0.5": Silero(),
@@ -53,18 +53,18 @@ def _rates(sent: Flags, speech: Flags) -> Rates:
 
 def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]]:
     """Return the rates of every detector by condition, and the tracks for measuring the cost."""
-    judges = _judges(build)
+    detectors = _detectors(build)
     results: Results = {}
-    kept = []
+    shares = []
     for condition, track in zip(CONDITIONS, corpus.tracks(kind, "held-out", cache), strict=True):
         if condition in COST_TRACKS:
-            kept.append(track)
-        for name, judge in judges.items():
-            sent = judge(track.samples)
+            shares.append(track)
+        for name, detector in detectors.items():
+            sent = detector(track.samples)
             results.setdefault(name, []).append(_rates(sent, track.speech))
             if name != OURS:
                 results.setdefault(name + WITH, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
-    return results, kept
+    return results, shares
 
 
 def _table(kind: str, results: Results) -> str:
@@ -93,15 +93,15 @@ def _settled(sent: Flags, track: Track) -> str:
 
 
 def _without_speech(build: Build) -> str:
-    judges = _judges(build)
+    detectors = _detectors(build)
     lines = [
         "### A minute without speech: sent after two seconds / last sent",
         "",
-        "| | " + " | ".join(judges) + " |",
-        "|---" * (len(judges) + 1) + "|",
+        "| | " + " | ".join(detectors) + " |",
+        "|---" * (len(detectors) + 1) + "|",
     ]
     for track in corpus.without_speech():
-        cells = [_settled(judge(track.samples), track) for judge in judges.values()]
+        cells = [_settled(detector(track.samples), track) for detector in detectors.values()]
         lines.append(f"| {track.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -131,22 +131,24 @@ def main() -> None:
         tasks = {kind: pool.submit(_quality, kind, build, folder) for kind in KINDS}
         quiet = pool.submit(_without_speech, build)
         done = {kind: task.result() for kind, task in tasks.items()}
-    found = {kind: results for kind, (results, _) in done.items()}
-    costs, dearest_ns = _cost(done["real"][1], build, folder)
+    results_by_kind = {kind: results for kind, (results, _) in done.items()}
+    costs, most_expensive_ns = _cost(done["real"][1], build, folder)
     report = [costs]
-    for kind, results in found.items():
+    for kind, results in results_by_kind.items():
         report.append(_table(kind, results))
     report.append(quiet.result())
     learned = ("real", "espeak")
-    ours = np.mean([pair for kind in learned for pair in found[kind][OURS][1:]], axis=0)
+    ours = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
-    goals.judge(
+    goals.report_goals(
         (
-            goals.Goal("recall over all noises, voices that it learned from", float(ours[0]), RECALL, at_least=True),
+            goals.Goal(
+                "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True
+            ),
             goals.Goal("silence dropped, of the same", float(ours[1]), DROPPED, at_least=True),
-            goals.Goal("a frame in wasm, the dearest audio", dearest_ns, COST_NS, " ns"),
+            goals.Goal("a frame in wasm, for the most expensive audio", most_expensive_ns, COST_NS, " ns"),
         )
     )
 

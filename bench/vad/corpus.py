@@ -30,14 +30,22 @@ SPEAKERS = {
     "Carlo": "it_IT_m_Carlo",
     "Ivrvoice": "ru_RU_f_IvrvoiceRU",
 }
-MAX_OF_OTHERS = 60
+MAX_OTHER_RECORDINGS = 60
 """Number of recordings of each speaker outside of the training data."""
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
-AMERICANS = (*(f"f{n}" for n in range(1, 6)), *(f"m{n}" for n in range(1, 9)), "steph", "anika", "linda", "adam", "max")
-BRITONS = (
+AMERICAN_SPEAKERS = (
+    *(f"f{n}" for n in range(1, 6)),
+    *(f"m{n}" for n in range(1, 9)),
+    "steph",
+    "anika",
+    "linda",
+    "adam",
+    "max",
+)
+BRITISH_SPEAKERS = (
     "Alicia", "Andrea", "Annie", "Lee", "Michael", "Hugo", "Gene", "Denis", "belinda", "robert", "travis", "victor",
 )  # fmt: skip
-VOICES = (*(f"en-us+{name}" for name in AMERICANS), *(f"en-gb+{name}" for name in BRITONS))
+VOICES = (*(f"en-us+{name}" for name in AMERICAN_SPEAKERS), *(f"en-gb+{name}" for name in BRITISH_SPEAKERS))
 TEXTS = (
     "Good morning, I would like to move my appointment from Thursday to the week after.",
     "The parcel was left with a neighbour. Nobody has told me which one.",
@@ -67,7 +75,7 @@ LABEL_BELOW_PEAK_DB = 30
 """A clean frame is speech if it is at most this far below the recording's 95th percentile."""
 LABEL_GAP_FRAMES = 5
 """Pauses of up to 100 ms are part of the surrounding speech."""
-TALKERS = 6
+TALKER_COUNT = 6
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Track:
     """One per frame, derived from the clean signal."""
 
 
-def part_of(name: str) -> str:
+def split_for(name: str) -> str:
     """Return the set of a recording: half for training, a tenth for selecting thresholds, the rest held out."""
     bucket = hashlib.sha256(name.encode()).digest()[0] % 10
     return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
@@ -101,21 +109,21 @@ def _spoken(voice: str, text: str) -> Samples:
 
 def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
     """Return the recordings of a set; `kind` is a speaker or "espeak". Decoded ones are cached in `cache`."""
-    kept = cache / f"{kind}-{part}.npz"
-    if not kept.exists():
+    cached = cache / f"{kind}-{part}.npz"
+    if not cached.exists():
         if kind in SPEAKERS:
             files = sorted((ASTERISK / "sounds" / SPEAKERS[kind]).glob("*.g722"))
             paths = [
-                one for one in files if part_of(one.name) == part and not any(word in one.name for word in NO_SPEECH)
+                one for one in files if split_for(one.name) == part and not any(word in one.name for word in NO_SPEECH)
             ]
-            most = len(paths) if kind == "real" else MAX_OF_OTHERS
-            found = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:most]]
+            max_count = len(paths) if kind == "real" else MAX_OTHER_RECORDINGS
+            samples_list = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
-            found = [_spoken(voice, text) for voice in VOICES if part_of(voice) == part for text in texts]
+            samples_list = [_spoken(voice, text) for voice in VOICES if split_for(voice) == part for text in texts]
         cache.mkdir(parents=True, exist_ok=True)
-        np.savez(kept, *[one.astype(np.int16) for one in found])
-    with np.load(kept) as archive:
+        np.savez(cached, *[one.astype(np.int16) for one in samples_list])
+    with np.load(cached) as archive:
         return [archive[name].astype(float) for name in archive.files]
 
 
@@ -149,9 +157,9 @@ def noise(kind: str, count: int, voices: list[Samples], random: np.random.Genera
     """Return `count` samples of a noise with a mean power of 1."""
     if kind == "babble":
         sound = np.zeros(count)
-        for _ in range(TALKERS):
-            talk = np.concatenate([voices[i] / (voices[i].std() + 1) for i in random.permutation(len(voices))])
-            sound += np.roll(np.resize(talk, count), int(random.integers(count)))
+        for _ in range(TALKER_COUNT):
+            babble = np.concatenate([voices[i] / (voices[i].std() + 1) for i in random.permutation(len(voices))])
+            sound += np.roll(np.resize(babble, count), int(random.integers(count)))
     elif kind == "click":
         sound = np.zeros(count + RATE)
         for at in random.integers(0, count, count * 4 // RATE):  # four per second

@@ -18,7 +18,7 @@ from bench.vad.corpus import Flags
 from bench.vad.network import Array, Network, train
 
 HEADER = module.SOURCE / "module/learned.h"
-LOOK_BACK = 1
+LOOKBACK_FRAMES = 1
 """Delay of the network's output in frames: it runs every second frame, and the pre-roll compensates for it."""
 GATED_ODDS = -6.0
 LEARNING_LEVEL = 10.0
@@ -91,7 +91,7 @@ def _traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
 
 def _learn(cache: Path) -> Network:
     traces, speech = _traces("learn", cache)
-    late = [np.concatenate([one[:1].repeat(LOOK_BACK), one[:-LOOK_BACK]]) for one in speech]
+    late = [np.concatenate([one[:1].repeat(LOOKBACK_FRAMES), one[:-LOOKBACK_FRAMES]]) for one in speech]
     rows = np.concatenate([one.inputs[one.looked] for one in traces])
     target = np.concatenate([one[seen.looked] for one, seen in zip(late, traces, strict=True)]).astype(np.float32)
     return train(rows, target, epochs=EPOCHS)
@@ -102,13 +102,13 @@ def _choose(network: Network, cache: Path) -> tuple[Policy, float, float]:
     odds = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
     for column, one in enumerate(traces):
         odds[: len(one.inputs), column] = one.odds(network.odds, GATED_ODDS)
-    found = []
+    candidates = []
     for policy in POLICIES:
         sent = decide(odds, policy)
         each = [rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
         recall, dropped = np.mean(each, axis=0)
-        found.append((float(recall), float(dropped), policy))
-    enough = [one for one in found if one[0] >= RECALL] or [max(found, key=lambda one: one[0])]
+        candidates.append((float(recall), float(dropped), policy))
+    enough = [one for one in candidates if one[0] >= RECALL] or [max(candidates, key=lambda one: one[0])]
     recall, dropped, policy = max(enough, key=lambda one: one[1])
     return policy, recall, dropped
 
@@ -167,7 +167,7 @@ def main() -> None:
     network = _learn(cache)
     policy, recall, dropped = _choose(network, cache)
     HEADER.write_text(header(network, policy))
-    print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the set for choosing")
+    print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the validation set")
 
 
 if __name__ == "__main__":

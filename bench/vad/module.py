@@ -41,18 +41,18 @@ class Trace:
     """Whether the network ran; the inputs of other frames are stale."""
 
     def odds(self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float) -> Odds:
-        """Return the odds of each frame: the network's, those of its last frame, or the gate's."""
+        """Return the odds of each frame: from the network, from its previous frame, or from the energy gate."""
         odds = np.full(len(self.inputs), np.nan)
         odds[self.looked] = network(self.inputs[self.looked])
         odds[self.gated] = gated_odds
-        known = np.maximum.accumulate(np.where(np.isnan(odds), 0, np.arange(len(odds))))
-        return odds[known]
+        last_frame = np.maximum.accumulate(np.where(np.isnan(odds), 0, np.arange(len(odds))))
+        return odds[last_frame]
 
 
 def trace(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
     """Run the module over a track."""
     frames = len(samples) // FRAME
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
-    whole = np.ascontiguousarray(samples)
-    library.trace(ctypes.c_void_p(whole.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))
+    contiguous = np.ascontiguousarray(samples)
+    library.trace(ctypes.c_void_p(contiguous.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))
     return Trace(rows[:, :-2], rows[:, -2] > 0, rows[:, -1] > 0)

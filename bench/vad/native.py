@@ -14,7 +14,7 @@ from bench import product
 from bench.product import PRODUCT, PROJECT
 from bench.vad.corpus import Flags
 
-HERE = Path(__file__).parent
+BENCH_DIR = Path(__file__).parent
 TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a", "src/libsupport.a")
 
 
@@ -45,7 +45,7 @@ class Build:
             program = self._programs[name] = str(folder / name)
             libraries = [str(PRODUCT / target) for target in TARGETS[1:]]
             flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{PROJECT / 'src'}"]
-            self._run("c++", *flags, str(HERE / f"{name}.cpp"), *libraries, "-ldl", "-o", program)
+            self._run("c++", *flags, str(BENCH_DIR / f"{name}.cpp"), *libraries, "-ldl", "-o", program)
 
     @staticmethod
     def _run(*command: str, stdin: bytes | None = None) -> bytes:

@@ -41,13 +41,15 @@ console = Console(stderr=True)
 def main(
     *,
     streams: Annotated[int, typer.Option(help="Load of the first round.", min=1, max=64)] = 8,
-    minutes: Annotated[float, typer.Option(help="No round begins that would not end within these.", min=1)] = 6,
+    minutes: Annotated[float, typer.Option(help="Time limit; no round starts that would exceed it.", min=1)] = 6,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
-    quick: Annotated[bool, typer.Option("--quick", help="Only the goals: one load of each kind, minutes.")] = False,
-    before: Annotated[str, typer.Option(metavar="COMMIT", help="What the goals are shown beside.")] = "HEAD~1",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only measure the goals: one load of each kind, which takes minutes.")
+    ] = False,
+    before: Annotated[str, typer.Option(metavar="COMMIT", help="Commit to compare the goals with.")] = "HEAD~1",
 ) -> None:
     """Compare the goals with another commit; then find the maximum load of each layout, and of one without a VAD.
 
@@ -58,7 +60,7 @@ def main(
     model_folder = weights(model)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        with console.status("building the data plane, if it is not built"):
+        with console.status("building the data plane, unless it exists"):
             build()
         missed = compare(model_folder, streams, before, output)
         searches = {} if quick else run(model_folder, streams, minutes)
@@ -94,7 +96,7 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
         ServiceError: A program of the voice path does not start.
         subprocess.CalledProcessError: There is no such commit.
     """
-    found: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
+    steps_by_kind: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
         for number, contestant in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
@@ -104,14 +106,16 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
                 stack.callback(running.stop)
                 running.start()
                 for kind, pauses in goals.KINDS.items():
-                    found[kind][contestant.name] = measure(running, streams, pauses=pauses)
-    (output / "goals.json").write_text(json.dumps([asdict(step) for of in found.values() for step in of.values()]))
+                    steps_by_kind[kind][contestant.name] = measure(running, streams, pauses=pauses)
+    (output / "goals.json").write_text(
+        json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
+    )
     out = Console(width=max(Console().width, 150))
-    for kind, steps in found.items():
+    for kind, steps in steps_by_kind.items():
         with console.status(f"faster-whisper alone: {kind}"):
             out.print(goals.table(kind, steps, goals.plain(model, kind, streams)))
     out.print(f"commit {commit()}, {machine()}")
-    return goals.missed({kind: steps[NOW] for kind, steps in found.items()})
+    return goals.missed({kind: steps[NOW] for kind, steps in steps_by_kind.items()})
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:

@@ -50,24 +50,24 @@ def call(number: int, *, pauses: bool = True) -> Call:
     """
     if not pauses:
         return _monologue(number)
-    said, silence = _sentences(), _silence()
+    sentences, silence = _sentences(), _silence()
     order = [(number + place) % SENTENCES for place in range(SENTENCES)]
     first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
     pieces, places, at = [silence[first:]], [], len(silence) - first
     for sentence in order:
-        places.append((at / RATE, (at + len(said[sentence])) / RATE))
-        pieces += [said[sentence], silence]
-        at += len(said[sentence]) + len(silence)
+        places.append((at / RATE, (at + len(sentences[sentence])) / RATE))
+        pieces += [sentences[sentence], silence]
+        at += len(sentences[sentence]) + len(silence)
     pieces[-1] = silence[:first]
     lines = SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
     return Call(np.concatenate(pieces), tuple(places), " ".join(lines[sentence] for sentence in order))
 
 
 def _monologue(number: int) -> Call:
-    said, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
+    sentences, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
     order = [(number + place) % SENTENCES for place in range(SENTENCES * REPEATED)]
     silence = _silence()[: FRAME_SAMPLES * PAUSE_FRAMES]
-    samples = np.concatenate([silence, *(said[sentence] for sentence in order), silence])
+    samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
     places = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
     return Call(samples, (places,), " ".join(lines[sentence] for sentence in order))
 

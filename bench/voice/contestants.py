@@ -19,7 +19,7 @@ DATA_PLANE = PRODUCT / "src/vad-dataplane"
 VAD = PRODUCT / "src/vad/vad.so"
 NO_VAD = PRODUCT / "tests/vad/all_speech.so"
 """A module that classifies everything as speech, so that silence is not dropped."""
-EMPTY_WITHIN_S = 60
+IDLE_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,20 @@ class Running:
         processes = {name: service.process for name, service in self._path.services.items()}
         return {name: cpu_s(process.pid) for name, process in processes.items() if process}
 
-    def counted(self, name: str) -> int:
+    def counter_value(self, name: str) -> int:
         """Return the value of a counter of the engine."""
-        return int(self._told()["counters"].get(name, 0))
+        return int(self._metrics()["counters"].get(name, 0))
 
-    def _told(self) -> dict[str, Any]:
+    def _metrics(self) -> dict[str, Any]:
         port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
         return dict(httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json())
 
     def wait_until_empty(self) -> None:
         """Wait until the engine is idle, so that an excessive load does not affect the next one."""
-        limit = time.monotonic() + EMPTY_WITHIN_S
+        limit = time.monotonic() + IDLE_TIMEOUT_S
         while time.monotonic() < limit:
-            told = self._told()
-            if told["EncoderQueueDepth"] == told["DecoderQueueDepth"] == 0:
+            engine_metrics = self._metrics()
+            if engine_metrics["EncoderQueueDepth"] == engine_metrics["DecoderQueueDepth"] == 0:
                 return
             time.sleep(0.2)
 

@@ -24,19 +24,19 @@ class Goal:
     """A figure with its limits.
 
     Attributes:
-        most: Limit by number of streams; the nearest number applies.
+        limits_by_streams: Limit by number of streams; the nearest number applies.
     """
 
     name: str
     value: Callable[[Step], float]
-    most: dict[int, float]
+    limits_by_streams: dict[int, float]
 
     def is_reached(self, step: Step) -> bool:
         """Return True if the measured value is within the limit; a missing value is not."""
         return self.value(step) <= self.limit(step.streams)
 
     def limit(self, streams: int) -> float:
-        return self.most[min(self.most, key=lambda each: abs(each - streams))]
+        return self.limits_by_streams[min(self.limits_by_streams, key=lambda each: abs(each - streams))]
 
 
 def _at(percentiles: tuple[float, ...], place: int) -> float:
@@ -55,7 +55,7 @@ GOALS = (
 FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
-    ("CPU that others took of the machine", lambda step: step.others_share),
+    ("CPU share of other processes", lambda step: step.others_share),
 )
 
 
@@ -73,25 +73,25 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
     """Return the word error rate, and CPU seconds per minute, of faster-whisper alone on whole calls, beam 1."""
-    whisper, wrong, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
+    whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     since = time.process_time()
     for number in range(streams):
         one = call(number, pauses=KINDS[kind])
         segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
-        wrong += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
+        error_rate += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
         minutes += one.seconds / 60
-    return wrong, (time.process_time() - since) / minutes
+    return error_rate, (time.process_time() - since) / minutes
 
 
 def missed(steps: dict[str, Step]) -> list[str]:
     """Return the missed goals of a checkout, and failed calls, by kind of audio."""
-    found = [
+    missed_goals = [
         f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.limit(step.streams):g})"
         for kind, step in steps.items()
         for goal in GOALS
         if not goal.is_reached(step)
     ]
-    return found + [
+    return missed_goals + [
         f"{kind}: {len(step.failed)} calls failed, {step.lost} sentences without a final"
         for kind, step in steps.items()
         if step.failed or step.lost
@@ -101,17 +101,17 @@ def missed(steps: dict[str, Step]) -> list[str]:
 def table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
     """Draw the measured values of one kind of audio with the goals."""
     streams = next(iter(steps.values())).streams
-    drawn = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
+    rendered = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
     for goal in GOALS:
-        most = goal.limit(streams)
-        shown = [
+        limits_by_streams = goal.limit(streams)
+        rows = [
             f"{goal.value(step):.2f}" if goal.is_reached(step) else f"[red]{goal.value(step):.2f} missed[/]"
             for step in steps.values()
         ]
-        drawn.add_row(goal.name, f"{most:g}", *shown, f"{alone[1]:.2f}" if goal is GOALS[0] else "")
+        rendered.add_row(goal.name, f"{limits_by_streams:g}", *rows, f"{alone[1]:.2f}" if goal is GOALS[0] else "")
     for name, value in FIGURES:
         reference = f"{alone[0]:.1%}" if name == "words wrong" else ""
-        drawn.add_row(name, "", *(f"{value(step):.1%}" for step in steps.values()), reference)
+        rendered.add_row(name, "", *(f"{value(step):.1%}" for step in steps.values()), reference)
     failed = [str(len(step.failed) + step.lost) for step in steps.values()]
-    drawn.add_row("calls that failed, sentences without a final", "0", *failed, "")
-    return drawn
+    rendered.add_row("calls that failed, sentences without a final", "0", *failed, "")
+    return rendered

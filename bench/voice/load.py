@@ -8,7 +8,7 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
-from bench.voice.shown import Shown, shown
+from bench.voice.shown import Display, shown
 from voice_ops.call.senders import sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
@@ -16,7 +16,7 @@ from voice_ops.demo.services import Gateway
 
 SPREAD = 1 / SENTENCES
 """Share of a call's length over which the starts of calls are distributed."""
-ENOUGH_S = 0.5
+MIN_PART_S = 0.5
 """Minimum duration of a part of a sentence with meaningful text."""
 
 
@@ -40,24 +40,24 @@ class Outcome:
     @property
     def first_texts_s(self) -> list[float]:
         """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
-        found = []
+        first_delays = []
         for begin, end in self.call.places:
-            heard = (at for at, event in self.events if event.text and _is_of(event, begin, end))
+            heard = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
             first = next(heard, None)
-            found += [] if first is None else [first - begin]
-        return found
+            first_delays += [] if first is None else [first - begin]
+        return first_delays
 
     @property
     def finals_s(self) -> list[float]:
         """Time from each sentence's end to its final, seconds."""
-        found = []
+        first_delays = []
         for _, end in self.call.places:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
-            found += [before[-1] - end] if before else []
-        return found
+            first_delays += [before[-1] - end] if before else []
+        return first_delays
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> Display:
         """The text shown over time."""
         return shown(self.events)
 
@@ -72,11 +72,11 @@ class Outcome:
         return word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
 
 
-def _is_of(event: TranscriptEvent, begin: float, end: float) -> bool:
-    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + ENOUGH_S)
+def _overlaps(event: TranscriptEvent, begin: float, end: float) -> bool:
+    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + MIN_PART_S)
 
 
-async def put_under_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
+async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
     """Run this number of concurrent calls, and return the results of their callers."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:

@@ -49,7 +49,7 @@ def _cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
 def draw(searches: Mapping[str, Search], path: Path) -> None:
     """Write the plot: medians as lines, 95th percentiles dotted, excessive loads hollow."""
     figure, axes = plt.subplots(1, 3, figsize=(17, 5.5), layout="constrained")
-    _latency(axes[0], searches, "Begin of a sentence to its first text", lambda step: step.first_text_s)
+    _latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)
     _latency(axes[1], searches, "End of a sentence to its final", lambda step: step.final_s)
     title = "median; dotted: p95; hollow: not sustained; silence kept: disaggregated, without VAD"
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(searches), title=title)

@@ -8,7 +8,7 @@ from voice_ops.call.session import TranscriptEvent
 
 
 @dataclass
-class Shown:
+class Display:
     """A display that shows every event.
 
     Attributes:
@@ -29,9 +29,9 @@ class Shown:
         return self.withdrawn / max(1, self.withdrawn + self.words)
 
 
-def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Shown:
+def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
     """Return the display of a caller's events, which arrived at these seconds of the call."""
-    screen = Shown()
+    screen = Display()
     texts: dict[int, tuple[list[str], list[str]]] = {}
     """For each utterance by its position: all words, and the committed ones."""
     for at, event in events:
@@ -41,11 +41,11 @@ def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Shown:
         committed = (event.text if event.kind == "final" else event.committed).split()
         before = [_joined(texts, column) for column in (0, 1)]
         words, certain = texts.get(place, ([], []))
-        told = len(certain)
+        displayed = len(certain)
         texts[place] = event.text.split(), committed
         if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
-        screen.commits_s += [at - word.end_ms / 1000 for word in event.words[told : len(committed)]]
+        screen.commits_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
         after = [_joined(texts, column) for column in (0, 1)]
         screen.withdrawn += _missing(before[0], after[0])
         screen.broken += _missing(before[1], after[1])

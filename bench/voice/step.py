@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from bench.voice.contestants import Running
-from bench.voice.load import Outcome, put_under_load
+from bench.voice.load import Outcome, run_load
 from bench.voice.processes import machine_cpu_s
 
 PERCENTILES = (50, 95, 99)
@@ -61,18 +61,19 @@ class Step:
 
 def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
     """Run a contestant with a load; without pauses, each stream is a monologue."""
-    partials = [running.counted(name) for name in ("partials_shed", "partials")]
+    partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
     before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
-    outcomes = asyncio.run(put_under_load(running.gateway, streams, pauses=pauses))
-    took = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
+    outcomes = asyncio.run(run_load(running.gateway, streams, pauses=pauses))
+    durations = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
     capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
     callers = time.process_time() - own
-    others = machine_cpu_s() - machine - callers - sum(took.values())
+    others = machine_cpu_s() - machine - callers - sum(durations.values())
     running.wait_until_empty()
     minutes = sum(each.call.seconds for each in outcomes) / 60
     sentences = sum(len(each.call.places) for each in outcomes)
-    shed, told = (
-        running.counted(name) - had for name, had in zip(("partials_shed", "partials"), partials, strict=True)
+    shed, total = (
+        running.counter_value(name) - previous
+        for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
     screens = [each.shown for each in outcomes]
     finals = _all(outcomes, lambda each: each.finals_s)
@@ -85,12 +86,12 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         sentences=sentences,
         first_text_s=_percentiles(_all(outcomes, lambda each: each.first_texts_s)),
         final_s=_percentiles(finals),
-        cpu_s={name: cpu / minutes for name, cpu in took.items()},
+        cpu_s={name: cpu / minutes for name, cpu in durations.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
         committed_s=_percentiles([lag for screen in screens for lag in screen.commits_s]),
         withdrawn=fmean(screen.withdrawn_share for screen in screens),
         broken=sum(screen.broken for screen in screens),
-        shed=shed / max(1, shed + told),
+        shed=shed / max(1, shed + total),
         callers_share=callers / capacity_s,
         others_share=max(0.0, others / capacity_s),
     )

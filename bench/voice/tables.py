@@ -19,23 +19,23 @@ def loads(searches: Mapping[str, Search]) -> Table:
         "streams", "worst\nRTF", f"first text, s\np{percentiles}", f"final, s\np{percentiles}", "words\nwrong",
         "CPU s, a minute of a stream\nall: " + " ".join(PROGRAMS), "of the machine\ncallers, others",
     ]  # fmt: skip
-    drawn = empty_table(title, [""], numbers)
+    rendered = empty_table(title, [""], numbers)
     for name, search in searches.items():
         for step in search.steps:
-            drawn.add_row(name, *_row(step), style="" if step.is_sustained else "red")
-        drawn.add_section()
-    return drawn
+            rendered.add_row(name, *_row(step), style="" if step.is_sustained else "red")
+        rendered.add_section()
+    return rendered
 
 
 def summary(searches: Mapping[str, Search]) -> Table:
     """Draw the sustained load of each contestant."""
     title = "Most streams at a real-time factor below 1"
-    drawn = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
+    rendered = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():
         best = next((step for step in search.steps if step.streams == search.sustained and step.is_sustained), None)
         cpu = f"{sum(best.cpu_s.values()):.2f}" if best else ""
-        drawn.add_row(name, str(search.sustained or "none"), str(search.too_many or "not reached"), cpu)
-    return drawn
+        rendered.add_row(name, str(search.sustained or "none"), str(search.too_many or "not reached"), cpu)
+    return rendered
 
 
 def _row(step: Step) -> list[str]:

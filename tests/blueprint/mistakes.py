@@ -90,7 +90,7 @@ MISTAKES = {
     "cache node type": Mistake(
         "cache.r7g.large", "r7g.large", "node_type: r7g", ("ElastiCache node type", "did you mean `cache.r7g.large`?")
     ),
-    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is no EC2 instance type in voice_blueprint/",)),
+    "name like nothing": Mistake("c8g.12xlarge", "zzz", "zzz", ("is not a known EC2 instance type in ",)),
     # Wrong types
     "text for a number": Mistake(
         "rx_queues: 4", 'rx_queues: "4"', "rx_queues", ('`aws.vad.data_path.rx_queues` is "4"', "whole number")
@@ -160,9 +160,9 @@ MISTAKES = {
     "range with a netmask": Mistake("10.40.0.0/16", "10.40.0.0/255.255.0.0", "cidr", ("write 10.40.0.0/16",)),
     "range that is none": Mistake("10.40.0.0/16", "everything", "cidr", ("'everything'",)),
     "zone twice": Mistake("us-east-1b,", "us-east-1a,", "us-east-1a, us-east-1a",
-                         ("`aws.availability_zones.1`: us-east-1a is named twice",)),
+                         ("`aws.availability_zones.1`: us-east-1a is listed twice",)),
     "fleet twice": Mistake("name: p5-large", "name: p5", "- name: p5\n      instance_type: p5.48",
-                           ("`aws.asr.1.name`: p5 is the name of an earlier fleet", "take another")),
+                           ("`aws.asr.1.name`: p5 is the name of an earlier fleet", "use another name")),
     "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "name: vad",
                                               ("`aws.asr.1.name`: vad is the name of", "the VAD fleet")),
     "a snapshot that goes with its store": Mistake(
@@ -216,9 +216,9 @@ MISTAKES = {
     "bad indentation": Mistake("  state:\n", "   state:\n", "   state:", ("is not valid YAML",)),
     "tab": Mistake("  region: us", "\tregion: us", "\tregion", ("is not valid YAML", "'\\t'")),
     "duplicate key": Mistake("environment: production", "environment: staging\nenvironment: production",
-                             "environment: production", ("`environment` stands twice", "first in line 2")),
+                             "environment: production", ("`environment` is defined twice", "first in line 2")),
     "duplicate key, nested": Mistake("replicas: 1", "replicas: 2\n    replicas: 1", "replicas: 1",
-                                     ("`replicas` stands twice",)),
+                                     ("`replicas` is defined twice",)),
     "alias": Mistake("name: base\nenvironment: production", "name: &n base\nenvironment: *n", "*n", ("aliases",)),
     "date": Mistake("name: base", "name: 2026-10-01", "name: 2026", ("`2026-10-01`", "timestamp", "put it in quotes")),
     "binary": Mistake("name: base", "name: !!binary aGk=", "aGk=", ("`aGk=`", "binary")),
@@ -229,11 +229,11 @@ MISTAKES = {
     "not a number": Mistake("threshold: 80", "threshold: .nan", ".nan", ("`.nan` is out of range",)),
     "overflowing": Mistake("threshold: 80", "threshold: 1.0e+400", "e+400", ("`1.0e+400` is out of range",)),
     "whole number beyond floats": Mistake("count: 256", f"count: 2{'0' * 400}", "count: 2", ("` is out of range",)),
-    "number that is none": Mistake("threshold: 80", "threshold: !!int foo", "foo", ("`foo` is no YAML int",)),
-    "empty number": Mistake("threshold: 80", 'threshold: !!float ""', "!!float", ("is no YAML float",)),
-    "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("`foo` is no YAML bool",)),
-    "binary number without digits": Mistake("threshold: 80", "threshold: 0b_", "0b_", ("`0b_` is no YAML int",)),
-    "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", ": 999", ("9...` is no YAML int",)),
+    "number that is none": Mistake("threshold: 80", "threshold: !!int foo", "foo", ("`foo` is not a valid YAML int",)),
+    "empty number": Mistake("threshold: 80", 'threshold: !!float ""', "!!float", ("is not a valid YAML float",)),
+    "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("is not a valid YAML bool",)),
+    "binary number without digits": Mistake("threshold: 80", "threshold: 0b_", "0b_", ("is not a valid YAML int",)),
+    "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", "999", ("is not a valid YAML int",)),
     "escape beyond Unicode": Mistake("name: base", 'name: "\\UFFFFFFFF"', "\\UFF", ("invalid Unicode char",)),
     "half a surrogate pair": Mistake("name: base", 'name: "\\ud800"', "ud800", ("invalid Unicode char",)),
     "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("invalid Unicode",)),
@@ -241,14 +241,14 @@ MISTAKES = {
     "deep nesting": Mistake("name: base", f"name: {'[' * 3000}", "name: [", ("nested more than 50 levels",)),
     "public key that is none": Mistake(
         "-----BEGIN PUBLIC KEY-----", "-----BEGIN-----", "public_key: |",
-        ("`image_signing.public_key`", "is no public key in PEM", "`cosign public-key`"),
+        ("`image_signing.public_key`", "is not a public key in PEM", "`cosign public-key`"),
     ),
     "merge conflict": Mistake(
         "name: base\n", "<<<<<<< HEAD\nname: base\n=======\nname: other\n>>>>>>> other\n", "<<<<<<<",
         ("has a merge conflict of git; resolve it",),
     ),
     "no space behind a colon": Mistake(
-        "environment: production", "environment:production", "images:", ("a key has a space behind its colon",)
+        "environment: production", "environment:production", "images:", ("write a space after the colon of a key",)
     ),
     "value with a colon": Mistake(
         "reason: measured on 2026-10-01", "reason: seen: yes", "reason", ("a value with a colon is in quotes",)

@@ -36,7 +36,7 @@ def test_alarm_names_differ(sandbox: Deployment) -> None:
 def test_an_alert_reads_one_statistic(sandbox: Deployment) -> None:
     for alert in nonempty(alerts(sandbox)):
         statistics = (
-            2 if alert.fold == "LATE" else 1
+            2 if alert.aggregation == "LATE" else 1
         )  # the fraction of requests within the limit, and the number of requests
         assert len({series.statistic for series in alert.series}) == statistics, alert.id
 

@@ -30,11 +30,11 @@ from voice_blueprint.capacity.bounds import (
     vad_host,
 )
 from voice_blueprint.capacity.conversations import conversations_in, conversations_on_aws
-from voice_blueprint.capacity.load import peak_calls, sized
-from voice_blueprint.capacity.tiers import FILL, at_peak, by_tier, caller_capacities, capacities
+from voice_blueprint.capacity.load import peak_calls, recommended_sizes
+from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import designed_load
-from voice_blueprint.engines.sizing.service import listening
+from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
 from voice_blueprint.file.model.azure_callers import RedisSku
 from voice_blueprint.file.model.edge import GatewayService
@@ -113,7 +113,7 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
     load = PRODUCTION.load.model_copy(update={"calls": calls})
     edits: dict[str, Any] = {}
     told: dict[str, str] = {}
-    for each, asked in sized(PRODUCTION.aws, load):
+    for each, asked in recommended_sizes(PRODUCTION.aws, load):
         edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
         told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
     agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_in(load)
@@ -278,7 +278,7 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     assert minutes.minutes.peak <= (agent.most * FILL + 1) * 730 * 60
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
     assert refused == any(
-        at_peak(tier, most) < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
+        peak_calls_for(tier, most) < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
         for tier, (_, most) in room.items()
     )
     assert deployment.load
@@ -336,8 +336,8 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     }
     simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
     assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
-    most = {each.tier: each.most for each in tiers}
-    engines = sum(room.most * room.sessions for room in listening(azure))
+    most = {each.tier: each.max_calls for each in tiers}
+    engines = sum(room.most * room.sessions for room in transcription_capacity(azure))
     designed = designed_load(deployment.model_copy(update={"load": None}))
     assert azure_calls(azure, designed).peak == peak_calls(designed) <= min(engines, *most.values()) * FILL + 1
     (row,) = calls_rows(deployment)
@@ -345,7 +345,7 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     audio = azure.agents.listening == "audio"
     refused = any(finding.check.id == "load-fits-callers" for finding in checks.run(deployment))
     assert refused == any(
-        at_peak(tier, room) < 2 * calls_reaching_tier(calls, tier, audio=audio) for tier, room in most.items()
+        peak_calls_for(tier, room) < 2 * calls_reaching_tier(calls, tier, audio=audio) for tier, room in most.items()
     )
 
 
@@ -390,7 +390,7 @@ def test_planned_sizes_support_the_load_and_are_balanced(calls: int, tmp_path: P
     }
     base = load_with_edits(edits, tmp_path)
     asked: dict[str, object] = {}
-    for each, text in sized(base.aws, load):
+    for each, text in recommended_sizes(base.aws, load):
         low_high = text.strip("{}").replace("min: ", "").replace("max: ", "").split(", ")
         place = ".".join(map(str, each.location))
         asked[place] = text if each.tier is Tier.STATE else dict(zip(("min", "max"), map(int, low_high), strict=True))

@@ -29,5 +29,5 @@ def test_a_domain_that_contains_a_cell_prefix_is_not_truncated(tmp_path: Path) -
 
 
 def test_a_cell_number_beyond_the_load_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeploymentFileError, match="there is no cell 4: the load comes to 3 in a region"):
+    with pytest.raises(DeploymentFileError, match="cell 4 does not exist: the load requires 3 per region"):
         sandbox(tmp_path, 4)

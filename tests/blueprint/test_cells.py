@@ -59,5 +59,5 @@ def test_checks_examine_a_single_cell() -> None:
 def test_cells_without_a_load_are_refused(tmp_path: object) -> None:
     text = (DEPLOYMENTS / "small.yaml").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("load:")]
-    with pytest.raises(DeploymentFileError, match="cells spread a load"):
+    with pytest.raises(DeploymentFileError, match="`cells` requires `load`"):
         load_text("\n".join([*lines, "cells: {calls: 10}"]), tmp_path)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from tests.blueprint.documents import (
 from tests.blueprint.mistakes import MISTAKES, Mistake
 from voice_blueprint import DeploymentFileError, Problem, checks
 from voice_blueprint.base import Model
-from voice_blueprint.file.messages import MAX_MISTAKES
+from voice_blueprint.file.messages import MAX_ERRORS
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.suggestion import suggestion
 
@@ -125,7 +125,7 @@ def test_a_quote_that_is_never_closed_is_reported_where_it_opens(quote: str, tmp
 
 def test_the_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
     problems = problems_in("".join(f"setting{index}: 1\n" for index in range(5_000)), tmp_path)
-    assert len(problems) == MAX_MISTAKES + 1
+    assert len(problems) == MAX_ERRORS + 1
     assert problems[-1].message == "and 4,952 more problems; is it a deployment file?"
 
 
@@ -414,15 +414,15 @@ def test_a_text_that_does_not_match_its_pattern_is_rejected_with_an_example(
             "name: pairs",
             "name: cells",
             "cells\n      vm_size: Standard_NC96ads_A100_v4\n      nodes: {min: 1, max: 2}",
-            "`azure.pools.1.name`: cells is named twice",
+            "`azure.pools.1.name`: cells is listed twice",
         ),
         (
             "name: qwen\n",
             "name: pair\n",
             "name: pair\n      model: qwen3",
-            "`azure.services.3.name`: pair is named twice",
+            "`azure.services.3.name`: pair is listed twice",
         ),
-        ('["1", "2", "3"]', '["1", "2", "1"]', '"1", "2", "1"', "`azure.availability_zones.2`: 1 is named twice"),
+        ('["1", "2", "3"]', '["1", "2", "1"]', '"1", "2", "1"', "`azure.availability_zones.2`: 1 is listed twice"),
         (
             "pod_cidr: 10.244.0.0/16",
             "pod_cidr: 10.60.0.0/16",
@@ -435,19 +435,19 @@ def test_a_text_that_does_not_match_its_pattern_is_rejected_with_an_example(
             "cidr: 10.60.0.0/24",
             "`azure.network.cidr`: 10.60.0.0/24 is a /24",
         ),
-        ("pool: cells", "pool: cell", "pool: cell\n", "`cell` is no pool of this file; did you mean `cells`?"),
+        ("pool: cells", "pool: cell", "pool: cell\n", "`cell` is not a pool of this file; did you mean `cells`?"),
         (
             "pools: [a100]",
             "pools: [zzz]",
             "zzz",
-            "`zzz` is no pool of this file; take `a100`, `cells`, `h200` or `pairs`",
+            "`zzz` is not a pool of this file; use `a100`, `cells`, `h200` or `pairs`",
         ),
         ("location: southcentralus", "location: westeuropa", "westeuropa", "did you mean `westeurope`?"),
         (
             "location: southcentralus",
             "location: mars",
             "mars",
-            "`mars` is no Azure region in voice_blueprint/catalog/vm_sizes.yaml",
+            "`mars` is not a known Azure region in voice_blueprint/catalog/vm_sizes.yaml",
         ),
         ("Standard_D8ds_v5", "Standard_D8ds_v55", "Standard_D8ds_v55", "did you mean `Standard_D8ds_v5`?"),
         ("model: qwen3-8b", "model: qwen3-8c", "qwen3-8c", "did you mean `qwen3-8b`?"),

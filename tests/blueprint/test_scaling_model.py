@@ -78,10 +78,10 @@ def test_direction_follows_from_the_adjustments() -> None:
     [
         ((), "at least 1"),
         ((Step(lower_bound=5, adjustment=1),), "lower_bound must start at 0"),
-        ((Step(adjustment=1), Step(adjustment=2)), "lead away from it"),
+        ((Step(adjustment=1), Step(adjustment=2)), "move away from it"),
         (
             (Step(adjustment=1), Step(lower_bound=9, adjustment=2), Step(lower_bound=5, adjustment=3)),
-            "lead away from it",
+            "move away from it",
         ),
         ((Step(adjustment=1), Step(upper_bound=-5, adjustment=2)), "above the threshold has its lower_bound"),
         ((Step(adjustment=0),), "either all add hosts or all remove"),

@@ -12,10 +12,10 @@ from voice_blueprint.azure.topology import (
     Request,
     admit,
     admitted_cpus,
+    empty_node,
     kube_reserved_cpus,
     place,
     share_nvlink,
-    whole_node,
 )
 from voice_blueprint.catalog.azure import NumaNode, VmSize
 from voice_blueprint.file.model.azure import TopologyPolicy
@@ -43,7 +43,7 @@ UNKNOWN_TOPOLOGY = vm_size(gpus=8, domains=(tuple(range(8)),))
 
 def two_pairs(policy: TopologyPolicy, cpus: int, free: Free | None = None) -> list[tuple[int, ...] | str]:
     """Return the GPUs of two containers with two each, in order."""
-    answers = place(NC96, [Request(2, cpus)] * 2, policy, free or whole_node(NC96, 0))
+    answers = place(NC96, [Request(2, cpus)] * 2, policy, free or empty_node(NC96, 0))
     return [answer.gpus if answer.admitted else REFUSAL for answer in answers]
 
 
@@ -68,7 +68,7 @@ def test_two_gpus_on_four_numa_nodes_are_placed(
 
 @pytest.mark.parametrize("policy", [NONE, BEST_EFFORT, RESTRICTED])
 def test_single_gpu_pods_break_nvlink_pairs(policy: TopologyPolicy) -> None:
-    (gets, _) = two_pairs(policy, 40, whole_node(NC96, 0).without(0, 2))
+    (gets, _) = two_pairs(policy, 40, empty_node(NC96, 0).without(0, 2))
     assert gets == (1, 3)
     assert not share_nvlink(NC96, (1, 3))
 
@@ -90,19 +90,19 @@ def test_admitted_cpus_depend_on_the_topology_policy(policy: TopologyPolicy, gpu
 
 
 def test_containers_without_whole_cpus_are_not_pinned() -> None:
-    assert admit(NC96, whole_node(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
-    assert not admit(NC96, whole_node(NC96, 0), Request(2, None), SINGLE).admitted
+    assert admit(NC96, empty_node(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
+    assert not admit(NC96, empty_node(NC96, 0), Request(2, None), SINGLE).admitted
 
 
 def test_cpus_reserved_by_aks() -> None:
     """Rows of https://learn.microsoft.com/azure/aks/node-resource-reservations."""
     for vcpus, reserved in ((4, 0.14), (8, 0.18), (16, 0.26), (32, 0.42), (64, 0.74)):
         assert kube_reserved_cpus(vm_size(NumaNode(vcpus=vcpus))) == pytest.approx(reserved)
-    assert whole_node(NC96).cpus == (22, 24, 24, 24)
+    assert empty_node(NC96).cpus == (22, 24, 24, 24)
 
 
 def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
-    free = whole_node(NC96)
+    free = empty_node(NC96)
     assert admit(NC96, free, Request(2, 48), RESTRICTED).gpus == (1, 2)
     assert admit(NC96, free, Request(2, 46), RESTRICTED).gpus == (0, 1)
 
@@ -116,25 +116,25 @@ def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
     ],
 )
 def test_refusal_contains_the_numbers(policy: TopologyPolicy, cpus: int, message: str) -> None:
-    answer = admit(NC96, whole_node(NC96, 0), Request(2, cpus), policy)
+    answer = admit(NC96, empty_node(NC96, 0), Request(2, cpus), policy)
     assert not answer.admitted
     assert message in answer.reason
 
 
 def test_more_gpus_than_are_free_are_refused() -> None:
-    answer = admit(NC96, whole_node(NC96, 0).without(0, 1, 2), Request(2, 1), NONE)
+    answer = admit(NC96, empty_node(NC96, 0).without(0, 1, 2), Request(2, 1), NONE)
     assert answer.reason == "2 GPUs of 1 that are free"
 
 
 def test_a_pair_on_two_numa_nodes_is_placed() -> None:
-    assert not admit(NC80, whole_node(NC80, 0), Request(2, 40), RESTRICTED).admitted
-    assert admit(NC80, whole_node(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
+    assert not admit(NC80, empty_node(NC80, 0), Request(2, 40), RESTRICTED).admitted
+    assert admit(NC80, empty_node(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
 
 
 def test_a_size_with_unknown_numa_nodes_admits_pods() -> None:
-    answers = list(place(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, whole_node(UNKNOWN_TOPOLOGY, 0)))
+    answers = list(place(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, empty_node(UNKNOWN_TOPOLOGY, 0)))
     assert [answer.gpus for answer in answers] == [(gpu,) for gpu in range(8)]
-    assert not admit(UNKNOWN_TOPOLOGY, whole_node(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE).admitted
+    assert not admit(UNKNOWN_TOPOLOGY, empty_node(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE).admitted
 
 
 def test_nvlink_domains() -> None:

@@ -155,10 +155,10 @@ NEW_RULE = """
     remedy="remove supportPlan",
     source="https://learn.microsoft.com/azure/aks/long-term-support",
 )
-def support_plan_is_known(stack: Stack) -> Iterator[Found]:
+def support_plan_is_known(stack: Stack) -> Iterator[Violation]:
     for cluster in stack.of(":ManagedCluster"):
         if cluster.props["supportPlan"].text == "Preview":
-            yield Found(cluster.urn, f"cluster {cluster.name} has the support plan Preview")
+            yield Violation(cluster.urn, f"cluster {cluster.name} has the support plan Preview")
 """
 
 COMMAND = '''\

@@ -8,12 +8,12 @@ from tests.engines.conftest import Bench
 from tests.engines.test_health import Kubelet, kubelet
 from tests.router.conftest import Cluster, Pod
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_sandbox.engines.processes import READY_WITHIN_S, Running
+from voice_sandbox.engines.processes import READY_TIMEOUT_S, Running
 from voice_sandbox.engines.substitutions import VLLM, Substitutes, Substitution
 
 PRE_STOP_S = 4.0
 """Duration of the preStop hook, which exceeds the delay of DNS and router; deployments use ``ENGINE_PRE_STOP_S``."""
-PATIENCE_S = READY_WITHIN_S
+PATIENCE_S = READY_TIMEOUT_S
 
 
 class Replica(Pod):

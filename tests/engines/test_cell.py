@@ -52,11 +52,14 @@ def test_an_answer_equals_that_of_one_engine_and_its_kv_cache_was_transferred(
     prefill, decode = Growth(cell.containers["prefill"]), Growth(cell.containers["decode"])
     answer = front.complete(PROMPT, 16).raise_for_status().json()
     tokens = answer["usage"]["prompt_tokens"]
-    computed, moved = prefill.take(), decode.take()
-    print(f"NIXL moved {moved[TRANSFERRED_BYTES]} bytes for {tokens} tokens; decode had {moved[EXTERNAL_HITS]} of them")
-    assert computed[PROMPTED] == moved[PROMPTED] == moved[EXTERNAL_HITS] == tokens
-    assert moved[TRANSFERRED_BYTES] == whole_blocks(tokens)
-    assert moved[FAILED_TRANSFERS] == 0
+    computed, localize = prefill.take(), decode.take()
+    print(
+        f"NIXL moved {localize[TRANSFERRED_BYTES]} bytes for {tokens} tokens; decode had {localize[EXTERNAL_HITS]} "
+        "of them"
+    )
+    assert computed[PROMPTED] == localize[PROMPTED] == localize[EXTERNAL_HITS] == tokens
+    assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
+    assert localize[FAILED_TRANSFERS] == 0
 
     expected = decode_only.complete(PROMPT, 16).raise_for_status().json()
     assert prefill.take()[PROMPTED] == 0
@@ -71,11 +74,11 @@ def test_speech_inside_json_is_prefilled_and_its_kv_cache_is_transferred(
     question = [user_message("what was said", tone(440))]
     answer = front.chat(question).raise_for_status().json()
     tokens = answer["usage"]["prompt_tokens"]
-    moved = decode.take()
-    print(f"6 s of audio and a question are {tokens} tokens; {moved[EXTERNAL_HITS]} came by NIXL")
+    localize = decode.take()
+    print(f"6 s of audio and a question are {tokens} tokens; {localize[EXTERNAL_HITS]} came by NIXL")
     assert tokens > 375  # audio is padded to 30 s, which are 375 tokens
-    assert prefill.take()[PROMPTED] == moved[EXTERNAL_HITS] == tokens
-    assert moved[TRANSFERRED_BYTES] == whole_blocks(tokens)
+    assert prefill.take()[PROMPTED] == localize[EXTERNAL_HITS] == tokens
+    assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
     expected = decode_only.chat(question).raise_for_status().json()
     assert answer["choices"][0]["message"]["content"] == expected["choices"][0]["message"]["content"]
 

@@ -63,7 +63,7 @@ def start_problems(container: dict[str, Any], row: PublishedImage, added: set[st
     if not command:
         return [f"{container['name']} has no command, and {row.engine} has no entrypoint"]
     program = command[0]
-    if row.starts(program) or program in added or program == "/".join(row.entrypoint[:1]):
+    if row.contains_program(program) or program in added or program == "/".join(row.entrypoint[:1]):
         return []
     return [f"{container['name']} starts {program}, which is not on the PATH of {row.engine} ({row.file})"]
 
@@ -169,8 +169,8 @@ def test_containers_with_upstream_base_images_start(name: str) -> None:
 def test_hosts_with_upstream_base_images_start() -> None:
     row = IMAGES_BY_BASE[Image.ASR_VLLM][1]
     fleet = p5("voxtral-small-24b", VOXTRAL_LOAD)
-    assert row.starts(fleet_launch(fleet).command()[0])
-    assert row.starts(preparation(fleet).command()[0])
+    assert row.contains_program(fleet_launch(fleet).command()[0])
+    assert row.contains_program(preparation(fleet).command()[0])
 
 
 @pytest.mark.parametrize("image", IMAGES_BY_BASE)
@@ -182,13 +182,13 @@ def test_dockerfiles_only_use_programs_of_their_base(image: Image) -> None:
         for each in dockerfile.all("RUN")
         for program in re.findall(r"(?:^|&& |\()\s*(apt-get|uv|python3|useradd)\b", each.text)
     }
-    assert {program for program in used if not row.starts(program)} == set()
+    assert {program for program in used if not row.contains_program(program)} == set()
     assert row.user in {"0", "root", "root:root", "0:0"}, "its RUN needs root, and the base has another user"
     # Entrypoint and working directory of the base have no effect.
     assert [each.words for each in dockerfile.all("ENTRYPOINT")] == [[]]
     assert dockerfile.all("WORKDIR")
     (command,) = dockerfile.all("CMD")
-    assert row.starts(command.words[0])
+    assert row.contains_program(command.words[0])
     homes = [word for each in dockerfile.all("ENV") for word in each.text.split() if word.startswith("HOME=")]
     assert homes == [f"HOME={spec.cache_dir}"]
     assert "useradd" in used, "torch asks for the name of the user"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.azure_types.__main__ import Definitions, Given
+from tools.azure_types.__main__ import Definitions, NameTree
 
 REQUIRED, READ_ONLY, WRITABLE = 1, 2, 0
 FILE = "generated/things/microsoft.things/2026-01-01/types.json"
@@ -54,7 +54,7 @@ def clone(tmp_path: Path) -> Path:
 def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
     definitions = Definitions(clone)
     assert len(definitions.commit) == 40
-    given: Given = {"size": {}, "parts": {"*": {}}, "shape": {"radius": {}}, "tags": {}}
+    given: NameTree = {"size": {}, "parts": {"*": {}}, "shape": {"radius": {}}, "tags": {}}
     found = definitions.resource(KIND.lower(), given)
     assert found["type"] == KIND
     top = found["body"]["object"]

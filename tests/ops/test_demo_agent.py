@@ -22,7 +22,7 @@ def test_a_conversation_report_shows_each_stage_and_voice_to_voice_latency(capsy
     assert "voice to voice, p95 900 1200 missed" in told
     assert "onset of an interruption to silence 200 250 missed" in told
     assert re.search(r"commit [0-9a-f]{8}( with changes)?, \d+ x .+, load \d+", " ".join(printed.split()))
-    assert "in the language model's cache: 40% of 100 tokens that it was asked with" in told
+    assert "in the language model's cache: 40% of 100 prompt tokens" in told
 
 
 @pytest.mark.parametrize(("goal", "measured_ms"), [(MEDIAN, 601), (P95, 901), (BARGE_IN, 201)])

@@ -85,7 +85,7 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
     assert found
     for deployment in found:
         tiers = of_callers(deployment)
-        assert all(tier.most >= calls for tier in tiers), tiers
+        assert all(tier.max_calls >= calls for tier in tiers), tiers
         for agents_link, *others in conversation_chains(deployment):
             assert agents_link.most >= calls
             assert all(other.most >= agents_link.most for other in others)
@@ -99,7 +99,7 @@ def test_the_maximum_number_of_calls_is_accepted_and_one_more_refused(cloud: Clo
     most = max_calls(cloud, region, agents=agents)
     values = {Cloud.AWS: aws_values, Cloud.AZURE: azure_values}[cloud]
     assert values(region, most, agents=agents)
-    with pytest.raises(UnsupportedAnswersError, match="more than one state store"):
+    with pytest.raises(UnsupportedAnswersError, match="exceed the capacity of one state store"):
         values(region, most + 1, agents=agents)
 
 
@@ -144,7 +144,7 @@ def test_missing_options_are_prompted(tmp_path: Path) -> None:
         file.parent.mkdir()
     result = init(asked, typed="aws\nus-east-1\nn\n500\n20000\n")
     assert result.exit_code == 0, result.output
-    assert "Regions that sell what a first file needs: af-south-1, " in result.stdout
+    assert "Regions that offer the required hosts: af-south-1, " in result.stdout
     assert "500 calls on GPUs cost about " in result.stdout
     assert init(told, *AWS).exit_code == 0
     assert asked.read_text() == told.read_text()
@@ -156,11 +156,11 @@ def test_an_invalid_answer_is_prompted_again_immediately(tmp_path: Path) -> None
     result = init(file, typed=typed)
     assert result.exit_code == 0, result.output
     told = " ".join(result.stderr.split())
-    assert "gcp is no cloud; take `aws` or `azure`" in told
-    assert "us-esat-1 sells nothing that a first file for aws needs; did you mean `us-east-1`?" in told
-    assert "many is no whole number; type one such as 500" in told
-    assert "0 calls are not within what one deployment carries there, 1 to 175,790" in told
-    assert "1,000,000,000 calls are not within" in told
+    assert "gcp is not a supported cloud; use `aws` or `azure`" in told
+    assert "us-esat-1 does not offer the hosts that a first file for aws requires; did you mean `us-east-1`?" in told
+    assert "many is not an integer; enter one such as 500" in told
+    assert "0 calls are outside the range of one deployment in that region, 1 to 175,790" in told
+    assert "1,000,000,000 calls are outside the range" in told
     assert "20 calls on CPUs cost about 523 USD" in told
     assert "more than the budget of 100 USD; raise it to 523" in told
     assert voice_blueprint.load(file).aws.observability.monthly_budget_usd == 1000
@@ -192,29 +192,35 @@ def test_every_value_is_written_and_open_tasks_are_marked(tmp_path: Path) -> Non
     [
         (
             change_option(AWS, "--region", "us-esat-1"),
-            "us-esat-1 sells nothing that a first file for aws needs; did you mean",
+            "us-esat-1 does not offer the hosts that a first file for aws requires; did you mean",
         ),
         (
             change_option(AWS, "--region", "af-south-1"),
-            "500 calls are not within what one deployment carries there, 1 to 20",
+            "500 calls are outside the range of one deployment in that region, 1 to 20",
         ),
         (
             [*change_option(change_option(AWS, "--region", "af-south-1"), "--calls", "1"), "--agents"],
-            "af-south-1 sells no GPUs, which agents take",
+            "af-south-1 offers no GPUs, which agents require",
         ),
-        (change_option(AWS, "--region", "me-central-1"), "me-central-1 sells nothing that a first file for aws needs"),
+        (
+            change_option(AWS, "--region", "me-central-1"),
+            "me-central-1 does not offer the hosts that a first file for aws requires",
+        ),
         (change_option(AWS, "--budget", "100"), "more than the budget of 100 USD; raise it to "),
         (
             change_option(change_option(AWS, "--calls", "10000000"), "--budget", "1000000000"),
-            "10,000,000 calls are not within what one deployment carries there, 1 to 175,790",
+            "10,000,000 calls are outside the range of one deployment in that region, 1 to 175,790",
         ),
         (change_option(AWS, "--calls", "0"), "should be greater than or equal to 1"),
         (change_option(AWS, "--cloud", "gcp"), "'gcp' is not one of 'aws', 'azure'"),
-        (change_option(AZURE, "--region", "mars"), "mars sells nothing that a first file for azure needs; take `"),
+        (
+            change_option(AZURE, "--region", "mars"),
+            "mars does not offer the hosts that a first file for azure requires; use `",
+        ),
         (change_option(AZURE, "--budget", "13000"), "100 calls on GPUs cost about 15,"),
         (
             change_option(change_option(AZURE, "--calls", "20000"), "--budget", "1000000000"),
-            "20,000 calls are not within what one deployment carries there, 1 to ",
+            "20,000 calls are outside the range of one deployment in that region, 1 to ",
         ),
     ],
 )
@@ -258,12 +264,12 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     result = init(tmp_path / "gone" / "mine.yaml", *AWS)
     assert result.exit_code == 2
-    assert f"there is no folder {tmp_path / 'gone'}" in result.stderr
+    assert f"the folder {tmp_path / 'gone'} does not exist" in result.stderr
 
 
 @pytest.mark.parametrize(("calls", "min_hosts", "max_hosts"), [(1, 2, 3), (190, 2, 4), (191, 2, 5), (1500, 11, 25)])
 def test_hosts_follow_from_calls(calls: int, min_hosts: int, max_hosts: int) -> None:
-    found = bounds(calls, places=100)
+    found = bounds(calls, capacities=100)
     assert (found.min, found.max) == (min_hosts, max_hosts)
 
 

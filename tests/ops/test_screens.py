@@ -96,7 +96,7 @@ COMMAND_LINES = {
 CACHED_FUNCTIONS = (
     (voice_ops.cost.command, "_sections"),
     (voice_ops.diagram.command, "templates"),
-    (voice_ops.gameday.command, "play"),
+    (voice_ops.gameday.command, "simulate_scenarios"),
     (voice_ops.preview.command, "rehearse"),
 )
 """Functions whose results are cached, since they take seconds and do not depend on the surface."""

@@ -39,7 +39,7 @@ def test_services_layouts_and_limits_are_shown() -> None:
         "aggregated TP2 x 2",
         "KV memory",
         "throughput",
-        "refused: a cell takes two NVLink pairs",
+        "refused: a cell requires two NVLink pairs",
         "29.38",
     ):
         assert expected in text
@@ -61,7 +61,7 @@ def test_capacity_and_reload_time_of_kv_cache_outside_the_gpus_are_shown() -> No
 def test_a_refusal_shows_its_arithmetic_and_a_remedy() -> None:
     text = sizing_output("seed")
     assert "does not fit" in text
-    assert "inf2.48xlarge has Inferentia2, which is no GPU" in text
+    assert "inf2.48xlarge has Inferentia2, which is not a GPU" in text
     assert "→ vLLM is sized for GPUs only" in text
     assert "whisper-large-v3" in text
 

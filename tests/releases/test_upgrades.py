@@ -97,7 +97,7 @@ def add_queue(found: dict[str, Template]) -> None:
 DANGEROUS_CHANGES: dict[str, tuple[Change, str]] = {
     "an older version of the store": (
         set_property("state", "ReplicationGroup", "EngineVersion", "7.2"),
-        "refuses to go back to an older version",
+        "does not support downgrades",
     ),
     "another address range": (
         set_property("network", "VPC", "CidrBlock", "10.50.0.0/16"),
@@ -113,8 +113,8 @@ DANGEROUS_CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "the store in another construct": (rename("state", "ReplicationGroup"), "all sessions"),
     "a password in another construct": (rename("state", "Secret"), "the password or key"),
-    "no key of the logs": (remove_resource("asr", "Key"), "what it encrypted"),
-    "no bucket of artifacts": (remove_resource("registry", "Bucket"), "what lies in it"),
+    "no key of the logs": (remove_resource("asr", "Key"), "the data that it encrypts"),
+    "no bucket of artifacts": (remove_resource("registry", "Bucket"), "its objects"),
     "a repository of another name": (
         set_property("registry", "Repository", "RepositoryName", "another"),
         "all images",
@@ -124,7 +124,7 @@ DANGEROUS_CHANGES: dict[str, tuple[Change, str]] = {
     "another group of targets": (set_property("vad", "TargetGroup", "Port", 5005), "calls through it"),
     "a replacement that keeps its name": (
         set_property("registry", "Repository", "EncryptionConfiguration", {"EncryptionType": "AES256"}),
-        "keeps a name of its own",
+        "cannot replace a resource with an explicit name",
     ),
 }
 HARMLESS_CHANGES: dict[str, Change] = {
@@ -176,7 +176,7 @@ def test_dependents_of_a_replaced_resource_are_replaced() -> None:
     assert all(step.op.value == "replace" and step.because for step in subnets)
     stacks = {step.place[0] for step in steps if step.op.value == "replace"}
     assert {"network", "vad", "edge"} <= stacks, "exports carry it to other stacks"
-    assert vpc.along > 30
+    assert vpc.also_replaced > 30
 
 
 def graph() -> Graph:
@@ -200,8 +200,8 @@ def inputs(**values: object) -> Callable[[Resource], Resource]:
 @pytest.mark.parametrize(
     ("kind", "change", "down"),
     [
-        ("AgentPool", inputs(vmSize="Standard_NC48ads_A100_v4"), "what runs on the pool"),
-        ("AgentPool", lambda _: None, "what runs on the pool"),
+        ("AgentPool", inputs(vmSize="Standard_NC48ads_A100_v4"), "the pods on the pool"),
+        ("AgentPool", lambda _: None, "the pods on the pool"),
         ("Registry", lambda _: None, "all images"),
         ("VirtualNetwork", inputs(location="westeurope"), "every service"),
     ],

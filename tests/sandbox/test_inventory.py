@@ -9,7 +9,7 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
 from tests.synthesized import shipped, two_regions
-from voice_sandbox.aws.inventory import KINDS, LISTED, added, inventory
+from voice_sandbox.aws.inventory import KINDS, LIST_CALLS, added, inventory
 from voice_sandbox.aws.process import LocalAws
 
 LISTED_TYPES = {
@@ -116,9 +116,9 @@ def members(shape: Shape) -> set[str]:
     return {name for key, inner in shape.members.items() for name in (key, *members(inner))}
 
 
-@pytest.mark.parametrize("kind", LISTED)
+@pytest.mark.parametrize("kind", LIST_CALLS)
 def test_a_misspelled_path_is_an_error(kind: str) -> None:
-    service, operation, path, *_ = LISTED[kind]
+    service, operation, path, *_ = LIST_CALLS[kind]
     meta: Any = boto3.client(service, region_name="us-east-1").meta
     answer = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
     named = set(re.findall(r"[A-Za-z]+", re.sub("'[^']*'", "", path)))

@@ -214,7 +214,7 @@ def test_fleets_agents_and_an_engine_are_removed_without_interrupting_service(
     assert len(operator.insights()) == 2
     operator.begin_rollout("one")
     refused = operator.voice("prune", "--yes")
-    assert (refused.exit_code, "the rollout one, begun at" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "the rollout one, started at" in refused.stderr) == (1, True)
     operator.client("ssm").delete_parameter(Name=ROLLOUT)
     with operator.uninterrupted("vad-a", "inf2", "p5"):
         result = operator.voice("prune", "--yes")
@@ -229,7 +229,7 @@ def test_fleets_agents_and_an_engine_are_removed_without_interrupting_service(
         assert operator.hosts(region) == {"vad-a": 1, "inf2": 1, "p5": 1}
     assert not [alarm for alarm in operator.alarms() if "trn1" in alarm or "agent-" in alarm]
     assert operator.differences() == []
-    assert "no stack has left the file" in operator.voice("prune", "--yes").stdout
+    assert "no stack was removed from the file" in operator.voice("prune", "--yes").stdout
 
     image = operator.bake()
     operator.begin_rollout("two")
@@ -289,7 +289,7 @@ def test_removing_a_region_does_not_affect_another(operator: Operator, tmp_path:
     assert operator.differences() == []
     # Resources of another file with the old name of the region must not be deleted.
     operator.file.write_text(edit_document({"name": "sandbox-us-west-2"}, one))
-    assert operator.voice("prune", "--dry-run").stdout.strip() == "no stack has left the file"
+    assert operator.voice("prune", "--dry-run").stdout.strip() == "no stack was removed from the file"
     operator.file.write_text(edit_document({"aws.asr": [INF2], "aws.host_images": ABSENT, "aws.agents": ABSENT}, one))
     assert operator.voice("teardown", "--yes").exit_code == 0
     assert dict(operator.rehearsal.left()) == {}
@@ -323,7 +323,7 @@ def test_an_interrupted_prune_can_be_completed(operator: Operator) -> None:
         operator.interrupt("prune", "deploy sandbox-observability, without what left")
         result = operator.voice("prune", "--yes")
     assert result.exit_code == 0, result.output
-    assert "no stack has left the file" in operator.voice("prune", "--yes").stdout
+    assert "no stack was removed from the file" in operator.voice("prune", "--yes").stdout
     assert operator.hosts() == {"vad-a": 1, "inf2": 1}
     assert not [alarm for alarm in operator.alarms() if "trn1" in alarm or "-p5" in alarm or "agent-" in alarm]
     assert operator.differences() == []

@@ -284,7 +284,7 @@ def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Reh
 def test_no_resource_remains_after_teardown(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--yes")
     assert result.exit_code == 0, result.output
-    assert "left behind: nothing" in result.stdout
+    assert "remaining unexpectedly: nothing" in result.stdout
     assert dict(rehearsal.left()) == {}
 
 

@@ -55,7 +55,7 @@ def test_a_production_stack_is_created_at_the_second_attempt(rehearsal: Rehearsa
         before = inventory(rehearsal.session, rehearsal.aws.endpoint)
         template = json.loads((assembly / f"{stack}.template.json").read_text())
         rehearsal.faults.write_text(f"{stack}/{last(template)}\n")
-        with pytest.raises(CdkError, match="a fault that a drill asked for"):
+        with pytest.raises(CdkError, match="a fault injected by a drill"):
             rehearsal.cdk.deploy_only(stack)
         left = added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
         assert left == {"stack": 1}, f"{stack} leaves {left} behind"

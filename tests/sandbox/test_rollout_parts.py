@@ -55,7 +55,7 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
         done = voice("--resume", "--minutes", "10")
         assert done.exit_code == 0, done.output
         assert voice("--current").stdout.strip() == ""
-        assert "no rollout is under way" in voice("--resume").output
+        assert "no rollout is in progress" in voice("--resume").output
 
         write({"aws.edge.session_max_s": 1800})
         assert voice("--start", "two one", "--minutes", "0").exit_code == 75

@@ -16,7 +16,7 @@ from tests.blueprint.documents import Edits
 from tests.left_out import require
 from tests.sandbox.fleet import Fleet
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
 from voice_ops.rollout import aws as command
@@ -49,7 +49,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Rehearsal(deployment, real_stores=True) as running:
         running.bootstrap()
         cloudwatch = running.session.client("cloudwatch", endpoint_url=running.aws.endpoint)
-        for name in guards(deployment, Tier.ASR, "inf2"):
+        for name in rollback_alarms(deployment, Tier.ASR, "inf2"):
             cloudwatch.put_metric_alarm(
                 AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
                 Threshold=1, ComparisonOperator="GreaterThanThreshold",
@@ -107,13 +107,13 @@ def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
         short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
         refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert refused.exit_code == 1
-    assert "192 vCPU more than run now, and the quota inf leaves 191" in " ".join(refused.output.split())
+    assert "192 additional vCPU, but the quota inf has 191 left" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
     monkeypatch.setattr(command, "prober", lambda *_: lambda: "half of the words are wrong")
     result = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert result.exit_code == 1, result.output
-    assert "taken back: half of the words are wrong" in result.output
+    assert "rolled back: half of the words are wrong" in result.output
     assert fleet.status() == "UPDATE_ROLLBACK_COMPLETE"
     assert all(NEW in script for _, script in fleet.hosts().values())
     nothing = CliRunner().invoke(app, ["rollout", str(fleet.file(served).source.file)])
@@ -128,7 +128,7 @@ def test_vad_tier_and_edge_migrate_to_vfio_and_back(fleet: Fleet) -> None:
     ec2 = session.client("ec2", endpoint_url=endpoint)
     cloudformation = session.client("cloudformation", endpoint_url=endpoint)
     cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
-    for name in guards(fleet.file({}), Tier.VAD, "vad"):
+    for name in rollback_alarms(fleet.file({}), Tier.VAD, "vad"):
         cloudwatch.put_metric_alarm(
             AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
             Threshold=1, ComparisonOperator="GreaterThanThreshold",
@@ -181,7 +181,7 @@ def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyP
         return CliRunner().invoke(app, ["rotate", str(FILE)])
 
     tiers = ("gateway", "vad", "asr", "agent")
-    assert "begun for 4 users" in rotate().output
+    assert "started for 4 users" in rotate().output
     assert [password_counts()[tier] for tier in tiers] == [2, 2, 2, 2]
     early = rotate()
     assert (early.exit_code, "run this again after" in early.output) == (1, True)
@@ -226,7 +226,7 @@ def test_a_store_is_restored_from_the_configured_snapshot_with_its_sessions(flee
     images = {"images.asr-neuron": NEW, "aws.asr.0.machine_image": next(iter(hosts.values()))[0]}
     file = str(fleet.file({**images, "aws.state.restore_from": "before-the-loss"}).source.file)
     said = voice(file)
-    assert "sandbox-state makes sandbox-state-" in said
+    assert "sandbox-state creates sandbox-state-" in said
     assert "lost is what was written to sandbox-state since" in said
     assert json.loads(voice(file, "--deploy", "--json"))["live"] == "sandbox-state"
 

@@ -48,7 +48,7 @@ def test_unfinished_artifacts_are_not_used(machine: Machine, ready_port: int) ->
     machine.write("dev/neuron0", "")
     machine.set("fail", "aws s3 cp")
     assert machine.launch(hosts.asr_neuron(ready_port)).returncode != 0
-    assert machine.reason == "artifacts: s3://artifacts/0badf00d is not complete: run the job of the fleet"
+    assert machine.reason == "artifacts: s3://artifacts/0badf00d is not complete: run the artifacts job of the fleet"
     assert not any("aws s3 sync" in line for line in machine.transcript)
 
 

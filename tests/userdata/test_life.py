@@ -259,7 +259,7 @@ def test_unreadable_log_does_not_stop_a_start(machine: Machine, ready_port: int)
     machine.set("fail", "docker logs")
     machine.launch(hosts.asr_neuron(ready_port))
     assert machine.answers[0] == ("launching", "CONTINUE")
-    assert any("the phases of the start are not known" in line for line in machine.log)
+    assert any("the phases of the start are unknown" in line for line in machine.log)
 
 
 @pytest.mark.parametrize(("health", "is_replaced"), [("healthy", False), ("healthy\nunhealthy", True)])

@@ -104,7 +104,7 @@ def test_every_step_file_is_used_by_some_host() -> None:
 
 def test_a_script_that_is_too_large_is_refused_with_its_size() -> None:
     boot = replace(hosts.vad(), environment={"VOICE_NOTE": "x" * SIZE_LIMIT_BYTES})
-    with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, EC2 takes {SIZE_LIMIT_BYTES}"):
+    with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}"):
         render(boot)
 
 
@@ -143,29 +143,29 @@ def _host(**changes: object) -> HostBoot:
 @pytest.mark.parametrize(
     ("make", "answer"),
     [
-        (lambda: _host(mtu=None), "native XDP on ENA takes an MTU of 3498 at most, not 9001"),
-        (lambda: _host(data_path=None, mtu=8901), "ENA Express takes an MTU of 8900 at most, not 8901"),
-        (lambda: _host(accelerator="gpu"), "not both"),
+        (lambda: _host(mtu=None), "native XDP on ENA supports an MTU of at most 3498, not 9001"),
+        (lambda: _host(data_path=None, mtu=8901), "ENA Express supports an MTU of at most 8900, not 8901"),
+        (lambda: _host(accelerator="gpu"), "has either a packet data path or an accelerator"),
         (lambda: _host(containers=()), "requires at least one container"),
         (lambda: _host(containers=hosts.vad().containers[:1] * 2), "repeat: vad-dataplane, vad-dataplane"),
         (lambda: _host(containers=(_container(environment={"VOICE_HOST": "x"}),)), "VOICE_HOST is set"),
         (lambda: _host(containers=(_container(environment={"VOICE_FLEET": "x"}),)), "VOICE_FLEET is set"),
         (lambda: _host(environment={"VOICE_HOST": "x"}), "VOICE_HOST is set"),
-        (lambda: _host(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),
+        (lambda: _host(environment={VALKEY_PASSWORD.name: "x"}), "every process of the host can read"),
         (lambda: _container(start_log={StartPhase.COMPILE: "a=b"}), "has one of"),
         (
             lambda: _host(containers=(_container(start_log={}), _container(name="other", start_log={}))),
-            "not of vad-dataplane, other",
+            "not vad-dataplane, other",
         ),
-        (lambda: _container(name="VAD"), "'VAD' is not like vad-dataplane"),
-        (lambda: _container(image_uri="registry/voice:latest"), "not by digest"),
-        (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "can be read by every process"),
-        (lambda: _container(environment={"lower": "x"}), "'lower' is no variable name"),
+        (lambda: _container(name="VAD"), "'VAD' must be lower-case words with hyphens, such as vad-dataplane"),
+        (lambda: _container(image_uri="registry/voice:latest"), "has no digest"),
+        (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "every process of the host can read"),
+        (lambda: _container(environment={"lower": "x"}), "'lower' is not a valid variable name"),
         (lambda: LifecycleHooks("a", "b", heartbeat_s=14, ready_budget_s=1, drain_budget_s=1), "heartbeat_s=14"),
-        (lambda: render(_host(log_group="a\nb")), "spans lines"),
-        (lambda: render(_host(environment={"VOICE_NOTE": "a\nb"})), "spans lines"),
-        (lambda: render(_host(log_group="a\rb")), "spans lines"),
-        (lambda: render(_host(log_group="a\0b")), "spans lines"),
+        (lambda: render(_host(log_group="a\nb")), "spans several lines"),
+        (lambda: render(_host(environment={"VOICE_NOTE": "a\nb"})), "spans several lines"),
+        (lambda: render(_host(log_group="a\rb")), "spans several lines"),
+        (lambda: render(_host(log_group="a\0b")), "spans several lines"),
         (lambda: _container(mounts=(Mount("/a b", "/c"),)), "mount '/a b' has a space"),
         (lambda: _container(start_log={StartPhase.COMPILE: "a|b"}), "has one of"),
     ],
@@ -183,7 +183,7 @@ def test_values_at_the_limit_are_accepted() -> None:
     empty = len(render(_host(environment={"VOICE_NOTE": ""})).encode())
     full = render(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
     assert len(full.encode()) == 16_384
-    with pytest.raises(ValueError, match="is 16385 bytes, EC2 takes 16384"):
+    with pytest.raises(ValueError, match="is 16385 bytes, but EC2 accepts only 16384"):
         render(_host(environment={"VOICE_NOTE": "x" * (16_385 - empty)}))
 
 

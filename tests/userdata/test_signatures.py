@@ -93,7 +93,7 @@ def test_another_image_is_not_pulled(
 ) -> None:
     digest = wrong(served, ours)
     host = boot(served, ours, ready_port, digest)
-    reason = f"images: {uri(served, TELEMETRY, digest)} has no signature of the key of image_signing"
+    reason = f"images: {uri(served, TELEMETRY, digest)} is not signed with the key of image_signing"
     assert_abandoned(machine, host, reason)
     assert not any("docker pull" in line and TELEMETRY in line for line in machine.transcript)
 
@@ -105,4 +105,4 @@ def test_unsigned_images_are_not_baked(served: Registry, ours: SigningKey, machi
     script.write_text(render_bake(Bake("us-east-1", images, signing_key=key_line(ours.public)), "bake"))
     baked = machine.run(script)
     assert baked.returncode != 0
-    assert "has no signature of the key" in baked.stderr
+    assert "is not signed with the key" in baked.stderr

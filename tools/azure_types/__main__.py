@@ -22,7 +22,7 @@ from voice_sandbox.rehearsals.azure import Rehearsal
 
 REPOSITORY = "https://github.com/Azure/bicep-types-az"
 CLONE_HELP = f"A clone of {REPOSITORY}; `git clone --filter=blob:none --no-checkout` is enough."
-Given = dict[str, Any]
+NameTree = dict[str, Any]
 """Given names, each with its children; a list's items and a map's values are merged below `*`."""
 
 
@@ -35,7 +35,7 @@ class Definitions:
         self._files = self._git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
         self._types = cache(lambda file: json.loads(self._git("show", f"HEAD:{file}")))
 
-    def resource(self, name: str, given: Given) -> dict[str, Any]:
+    def resource(self, name: str, names: NameTree) -> dict[str, Any]:
         """Return a type, limited to the depth of the given values.
 
         Raises:
@@ -47,10 +47,10 @@ class Definitions:
                 types = self._types(file)
                 for each in types:
                     if each["$type"] == "ResourceType" and each["name"].lower() == name.lower():
-                        return {"type": each["name"], "body": self._node(types, each["body"], given)}
+                        return {"type": each["name"], "body": self._node(types, each["body"], names)}
         raise KeyError(name)
 
-    def _node(self, types: list[Any], reference: Mapping[str, str], given: Given | None) -> Node:
+    def _node(self, types: list[Any], reference: Mapping[str, str], names: NameTree | None) -> Node:
         result = types[int(reference["$ref"].partition("#/")[2])]
         match result["$type"]:
             case "BooleanType":
@@ -65,12 +65,12 @@ class Definitions:
             case "UnionType":
                 node = self._union(types, result)
             case "ArrayType":
-                of = self._node(types, result["itemType"], given and given.get("*"))
+                of = self._node(types, result["itemType"], names and names.get("*"))
                 node = {"list": {**_limits(result, "minLength", "maxLength"), "of": of}}
-            case "ObjectType" if given is not None:
-                node = self._object(types, result, given)
-            case "DiscriminatedObjectType" if given is not None:
-                node = self._choice(types, result, given)
+            case "ObjectType" if names is not None:
+                node = self._object(types, result, names)
+            case "DiscriminatedObjectType" if names is not None:
+                node = self._choice(types, result, names)
             case _:
                 node = "any"
         return node
@@ -82,22 +82,22 @@ class Definitions:
         # the catalogue.
         return {"enum": values} if values and "Standard_A0" not in values else "any"
 
-    def _object(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Node:
+    def _object(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Node:
         if found.get("additionalProperties") and not found["properties"]:
-            return {"map": self._node(types, found["additionalProperties"], given.get("*", {}))}
-        return {"object": dict(self._properties(types, found["properties"], given))}
+            return {"map": self._node(types, found["additionalProperties"], names.get("*", {}))}
+        return {"object": dict(self._properties(types, found["properties"], names))}
 
-    def _properties(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Iterator[tuple[str, Any]]:
+    def _properties(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Iterator[tuple[str, Any]]:
         for name, each in found.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
             # The SDK omits `properties`: its children are given at the parent's level.
-            below = {**given, **given.get(name, {})} if name == "properties" else given.get(name)
+            children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
-            yield name, [flags, "any" if read_only else self._node(types, each["type"], below)]
+            yield name, [flags, "any" if read_only else self._node(types, each["type"], children)]
 
-    def _choice(self, types: list[Any], found: Mapping[str, Any], given: Given) -> Node:
-        base = dict(self._properties(types, found["baseProperties"], given))
-        of = {name: self._node(types, each, given) for name, each in found["elements"].items()}
+    def _choice(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Node:
+        base = dict(self._properties(types, found["baseProperties"], names))
+        of = {name: self._node(types, each, names) for name, each in found["elements"].items()}
         merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
         return {"choice": {"by": found["discriminator"], "of": merged}}
 
@@ -108,11 +108,11 @@ class Definitions:
         ).stdout  # fmt: skip
 
 
-def _limits(found: Mapping[str, Any], least: str, most: str) -> dict[str, int]:
-    return {name: found[key] for name, key in (("min", least), ("max", most)) if found.get(key) is not None}
+def _limits(found: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, int]:
+    return {name: found[key] for name, key in (("min", min_key), ("max", max_key)) if found.get(key) is not None}
 
 
-def _given(value: Any, into: Given) -> Given:  # noqa: ANN401  whatever an input holds
+def _given(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
     """Add the names of a value."""
     if isinstance(value, Mapping):
         for name, item in value.items():
@@ -124,9 +124,9 @@ def _given(value: Any, into: Given) -> Given:  # noqa: ANN401  whatever an input
     return into
 
 
-def emitted() -> dict[str, Given]:
+def names_by_type() -> dict[str, NameTree]:
     """Run the programs of every shipped file with an Azure section; return their types with the given properties."""
-    results: dict[str, Given] = {}
+    results: dict[str, NameTree] = {}
     for file in sorted((ROOT / "deployments").glob("*.yaml")):
         deployment = voice_blueprint.load(file)
         if deployment.azure_section is None:
@@ -146,14 +146,14 @@ def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HE
     """
     definitions = Definitions(clone)
     resources = {}
-    for kind, given in sorted(emitted().items()):
+    for kind, names in sorted(names_by_type().items()):
         name = f"{arm.arm_type(kind)}@{api_version(f'azure-native:{kind}')}"
         try:
-            known = definitions.resource(name, given)
+            definition = definitions.resource(name, names)
         except KeyError:
             raise stop(f"{kind}: {REPOSITORY} has no {name} at {definitions.commit}", FAILED) from None
-        resources[kind] = known
-    rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(known)}" for kind, known in resources.items())
+        resources[kind] = definition
+    rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(definition)}" for kind, definition in resources.items())
     origin = json.dumps({"repository": REPOSITORY, "commit": definitions.commit})
     DEFINITIONS.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
     out.print(f"{len(resources)} types from {definitions.commit}")

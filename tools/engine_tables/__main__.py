@@ -38,7 +38,7 @@ def refresh(
     desired = names or list(RECIPES)
     for name in desired:
         if name not in RECIPES:
-            raise stop(f"{name} has no table; there are: {', '.join(RECIPES)}", REFUSED)
+            raise stop(f"{name} has no table; available tables: {', '.join(RECIPES)}", REFUSED)
     done = [_refreshed(catalog.engines()[name]) for name in desired]
     if not all(done):
         raise typer.Exit(FAILED)
@@ -65,7 +65,7 @@ def _from_wheel(engine: EngineVersion, committed: Path) -> EngineTable:
     known_sha256 = before.sha256 if before and before.version == engine.version else None
     file = wheels.wheel(package, engine.version, known_sha256)
     origin = Origin(distribution=package, version=engine.version, file=file.name, sha256=wheels.sha256(file))
-    return table(Tree.of_wheel(file), RECIPES[engine.name], origin)
+    return table(Tree.from_wheel(file), RECIPES[engine.name], origin)
 
 
 if __name__ == "__main__":

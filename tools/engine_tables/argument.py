@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from tools.engine_tables.classes import Field, Hint, choices, default_of, described, hint
+from tools.engine_tables.classes import Field, Hint, choices, default_value, described, hint
 from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.values import Reader, called
 from voice_blueprint.engines.published.release import Setting
@@ -13,7 +13,7 @@ _DEEPEST = 2
 
 
 @dataclass
-class Given:
+class Arguments:
     """Arguments of an ``add_argument`` call.
 
     Attributes:
@@ -46,45 +46,49 @@ class Given:
         return ""
 
 
-def setting(reader: Reader, name: str, given: Given, sizes: frozenset[str]) -> Setting:
+def setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[str]) -> Setting:
     """Return the setting that an ``add_argument`` call defines.
 
     Args:
         name: The flag.
         sizes: Fields whose numbers may have a suffix.
     """
-    made: dict[str, object] = {"name": name}
-    if given.origin is not None:
-        made |= _derived(reader, given.origin, sizes)
-    for key in given.dropped:
-        made.pop(key, None)
-    return Setting.model_validate(made | _passed(reader, given))
+    setting_fields: dict[str, object] = {"name": name}
+    if arguments.origin is not None:
+        setting_fields |= _derived(reader, arguments.origin, sizes)
+    for key in arguments.dropped:
+        setting_fields.pop(key, None)
+    return Setting.model_validate(setting_fields | _passed(reader, arguments))
 
 
-def _passed(reader: Reader, given: Given) -> dict[str, object]:
-    made: dict[str, object] = {}
-    for key, (node, scope) in given.passed.items():
+def _passed(reader: Reader, arguments: Arguments) -> dict[str, object]:
+    setting_fields: dict[str, object] = {}
+    for key, (node, scope) in arguments.passed.items():
         match key:
             case "type":
-                made["type"] = converter(reader, node, scope)
-                made |= {} if made["type"] == "json" else {"config": None}
+                setting_fields["type"] = converter(reader, node, scope)
+                setting_fields |= {} if setting_fields["type"] == "json" else {"config": None}
             case "metavar" if reader.value_or(node, scope, None) == "JSON":
-                made["type"] = "json"
+                setting_fields["type"] = "json"
             case "choices":
-                listed = reader.value_or(node, scope, [])
-                made |= choices(listed, extensible=False) if isinstance(listed, list) and listed else {}
+                allowed_values = reader.value_or(node, scope, [])
+                setting_fields |= (
+                    choices(allowed_values, extensible=False)
+                    if isinstance(allowed_values, list) and allowed_values
+                    else {}
+                )
             case "default":
-                made["default"] = reader.value_or(node, scope, None)
+                setting_fields["default"] = reader.value_or(node, scope, None)
             case "nargs":
-                made["nargs"] = reader.value_or(node, scope, None)
-    match given.action:
+                setting_fields["nargs"] = reader.value_or(node, scope, None)
+    match arguments.action:
         case "store_true" | "store_false" | "store_const" | "count":
-            made |= {"type": "switch", "default": None}
+            setting_fields |= {"type": "switch", "default": None}
         case "BooleanOptionalAction":
-            made["type"] = "bool"
+            setting_fields["type"] = "bool"
         case "append" | "extend":
-            made["repeats"] = True
-    return made
+            setting_fields["repeats"] = True
+    return setting_fields
 
 
 def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
@@ -101,11 +105,11 @@ def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> s
         return converter(reader, node.args[0], scope, depth)
     result = reader.definition(node, scope)
     if result and isinstance(result.node, ast.FunctionDef) and depth < _DEEPEST:
-        return _of_function(reader, result, depth)
+        return _function_type(reader, result, depth)
     return "str"
 
 
-def _of_function(reader: Reader, function: Definition, depth: int) -> str:
+def _function_type(reader: Reader, function: Definition, depth: int) -> str:
     calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
     kinds = [
         called(call) if called(call) in {"float", "int"} else converter(reader, call.func, function.scope, depth + 1)
@@ -127,11 +131,11 @@ def size_fields(reader: Reader) -> frozenset[str]:
 def _derived(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
     """Return the result of vLLM's ``get_kwargs`` for a field of a configuration class, in its order."""
     allowed = hint(reader, each.annotation, each.scope)
-    made: dict[str, object] = {
+    setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
-        "default": default_of(reader, each),
+        "default": default_value(reader, each),
     }
-    return made | _derived_type(each.name, allowed, sizes)
+    return setting_fields | _derived_type(each.name, allowed, sizes)
 
 
 def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, object]:
@@ -150,8 +154,11 @@ def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, 
 
 
 def _collected(allowed: Hint, items: Hint) -> dict[str, object]:
-    made = described(items, items.kinds - {"none"})
-    return made | {"type": "str" if made["type"] == "any" else made["type"], "nargs": allowed.length or "+"}
+    setting_fields = described(items, items.kinds - {"none"})
+    return setting_fields | {
+        "type": "str" if setting_fields["type"] == "any" else setting_fields["type"],
+        "nargs": allowed.length or "+",
+    }
 
 
 def _scalar(name: str, allowed: Hint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:

@@ -101,10 +101,10 @@ def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
 
 
 def _union(reader: Reader, parts: list[ast.expr], scope: Scope) -> Hint:
-    whole = Hint()
+    combined = Hint()
     for part in parts:
-        whole.add(hint(reader, part, scope))
-    return whole
+        combined.add(hint(reader, part, scope))
+    return combined
 
 
 def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
@@ -118,10 +118,10 @@ def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
     if name == "Union":
         return _union(reader, inside, scope)
     if name in _WRAPPERS:
-        whole = hint(reader, inside[0], scope)
+        combined = hint(reader, inside[0], scope)
         if name == "Optional":
-            whole.kinds.add("none")
-        return whole
+            combined.kinds.add("none")
+        return combined
     if name in _COLLECTIONS:
         open_ended = name not in {"tuple", "Tuple"} or any(getattr(each, "value", None) is ... for each in inside)
         length = None if open_ended else len(inside)
@@ -129,17 +129,17 @@ def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
     return Hint({"dict"} if name in _MAPPINGS else {"other"})
 
 
-def _defined(reader: Reader, found: Definition) -> Hint:
-    match found.node:
+def _defined(reader: Reader, class_definition: Definition) -> Hint:
+    match class_definition.node:
         case ast.ClassDef(bases=bases):
-            if is_config(reader, found):
-                return Hint({"config"}, config=found)
-            if reader.is_enum(found):
-                return Hint({"enum"}, values=_spellings(reader.members(found)))
+            if is_config(reader, class_definition):
+                return Hint({"config"}, config=class_definition)
+            if reader.is_enum(class_definition):
+                return Hint({"enum"}, values=_spellings(reader.members(class_definition)))
             is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
             return Hint({"dict"} if is_mapping else {"other"})
         case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
-            return hint(reader, alias, found.scope)
+            return hint(reader, alias, class_definition.scope)
     return Hint({"other"})
 
 
@@ -148,7 +148,7 @@ def _spellings(members: dict[str, object]) -> list[object]:
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
-def setting_of(reader: Reader, each: Field) -> Setting:
+def argument_setting(reader: Reader, each: Field) -> Setting:
     allowed = hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})
@@ -159,7 +159,7 @@ def setting_of(reader: Reader, each: Field) -> Setting:
     if many and simple:
         changes["nargs"] = allowed.length or "*"
     return Setting.model_validate(
-        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_of(reader, each), **changes}
+        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_value(reader, each), **changes}
     )
 
 
@@ -190,7 +190,7 @@ def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
     return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
 
 
-def default_of(reader: Reader, each: Field) -> object:
+def default_value(reader: Reader, each: Field) -> object:
     """Return a field's default; None also if it is determined when the engine starts."""
     return reader.value_or(each.default, each.scope, None) if each.default is not None else None
 

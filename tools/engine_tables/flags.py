@@ -3,8 +3,8 @@
 import ast
 from dataclasses import dataclass, field, replace
 
-from tools.engine_tables.argument import Given, size_fields
-from tools.engine_tables.argument import setting as setting_of
+from tools.engine_tables.argument import Arguments, size_fields
+from tools.engine_tables.argument import setting as argument_setting
 from tools.engine_tables.classes import Field, fields
 from tools.engine_tables.names import Definition, MovedError, Scope
 from tools.engine_tables.source import Module, Symbols, blocks, symbols
@@ -22,11 +22,11 @@ class FieldArguments:
     """The keyword arguments for ``add_argument`` of each field of a configuration class."""
 
     fields: dict[str, Field]
-    changed: dict[str, Given] = field(default_factory=dict)
+    changed: dict[str, Arguments] = field(default_factory=dict)
 
-    def of(self, name: str) -> Given:
+    def of(self, name: str) -> Arguments:
         """Return those of one field, the same object each time."""
-        return self.changed.setdefault(name, Given(origin=self.fields.get(name)))
+        return self.changed.setdefault(name, Arguments(origin=self.fields.get(name)))
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Frame:
     cls: Definition | None
     owner: Definition | None
     parsers: set[str]
-    arguments: dict[str, FieldArguments | Given] = field(default_factory=dict)
+    arguments: dict[str, FieldArguments | Arguments] = field(default_factory=dict)
 
 
 class FlagReader:
@@ -70,7 +70,7 @@ class FlagReader:
         result = self._reader.required(function)
         if not isinstance(result.node, ast.FunctionDef):
             raise MovedError(function)
-        owner = self._reader.named(function.rpartition(".")[0])
+        owner = self._reader.find_definition(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
         self._function(result, in_class, in_class, {})
         return Command(
@@ -85,7 +85,7 @@ class FlagReader:
         function: Definition,
         cls: Definition | None,
         owner: Definition | None,
-        arguments: dict[str, FieldArguments | Given],
+        arguments: dict[str, FieldArguments | Arguments],
     ) -> FieldArguments | None:
         """Interpret a function; return the field arguments that were passed to it, with its changes."""
         node, module = function.node, function.scope.module
@@ -130,17 +130,17 @@ class FlagReader:
                     frame.arguments[name] = result
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
                 given = self._given(base, frame)
-                if isinstance(given, Given):
+                if isinstance(given, Arguments):
                     given.set(key, value, frame.scope)
 
     def _deletion(self, target: ast.expr, frame: _Frame) -> None:
         match target:
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
                 given = self._given(base, frame)
-                if isinstance(given, Given):
+                if isinstance(given, Arguments):
                     given.drop(key)
 
-    def _given(self, node: ast.expr, frame: _Frame) -> FieldArguments | Given | None:
+    def _given(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
         """Return the field arguments of an expression, if it is one."""
         match node:
             case ast.Name(id=name):
@@ -202,7 +202,7 @@ class FlagReader:
             self._reader.value_or(each, frame.scope, None) for each in call.args if not isinstance(each, ast.Starred)
         ]
         texts = [name for name in names if isinstance(name, str)]
-        given = Given()
+        given = Arguments()
         for keyword in call.keywords:
             if keyword.arg is None:
                 given = self._spread(keyword.value, frame, given)
@@ -211,7 +211,7 @@ class FlagReader:
         if texts:
             self._add(texts, given, frame.scope)
 
-    def _spread(self, node: ast.expr, frame: _Frame, given: Given) -> Given:
+    def _spread(self, node: ast.expr, frame: _Frame, given: Arguments) -> Arguments:
         """Return the arguments of ``**node``, overridden by explicit ones."""
         match node:
             case ast.Dict(keys=keys, values=values):
@@ -222,18 +222,18 @@ class FlagReader:
                         given.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
                 return given
         result = self._given(node, frame)
-        return replace(result, passed={**result.passed, **given.passed}) if isinstance(result, Given) else given
+        return replace(result, passed={**result.passed, **given.passed}) if isinstance(result, Arguments) else given
 
-    def _add(self, names: list[str], given: Given, scope: Scope) -> None:
+    def _add(self, names: list[str], given: Arguments, scope: Scope) -> None:
         if given.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])
-        made = setting_of(self._reader, name, given, self._sizes)
+        new_setting = argument_setting(self._reader, name, given, self._sizes)
         off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
-        paired = self._negations and made.type == "bool"
+        paired = self._negations and new_setting.type == "bool"
         self._flags.setdefault(
             name,
-            made.model_copy(
+            new_setting.model_copy(
                 update={"aliases": tuple(each for each in names if each != name), "off": off if paired else None}
             ),
         )

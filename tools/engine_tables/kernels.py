@@ -25,17 +25,17 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         MovedError: The release has no such function.
     """
     result = reader.required(chooser)
-    named = {
+    classes_by_name = {
         each.attr: cls
         for each in ast.walk(result.node)
         if isinstance(each, ast.Attribute) and isinstance(path := reader.value_or(each, result.scope, None), str)
-        if (cls := reader.named(path))
+        if (cls := reader.find_definition(path))
     }
     return tuple(
         Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
-        for name, cls in sorted(named.items())
+        for name, cls in sorted(classes_by_name.items())
         if (types := dict(_types(reader, cls)))  # one that delegates to others has none
-        and not any(_Judge(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
+        and not any(_PredicateEvaluator(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
     )
 
 
@@ -50,14 +50,16 @@ def _blocks(reader: Reader, cls: Definition) -> set[int]:
 
 
 def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
-    declared = _Judge(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
+    declared = _PredicateEvaluator(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
-        majors = [major for major in MAJORS if _Judge(reader, cls, major).ask(TAKES_TYPE, kind) is not False]
+        majors = [
+            major for major in MAJORS if _PredicateEvaluator(reader, cls, major).ask(TAKES_TYPE, kind) is not False
+        ]
         yield str(kind), tuple(majors)
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _PredicateEvaluator:
     """Evaluates a predicate on GPUs of one major compute capability, as far as its source permits."""
 
     reader: Reader
@@ -66,15 +68,17 @@ class _Judge:
     within: Definition | None = None
     known: Mapping[str, object] | None = None
 
-    def ask(self, name: str, *given: object) -> object:
+    def ask(self, name: str, *arguments: object) -> object:
         method = self.reader.method(self.cls, name)
-        return self._called(method, given) if method else UNKNOWN
+        return self._called(method, arguments) if method else UNKNOWN
 
-    def _called(self, function: Definition, given: tuple[object, ...]) -> object:
+    def _called(self, function: Definition, arguments: tuple[object, ...]) -> object:
         if not isinstance(function.node, ast.FunctionDef):
             return UNKNOWN
         names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
-        inner = _Judge(self.reader, self.cls, self.major, function, dict(zip(names, given, strict=False)))
+        inner = _PredicateEvaluator(
+            self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False))
+        )
         return inner._block(function.node.body)
 
     def _block(self, body: list[ast.stmt]) -> object:
@@ -109,7 +113,7 @@ class _Judge:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return _compared(operator, self.value(left), self.value(right))
             case ast.Call():
-                return self._of_call(node)
+                return self._call_value(node)
         return self.reader.value_or(node, scope, UNKNOWN)
 
     def _joined(self, parts: list[ast.expr], *, decides: bool) -> object:
@@ -120,32 +124,35 @@ class _Judge:
                 return decides
         return UNKNOWN if UNKNOWN in truths else not decides
 
-    def _of_call(self, call: ast.Call) -> object:
-        given = tuple(map(self.value, call.args))
+    def _call_value(self, call: ast.Call) -> object:
+        arguments = tuple(map(self.value, call.args))
         match call:
             case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
-                given[0], int
+                arguments[0], int
             ):
-                return given[0] // 10 == self.major
+                return arguments[0] // 10 == self.major
             case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
                 whole = self.value(text)
-                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(given[0]))
+                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(arguments[0]))
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
                 inherited = [
                     result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
                 ]
                 above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
-                return self._called(above, given) if above else UNKNOWN
+                return self._called(above, arguments) if above else UNKNOWN
             case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=part, generators=[each])]):
                 return self._any(part, each)
         function = self.reader.definition(call.func, (self.within or self.cls).scope)
-        return self._called(function, given) if function and not call.keywords else UNKNOWN
+        return self._called(function, arguments) if function and not call.keywords else UNKNOWN
 
     def _any(self, part: ast.expr, over: ast.comprehension) -> object:
         items, name = self.value(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
             return UNKNOWN
-        truths = [_Judge(self.reader, self.cls, self.major, self.within, {name: item}).value(part) for item in items]
+        truths = [
+            _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).value(part)
+            for item in items
+        ]
         return True in truths or (UNKNOWN if UNKNOWN in truths else False)
 
 

@@ -11,7 +11,7 @@ class MovedError(Exception):
     """A release lacks a name in a recipe."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"this release has no {name}; say in tools/engine_tables/recipes.yaml where it is now")
+        super().__init__(f"this release has no {name}; update its location in tools/engine_tables/recipes.yaml")
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Names:
                 return self._member(base, attr) if base else None
         return None
 
-    def named(self, dotted: str) -> Definition | None:
+    def find_definition(self, dotted: str) -> Definition | None:
         """Return the definition of a full dotted name such as ``package.module.Class.method``."""
         module_name, _, name = dotted.rpartition(".")
         if (module := self.tree.module(dotted)) is not None:
             return Definition(module.tree, self.scope(module))
-        base = self.named(module_name) if module_name else None
+        base = self.find_definition(module_name) if module_name else None
         return self._member(base, name) if base else None
 
     def required(self, dotted: str) -> Definition:
@@ -66,7 +66,7 @@ class Names:
         Raises:
             MovedError: The distribution has no such name.
         """
-        result = self.named(dotted)
+        result = self.find_definition(dotted)
         if result is None:
             raise MovedError(dotted)
         return result
@@ -89,7 +89,7 @@ class Names:
         if name in module.symbols:
             return self._follow(module.symbols[name], self.scope(module))
         starred = [each.module for key, each in module.symbols.items() if key[0] == "*" and isinstance(each, Import)]
-        return next((result for each in starred if (result := self.named(f"{each}.{name}"))), None)
+        return next((result for each in starred if (result := self.find_definition(f"{each}.{name}"))), None)
 
     def method(self, cls: Definition, name: str) -> Definition | None:
         """Return a member of a class, possibly inherited."""
@@ -113,8 +113,8 @@ class Names:
     def _follow(self, meaning: Node | Import | None, scope: Scope) -> Definition | None:
         if isinstance(meaning, Import):
             if meaning.name is None:
-                return self.named(meaning.module)
-            return self.named(f"{meaning.module}.{meaning.name}")
+                return self.find_definition(meaning.module)
+            return self.find_definition(f"{meaning.module}.{meaning.name}")
         return Definition(meaning, scope) if meaning is not None else None
 
 

@@ -24,10 +24,10 @@ _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
     """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
     results: set[str] = set()
-    for module in reader.tree.modules(mentioning=f"{function}("):
+    for module in reader.tree.modules(containing=f"{function}("):
         for call in _calls(module):
-            named = ast.unparse(call.func)
-            if named == (f"{owner}.{function}" if owner else function) and call.args:
+            callee = ast.unparse(call.func)
+            if callee == (f"{owner}.{function}" if owner else function) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
                 results |= {name} if isinstance(name, str) else set()
     return sorted(results)
@@ -39,7 +39,7 @@ def strings(reader: Reader, start: str) -> list[str]:
     return sorted(
         {
             node.value
-            for module in reader.tree.modules(mentioning=start)
+            for module in reader.tree.modules(containing=start)
             for node in ast.walk(module.tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.fullmatch(node.value)
         }
@@ -53,11 +53,11 @@ def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, .
         scope = reader.scope(module)
         for node in ast.walk(module.tree):
             results |= set(_metrics_in(reader, node, scope, prefixes))
-    known = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
+    typed_names = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
     rows = {
         _exposed(name, kind): kind
         for name, kind in sorted(results)
-        if kind != "unknown" or (name not in known and ":" in name and not name.endswith("_"))
+        if kind != "unknown" or (name not in typed_names and ":" in name and not name.endswith("_"))
     }
     return tuple(PublishedMetric.model_validate({"name": name, "kind": kind}) for name, kind in sorted(rows.items()))
 
@@ -139,8 +139,8 @@ def _endpoints_in(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tupl
     if called(call) in _METHODS and ("router" in on or "app" in on):
         yield _METHODS[called(call)], _prefix(reader, call, scope) + path
     elif called(call) in {"add_api_route", "api_route"}:
-        listed = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
-        for method in listed if isinstance(listed, list) else []:
+        entries = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
+        for method in entries if isinstance(entries, list) else []:
             if str(method).lower() in _METHODS:
                 yield str(method), path
     elif called(call) == "Mount":
@@ -158,7 +158,7 @@ def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
 def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
     """Return the environment variables with a prefix that are read; their defaults are unknown."""
     results: dict[str, object] = {}
-    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, mentioning=prefix):
+    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, containing=prefix):
         for call in _calls(module):
             if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
@@ -184,13 +184,13 @@ def variables_declared(reader: Reader, table: str) -> dict[str, object]:
 def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
     result = reader.required(dotted)
-    listed = reader.value_or(result.node, result.scope, None)
-    if not isinstance(listed, list):
+    entries = reader.value_or(result.node, result.scope, None)
+    if not isinstance(entries, list):
         raise MovedError(dotted)
-    return {str(name): None for name in listed}
+    return {str(name): None for name in entries}
 
 
-def variables_of_settings(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+def settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
     """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
     result = reader.required(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
@@ -212,6 +212,6 @@ VARIABLES: Mapping[str, Callable[..., dict[str, object]]] = {
     "read": variables_read,
     "declared": variables_declared,
     "listed": variables_listed,
-    "of_settings": variables_of_settings,
+    "of_settings": settings_variables,
 }
 """Functions by their name in recipes."""

@@ -58,12 +58,12 @@ class Tree:
         self.module = functools.cache(self._module)
 
     @classmethod
-    def of_texts(cls, texts: Mapping[str, str]) -> "Tree":
+    def from_texts(cls, texts: Mapping[str, str]) -> "Tree":
         """Return the tree of a few files: text by path."""
         return cls(frozenset(texts), texts.__getitem__)
 
     @classmethod
-    def of_wheel(cls, archive: Path) -> "Tree":
+    def from_wheel(cls, archive: Path) -> "Tree":
         """Return the tree of a wheel.
 
         Raises:
@@ -72,7 +72,7 @@ class Tree:
         wheel = zipfile.ZipFile(archive)
         return cls(frozenset(wheel.namelist()), lambda path: wheel.read(path).decode("utf-8"))
 
-    def modules(self, under: str = "", mentioning: str = "", pattern: re.Pattern[str] = _ANYTHING) -> Iterator[Module]:
+    def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _ANYTHING) -> Iterator[Module]:
         """Yield modules by path: those in a folder whose text contains a word and matches a pattern.
 
         The text is searched first, since parsing all of a large distribution takes long.
@@ -81,7 +81,7 @@ class Tree:
             if not path.startswith(under):
                 continue
             text = self._read(path)
-            if mentioning in text and pattern.search(text) and (module := self.module(name)):
+            if containing in text and pattern.search(text) and (module := self.module(name)):
                 yield module
 
     def _module(self, name: str) -> Module | None:

@@ -5,7 +5,7 @@ import json
 from pydantic import JsonValue
 
 from tools.engine_tables import offered
-from tools.engine_tables.classes import closure, setting_of
+from tools.engine_tables.classes import argument_setting, closure
 from tools.engine_tables.flags import FlagReader
 from tools.engine_tables.kernels import kernels
 from tools.engine_tables.names import Definition
@@ -51,26 +51,26 @@ def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> di
         if flag.config and (cls := _class(reader, recipe.config_folder, flag.config)):
             roots[flag.config] = cls
     return {
-        name: tuple(setting_of(reader, each) for each in fields.values())
+        name: tuple(argument_setting(reader, each) for each in fields.values())
         for name, fields in sorted(closure(reader, roots, recipe.not_configs))
     }
 
 
 def _class(reader: Reader, folder: str, name: str) -> Definition | None:
     modules = reader.tree.modules(folder, f"class {name}")
-    return next((result for module in modules if (result := reader.named(f"{module.name}.{name}"))), None)
+    return next((result for module in modules if (result := reader.find_definition(f"{module.name}.{name}"))), None)
 
 
 def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
     results: dict[str, object] = {}
-    for how, given in recipe.environment.items():
-        results |= offered.VARIABLES[how](reader, **given)
+    for function_name, arguments in recipe.environment.items():
+        results |= offered.VARIABLES[function_name](reader, **arguments)
     return dict(sorted(results.items()))  # type: ignore[arg-type]
 
 
-def render(made: EngineTable) -> str:
+def render(engine_table: EngineTable) -> str:
     """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
-    document = made.model_dump(mode="json", exclude_defaults=True)
+    document = engine_table.model_dump(mode="json", exclude_defaults=True)
     entries = (
         f" {_json(key)}: {_opened(value, ' ', deep=2 if key == 'commands' else 1)}" for key, value in document.items()
     )

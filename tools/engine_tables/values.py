@@ -72,22 +72,22 @@ class Reader(Names):
             case ast.Constant(value=value):
                 return value
             case ast.Name() | ast.Attribute():
-                return self._of_name(node, scope)
+                return self._name_value(node, scope)
             case ast.Call():
-                return self._of_call(node, scope)
+                return self._call_value(node, scope)
             case ast.ListComp():
-                return self._of_comprehension(node, scope)
+                return self._comprehension_value(node, scope)
             case ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
-                return self._of_display(node, scope)
-        return self._of_operation(node, scope)
+                return self._display_value(node, scope)
+        return self._operation_value(node, scope)
 
-    def _of_display(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
+    def _display_value(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             return {str(self.value(key, scope)): self.value(value, scope) for key, value in pairs if key}
         return [value for item in node.elts for value in self._items(item, scope)]
 
-    def _of_operation(self, node: Node, scope: Scope) -> object:
+    def _operation_value(self, node: Node, scope: Scope) -> object:
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._combined(ast.Sub(), 0, self.value(operand, scope))
@@ -116,7 +116,7 @@ class Reader(Names):
         except (TypeError, ArithmeticError):
             raise UnknownValueError(type(operator).__name__) from None
 
-    def _of_name(self, node: ast.Name | ast.Attribute, scope: Scope) -> object:
+    def _name_value(self, node: ast.Name | ast.Attribute, scope: Scope) -> object:
         if isinstance(node, ast.Attribute):
             owner = self.definition(node.value, scope)
             if owner and isinstance(owner.node, ast.ClassDef) and self.is_enum(owner):
@@ -133,11 +133,11 @@ class Reader(Names):
                 return self.value(value, there)
         raise UnknownValueError(ast.unparse(node))
 
-    def _of_call(self, call: ast.Call, scope: Scope) -> object:
+    def _call_value(self, call: ast.Call, scope: Scope) -> object:
         name = called(call)
         given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         if name in {"field", "Field"}:
-            return self._of_field(call, given, scope)
+            return self._field_value(call, given, scope)
         if name in self._registries:
             return list(self._registries[name])
         if name == "get_args":
@@ -167,7 +167,7 @@ class Reader(Names):
         except (TypeError, ValueError):
             raise UnknownValueError(name) from None
 
-    def _of_field(self, call: ast.Call, given: dict[str, ast.expr], scope: Scope) -> object:
+    def _field_value(self, call: ast.Call, given: dict[str, ast.expr], scope: Scope) -> object:
         if "default" in given:
             return self.value(given["default"], scope)
         match given.get("default_factory"):
@@ -187,7 +187,7 @@ class Reader(Names):
                     return {}  # all of that class's defaults
                 raise UnknownValueError(ast.unparse(factory))
 
-    def _of_comprehension(self, node: ast.ListComp, scope: Scope) -> object:
+    def _comprehension_value(self, node: ast.ListComp, scope: Scope) -> object:
         match node:
             case ast.ListComp(
                 elt=ast.Name() | ast.Attribute(value=ast.Name(), attr="value" | "name"),

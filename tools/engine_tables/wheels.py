@@ -70,5 +70,5 @@ def _pip() -> str:
     own = Path(__file__).parents[2] / ".tools" / "bin" / "pip"
     result = str(own) if own.exists() else shutil.which("pip")
     if result is None:
-        raise UnavailableError("there is no pip: `make setup` puts one into .tools/bin")
+        raise UnavailableError("pip is missing: `make setup` installs it in .tools/bin")
     return result

@@ -65,7 +65,7 @@ def render(boot: HostBoot) -> str:
     size = deployed_bytes(script)
     if size > SIZE_LIMIT_BYTES:
         raise ValueError(
-            f"user data of {boot.fleet} is {size} bytes, EC2 takes {SIZE_LIMIT_BYTES}: "
+            f"user data of {boot.fleet} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
             "move variables of the containers into their images"
         )
     return script
@@ -81,7 +81,7 @@ def deployed_bytes(script: str) -> int:
     return len(_TOKEN.sub("x" * TOKEN_BYTES, script).encode())
 
 
-def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
+def render_bake(bake: Bake, function: Literal["bake", "check"]) -> str:
     """Render the script that EC2 Image Builder runs on the build machine of a host image.
 
     Its functions are ``bake``, then ``check``.
@@ -101,7 +101,7 @@ def render_bake(bake: Bake, what: Literal["bake", "check"]) -> str:
         _array("CONTAINERS", list(bake.images)),
         f"declare -A IMAGE=({' '.join(f'[{name}]={_quote(uri)}' for name, uri in bake.images.items())})",
         *(_body(step) for step in steps),
-        f"main {what}",
+        f"main {function}",
     ]
     return "\n".join(parts) + "\n"
 
@@ -157,7 +157,7 @@ def _files(boot: HostBoot) -> list[str]:
         ("cold_start", boot.starting),
         ("signature", boot.signing_key),
     )
-    return [*_ALWAYS_BEFORE, *(name for name, asked in optional if asked), *_ALWAYS_AFTER]
+    return [*_ALWAYS_BEFORE, *(name for name, enabled in optional if enabled), *_ALWAYS_AFTER]
 
 
 def _signature(of: Bake | Preparation) -> list[str]:
@@ -291,5 +291,5 @@ def _quote(value: str) -> str:
 
 def _one_line(value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError(f"{value!r} spans lines, which no environment file or argument list can hold")
+        raise ValueError(f"{value!r} spans several lines, which environment files and argument lists do not support")
     return value

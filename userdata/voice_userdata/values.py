@@ -43,10 +43,10 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _check_variables(of: str, environment: Mapping[str, str]) -> None:
     for name in environment:
-        _require(_VARIABLE.fullmatch(name) is not None, f"{of}: {name!r} is no variable name")
+        _require(_VARIABLE.fullmatch(name) is not None, f"{of}: {name!r} is not a valid variable name")
     _require(
         VALKEY_PASSWORD.name not in environment,
-        f"{of}: {VALKEY_PASSWORD.name} in user data can be read by every process of the host",
+        f"{of}: {VALKEY_PASSWORD.name} is a secret, and every process of the host can read user data",
     )
 
 
@@ -198,10 +198,13 @@ class Container:
     start_log: Mapping[StartPhase, str] | None = None
 
     def __post_init__(self) -> None:
-        _require(_NAME.fullmatch(self.name) is not None, f"container name {self.name!r} is not like vad-dataplane")
+        _require(
+            _NAME.fullmatch(self.name) is not None,
+            f"container name {self.name!r} must be lower-case words with hyphens, such as vad-dataplane",
+        )
         _require(
             "@sha256:" in self.image_uri or "${Token[" in self.image_uri,
-            f"{self.name}: image {self.image_uri} is not by digest: a host would run what the tag means that day",
+            f"{self.name}: image {self.image_uri} has no digest: hosts would run different images if its tag moves",
         )
         _check_variables(self.name, self.environment)
         for mount in self.mounts:
@@ -276,10 +279,11 @@ class HostBoot:
         _require(bool(names), "a host requires at least one container")
         _require(len(set(names)) == len(names), f"container names repeat: {', '.join(names)}")
         timed = [container.name for container in self.containers if container.start_log is not None]
-        _require(len(timed) <= 1, f"phases are told of one container's start, not of {', '.join(timed)}")
+        _require(len(timed) <= 1, f"only one container can report start-up phases, not {', '.join(timed)}")
         _require(
             not (self.data_path and self.accelerator),
-            "a host has a packet data path or an accelerator, not both: containers ask for 'hardware' as one",
+            "a host has either a packet data path or an accelerator, since 'hardware' of a container refers to one "
+            "of them",
         )
         if isinstance(self.data_path, AfXdp):
             self._limit_mtu(XDP_MTU, "native XDP on ENA")
@@ -293,13 +297,13 @@ class HostBoot:
             )
 
     @staticmethod
-    def _check_reserved(of: str, environment: Mapping[str, str], taken: frozenset[str]) -> None:
-        twice = sorted(environment.keys() & taken)
-        _require(not twice, f"{of}: {', '.join(twice)} is set from HostBoot or by the host")
+    def _check_reserved(of: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
+        overridden = sorted(environment.keys() & reserved)
+        _require(not overridden, f"{of}: {', '.join(overridden)} is set by HostBoot or by the host")
 
     def _limit_mtu(self, limit: int, what: str) -> None:
         mtu = self.mtu or 9001
-        _require(mtu <= limit, f"{what} takes an MTU of {limit} at most, not {mtu}: set mtu")
+        _require(mtu <= limit, f"{what} supports an MTU of at most {limit}, not {mtu}: set mtu")
 
     @property
     def starting(self) -> Container | None:

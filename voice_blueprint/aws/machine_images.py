@@ -20,11 +20,11 @@ def is_ami(machine_image: str) -> bool:
     return machine_image.startswith("ami-")
 
 
-def floats(machine_image: str | None) -> bool:
+def is_mutable(machine_image: str | None) -> bool:
     """Return True if the image can change without an edit: AWS's latest image, or a parameter without a version."""
     return machine_image is None or not (is_ami(machine_image) or ":" in machine_image)
 
 
-def may_be_baked(machine_image: str | None) -> bool:
+def may_be_custom_built(machine_image: str | None) -> bool:
     """Return True if a pipeline may have built the image; AWS's public images are excluded."""
     return machine_image is not None and not machine_image.startswith("/aws/service/")

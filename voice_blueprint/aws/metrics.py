@@ -73,7 +73,7 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
         *_service(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
             "ActiveFlowCount_TLS": ("Count", "Open TLS connections of callers."),
             "ActiveFlowCount_UDP": ("Count", "Live RTP flows of callers."),
-            "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers broke off."),
+            "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers aborted."),
         }),
     )
 }  # fmt: skip
@@ -96,7 +96,7 @@ class LogMetric:
     value: str = "1"
 
 
-def _counted(name: str, meaning: str, *tiers: Tier) -> Metric:
+def _counter(name: str, meaning: str, *tiers: Tier) -> Metric:
     return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
 
 
@@ -107,14 +107,14 @@ _REJECTED = (
 )
 
 LOG_METRICS: dict[str, LogMetric] = {
-    counted.metric.name: counted
-    for counted in (
-        LogMetric(_counted("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD), _ABANDONED, "vad"),
-        LogMetric(_counted("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR), _ABANDONED, "asr"),
-        LogMetric(_counted("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
+    log_metric.metric.name: log_metric
+    for log_metric in (
+        LogMetric(_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD), _ABANDONED, "vad"),
+        LogMetric(_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR), _ABANDONED, "asr"),
+        LogMetric(_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
                   f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
-        LogMetric(_counted("InternalPacketsRejected", "Packets between our own addresses that no flow of the contract "
-                           "allows. Rejected strangers are not counted: the internet knocks all day.", *_HOSTS),
+        LogMetric(_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the contract "
+                           "allows. Packets from the internet are not counted: scanners send them all day.", *_HOSTS),
                   _REJECTED, "flow-logs", "$packets"),
     )
 }  # fmt: skip

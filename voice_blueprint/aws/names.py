@@ -77,11 +77,11 @@ def rollout_parameter(deployment: Deployment) -> str:
 
 def state_part(prefix: str, part: str) -> str:
     """Return the id of a part of the state store. A long id is truncated and ends with its checksum."""
-    whole = f"{prefix}-{part}"
-    if len(whole) <= ELASTICACHE_ID_LENGTH:
-        return whole
-    checksum = _checksum(whole)
-    return f"{whole[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
+    full_id = f"{prefix}-{part}"
+    if len(full_id) <= ELASTICACHE_ID_LENGTH:
+        return full_id
+    checksum = _checksum(full_id)
+    return f"{full_id[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
 
 
 def _checksum(text: str) -> str:

@@ -99,7 +99,7 @@ class Component(StrEnum):
     VAD = "vad"
     """The data plane."""
     ASR = "asr"
-    """Our engine, in front of the transcription services."""
+    """Gateway of the transcription services, from our image."""
     AGENT = "agent"
     """Runs spoken conversations."""
     STATE = "state"
@@ -197,4 +197,4 @@ ARCHIVE_FLOWS: tuple[ClusterFlow, ...] = (ClusterFlow(Component.GATEWAY, Compone
 def cluster_flows(*, callers: bool, agents: bool, archive: bool, peers: bool) -> tuple[ClusterFlow, ...]:
     """Return ``CLUSTER_FLOWS``, with the flows of callers, agents, the archive and peers if they are enabled."""
     optional = ((CALLER_FLOWS, callers), (AGENT_FLOWS, agents), (ARCHIVE_FLOWS, archive), (PEER_FLOWS, peers))
-    return CLUSTER_FLOWS + tuple(flow for flows, wanted in optional if wanted for flow in flows)
+    return CLUSTER_FLOWS + tuple(flow for flows, is_needed in optional if is_needed for flow in flows)

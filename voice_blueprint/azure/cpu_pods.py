@@ -24,19 +24,19 @@ def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tup
     """
     if callers is None:
         return {}
-    asked = {
+    tier_pods = {
         Tier.GATEWAY: (callers.edge.gateway.cpus, callers.edge.gateway.replicas),
         Tier.VAD: (callers.vad.cpus, callers.vad.replicas),
         Tier.ASR: (callers.asr.cpus, callers.asr.replicas),
         **({Tier.AGENT: (AGENT_CPUS, agents.replicas)} if agents else {}),
     }
-    return {tier.value: (cpus + SIDECAR_CPUS, replicas) for tier, (cpus, replicas) in asked.items()}
+    return {tier.value: (cpus + SIDECAR_CPUS, replicas) for tier, (cpus, replicas) in tier_pods.items()}
 
 
-def cpu_nodes(vm_size: str, pods: list[float], need: float) -> int:
-    """Return the number of nodes of a size that fit these pods, which need ``need`` CPUs in total.
+def cpu_nodes(vm_size: str, pods: list[float], required_cpus: float) -> int:
+    """Return the number of nodes of a size that fit these pods, which need ``required_cpus`` CPUs in total.
 
     Each node may leave CPUs unused, at most as many as the largest pod requests.
     """
-    room = catalog.vm_sizes()[vm_size].vcpus - NODE_CPUS
-    return math.ceil(need / max(room - max(pods) + 1, 1))
+    node_cpus = catalog.vm_sizes()[vm_size].vcpus - NODE_CPUS
+    return math.ceil(required_cpus / max(node_cpus - max(pods) + 1, 1))

@@ -48,17 +48,17 @@ def registry(deployment: Deployment, subscription: str) -> str:
 
 def vault(deployment: Deployment, subscription: str) -> str:
     """Return the name of the key vault: globally unique, 3 to 24 characters."""
-    return _short(deployment, subscription, limit=24)
+    return _short_name(deployment, subscription, limit=24)
 
 
 def grafana(deployment: Deployment, subscription: str) -> str:
     """Return the name of the Grafana workspace: globally unique, 2 to 23 characters."""
-    return _short(deployment, subscription, limit=23)
+    return _short_name(deployment, subscription, limit=23)
 
 
 def state_store(deployment: Deployment, subscription: str) -> str:
     """Return the name of the state store: unique in its region, at most 60 characters."""
-    return _short(deployment, subscription, limit=60)
+    return _short_name(deployment, subscription, limit=60)
 
 
 def archive(deployment: Deployment, subscription: str) -> str:
@@ -91,9 +91,9 @@ def runbook_url(deployment: Deployment, alert: str) -> str:
     return f"{deployment.azure.observability.runbook_url}/azure/{alert}.md"
 
 
-def _short(deployment: Deployment, subscription: str, *, limit: int) -> str:
-    head = deployment.name[: limit - _SUFFIX - 1].rstrip("-")
-    return f"{head}-{_digest(deployment, subscription)}"
+def _short_name(deployment: Deployment, subscription: str, *, limit: int) -> str:
+    stem = deployment.name[: limit - _SUFFIX - 1].rstrip("-")
+    return f"{stem}-{_digest(deployment, subscription)}"
 
 
 def _digest(deployment: Deployment, subscription: str) -> str:

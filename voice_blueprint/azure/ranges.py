@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from itertools import islice
 from typing import NamedTuple
 
-EVERYBODY = frozenset({"*", "any", "internet"})
+ANY_RANGES = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
 MAX_SHARE = 2**-8
 """Share of the address space above which ranges do not identify a single organisation: a /8, the largest range of one
@@ -20,7 +20,7 @@ class SmallRanges(NamedTuple):
     """The first ranges in the upper half of the virtual network."""
 
     endpoints: str
-    jump: str
+    jump_host: str
     bastion: str
     edge: str
 
@@ -32,8 +32,8 @@ def nodes_range(cidr: str) -> str:
 
 def small_ranges(cidr: str) -> SmallRanges:
     """Return the ranges of everything except the nodes."""
-    _, upper = IPv4Network(cidr).subnets()
-    return SmallRanges(*(str(each) for each in islice(upper.subnets(new_prefix=_SMALL_PREFIX), 4)))
+    _, upper_half = IPv4Network(cidr).subnets()
+    return SmallRanges(*(str(each) for each in islice(upper_half.subnets(new_prefix=_SMALL_PREFIX), 4)))
 
 
 def gateway_address(cidr: str) -> str:
@@ -46,14 +46,14 @@ def agent_address(cidr: str) -> str:
     return str(IPv4Network(nodes_range(cidr))[-3])
 
 
-def admits_everybody(ranges: Iterable[str]) -> bool:
+def admits_any_address(ranges: Iterable[str]) -> bool:
     """Return True if the ranges together contain more addresses than any one organisation has.
 
     Args:
         ranges: Prefixes, addresses, or Azure's names for all addresses. Service tags are ignored.
     """
     texts = [text.strip() for text in ranges]
-    if any(text.lower() in EVERYBODY for text in texts):
+    if any(text.lower() in ANY_RANGES for text in texts):
         return True
     networks = [network for text in texts if (network := _network(text))]
     v4 = (each for each in networks if isinstance(each, IPv4Network))

@@ -85,7 +85,7 @@ def kube_reserved_cpus(size: VmSize) -> float:
     return 0.14 + 0.01 * max(0, size.vcpus - 4)
 
 
-def whole_node(size: VmSize, reserved_cpus: int | None = None) -> Free:
+def empty_node(size: VmSize, reserved_cpus: int | None = None) -> Free:
     """Return the free resources of an empty node.
 
     Args:
@@ -111,26 +111,28 @@ def admit(size: VmSize, free: Free, request: Request, policy: TopologyPolicy) ->
         return Admission(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return Admission(True, _linked(size, free.gpus, request.gpus))
-    offers = _offers(size, free, request)
+    offers = _resource_hints(size, free, request)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         offers = [[hint for hint in hints if hint.preferred and len(hint.nodes) == 1] for hints in offers]
-    best = _merge(offers, frozenset(range(len(size.numa_nodes))))
-    if policy is not TopologyPolicy.BEST_EFFORT and not best.preferred:
-        return Admission(False, nodes=best.nodes, reason=_why_not(size, request, policy))
-    near = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in best.nodes)
-    far = tuple(gpu for gpu in free.gpus if gpu not in near)
-    gpus = _linked(size, near, min(request.gpus, len(near)))
-    gpus += _linked(size, far, request.gpus - len(gpus))
-    return Admission(True, tuple(sorted(gpus)), best.nodes, best.preferred)
+    merged_hint = _merge(offers, frozenset(range(len(size.numa_nodes))))
+    if policy is not TopologyPolicy.BEST_EFFORT and not merged_hint.preferred:
+        return Admission(False, nodes=merged_hint.nodes, reason=_refusal_reason(size, request, policy))
+    local_gpus = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in merged_hint.nodes)
+    remote_gpus = tuple(gpu for gpu in free.gpus if gpu not in local_gpus)
+    gpus = _linked(size, local_gpus, min(request.gpus, len(local_gpus)))
+    gpus += _linked(size, remote_gpus, request.gpus - len(gpus))
+    return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.preferred)
 
 
 def place(size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: Free) -> Iterator[Admission]:
     """Yield the decisions about containers that start one after another on a node."""
     for request in requests:
-        answer = admit(size, free, request, policy)
-        if answer.admitted:
-            free = Free(_pinned(free.cpus, request.cpus or 0, answer.nodes), free.gpus).without(*answer.gpus)
-        yield answer
+        admission = admit(size, free, request, policy)
+        if admission.admitted:
+            free = Free(_remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus).without(
+                *admission.gpus
+            )
+        yield admission
 
 
 def share_nvlink(size: VmSize, gpus: Sequence[int]) -> bool:
@@ -140,7 +142,7 @@ def share_nvlink(size: VmSize, gpus: Sequence[int]) -> bool:
 
 def admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
     """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
-    free = whole_node(size)
+    free = empty_node(size)
     fit = [cpus for cpus in range(1, size.vcpus + 1) if admit(size, free, Request(gpus, cpus), policy).admitted]
     return range(fit[0], fit[-1] + 1) if fit else None
 
@@ -153,14 +155,14 @@ def _gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
     return tuple(sum(gpu in node.gpus for gpu in gpus) for node in size.numa_nodes)
 
 
-def _offers(size: VmSize, free: Free, request: Request) -> list[list[_Hint]]:
+def _resource_hints(size: VmSize, free: Free, request: Request) -> list[list[_Hint]]:
     """Return the hints for each requested resource of a container."""
     offers = []
     if request.cpus:
         offers.append(_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
     if request.gpus:
-        everything = _gpus_by_node(size, range(size.gpu_count))
-        offers.append(_hints(everything, _gpus_by_node(size, free.gpus), request.gpus))
+        all_nodes = _gpus_by_node(size, range(size.gpu_count))
+        offers.append(_hints(all_nodes, _gpus_by_node(size, free.gpus), request.gpus))
     return offers
 
 
@@ -169,9 +171,9 @@ def _hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint
 
     Sets as small as those of an empty node are preferred.
     """
-    smallest = _fewest_nodes(total, amount)
+    min_nodes = _fewest_nodes(total, amount)
     return [
-        _Hint(nodes, len(nodes) == smallest)
+        _Hint(nodes, len(nodes) == min_nodes)
         for nodes in _sets(len(total))
         if sum(free[node] for node in nodes) >= amount
     ]
@@ -187,20 +189,20 @@ def _sets(count: int) -> Iterator[Nodes]:
         yield from map(frozenset, itertools.combinations(range(count), length))
 
 
-def _merge(offers: list[list[_Hint]], everything: Nodes) -> _Hint:
+def _merge(offers: list[list[_Hint]], all_nodes: Nodes) -> _Hint:
     """Return the best intersection of one hint per resource."""
     # If no merge is preferred, the resource that needs the most nodes determines the desired number of nodes.
     desired = max((min((len(hint.nodes) for hint in hints), default=0) for hints in offers), default=0)
-    best: _Hint | None = None
+    merged_hint: _Hint | None = None
     for hints in itertools.product(*offers):
-        nodes = everything.intersection(*(hint.nodes for hint in hints))
+        nodes = all_nodes.intersection(*(hint.nodes for hint in hints))
         preferred = all(hint.preferred and hint.nodes == hints[0].nodes for hint in hints)
-        if nodes and (best is None or _rank(_Hint(nodes, preferred), desired) < _rank(best, desired)):
-            best = _Hint(nodes, preferred)
-    return best or _Hint(everything, False)
+        if nodes and (merged_hint is None or _rank(_Hint(nodes, preferred), desired) < _rank(merged_hint, desired)):
+            merged_hint = _Hint(nodes, preferred)
+    return merged_hint or _Hint(all_nodes, False)
 
 
-def _rank(hint: _Hint, wanted: int) -> tuple[bool, bool, int, int]:
+def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
     """Return the sort key of a merge.
 
     Preferred merges are first, then the number of nodes closest to the desired one, fewer before more, then low node
@@ -210,7 +212,7 @@ def _rank(hint: _Hint, wanted: int) -> tuple[bool, bool, int, int]:
     mask = sum(1 << node for node in hint.nodes)
     if hint.preferred:
         return False, False, count, mask
-    return True, count > wanted, abs(count - wanted), mask
+    return True, count > gpu_count, abs(count - gpu_count), mask
 
 
 def _linked(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
@@ -222,22 +224,22 @@ def _linked(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
     return min(groups, key=lambda group: -sum(share_nvlink(size, pair) for pair in itertools.combinations(group, 2)))
 
 
-def _pinned(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
+def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
     """Return the CPUs of each node that remain free; nodes of the alignment are used first, in their order."""
-    left = list(free)
+    remaining = list(free)
     for node in [*sorted(nodes), *(node for node in range(len(free)) if node not in nodes)]:
-        taken = min(left[node], cpus)
-        left[node] -= taken
-        cpus -= taken
-    return tuple(left)
+        used = min(remaining[node], cpus)
+        remaining[node] -= used
+        cpus -= used
+    return tuple(remaining)
 
 
-def _why_not(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
+def _refusal_reason(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
     count = len(size.numa_nodes)
     gpu_nodes = _fewest_nodes(_gpus_by_node(size, range(size.gpu_count)), request.gpus)
-    spans = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []
+    node_counts = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []
     if request.cpus:
         cpu_nodes = _fewest_nodes([node.vcpus for node in size.numa_nodes], request.cpus)
-        spans.append(f"{request.cpus} CPUs on {cpu_nodes}")
-    wants = "everything on one" if policy is TopologyPolicy.SINGLE_NUMA_NODE else "both on the same, smallest set"
-    return f"{', '.join(spans)}; {policy} wants {wants}"
+        node_counts.append(f"{request.cpus} CPUs on {cpu_nodes}")
+    requirement = "everything on one" if policy is TopologyPolicy.SINGLE_NUMA_NODE else "both on the same, smallest set"
+    return f"{', '.join(node_counts)}; {policy} wants {requirement}"

@@ -137,7 +137,7 @@ def gateway_pod_sockets(gateway: GatewayPods) -> int:
 
 
 def _gateway(
-    vcpu: float, memory_gib: int, most_sockets: int | None, setting: str, measured: Measured | None = None
+    vcpu: float, memory_gib: int, max_sockets: int | None, setting: str, measured: Measured | None = None
 ) -> Bounds:
     compute = Bound(
         "compute",
@@ -148,11 +148,11 @@ def _gateway(
     )
     sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
     memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
-    results = (_measured(measured) if measured else compute, memory)
-    if most_sockets is None:
+    results = (_measured_bound(measured) if measured else compute, memory)
+    if max_sockets is None:
         return results
-    source = f"{setting} {most_sockets:,}, {SOCKETS_PER_CALL} a call"
-    return (*results, Bound("sockets", most_sockets // SOCKETS_PER_CALL, "assumed", source))
+    source = f"{setting} {max_sockets:,}, {SOCKETS_PER_CALL} a call"
+    return (*results, Bound("sockets", max_sockets // SOCKETS_PER_CALL, "assumed", source))
 
 
 def vad_host(vad: VadFleet) -> Bounds:
@@ -162,11 +162,11 @@ def vad_host(vad: VadFleet) -> Bounds:
         "packets",
         STREAMS_PER_CORE * queues,
         "assumed",
-        f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 carries without loss",
+        f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 handles without loss",
     )
     network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
     return (
-        _measured(vad.measured) if vad.measured else packets,
+        _measured_bound(vad.measured) if vad.measured else packets,
         Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
         Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
     )
@@ -174,10 +174,10 @@ def vad_host(vad: VadFleet) -> Bounds:
 
 def vad_pod(vad: VadPods) -> Bounds:
     """Return the bounds of a pod. All of its CPUs but one poll."""
-    polled = vad.cpus - 1
-    source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled} polled cores, with kernel sockets"
+    polled_cores = vad.cpus - 1
+    source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
     return (
-        Bound("packets", SOCKET_STREAMS_PER_CORE * polled, "assumed", source),
+        Bound("packets", SOCKET_STREAMS_PER_CORE * polled_cores, "assumed", source),
         Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
     )
 
@@ -185,7 +185,7 @@ def vad_pod(vad: VadPods) -> Bounds:
 def asr_host(fleet: AsrFleet) -> Bounds:
     """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0."""
     kind = catalog.instance_types()[fleet.instance_type]
-    measured = (_measured(fleet.measured),) if fleet.measured else ()
+    measured = (_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
         slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
         return (slots, _vllm_memory(fleet), *measured)
@@ -209,16 +209,21 @@ def store(state: StateStore, *, archives: bool) -> Bounds:
     return (Bound("memory", calls, "assumed", f"{STORE_SHARE:.0%} of {node.memory_gib:g} GiB, {each}"),)
 
 
-def _measured(found: Measured) -> Bound:
-    return Bound("compute", found.calls, "measured", f"{found.conditions}, {found.date}")
+def _measured_bound(measurement: Measured) -> Bound:
+    return Bound("compute", measurement.calls, "measured", f"{measurement.conditions}, {measurement.date}")
 
 
 def _vllm_memory(fleet: AsrFleet) -> Bound:
     try:
-        sized = size_fleet(fleet)
+        engine_sizing = size_fleet(fleet)
     except DoesNotFitError as refusal:
         return Bound("memory", 0, "published", str(refusal))
-    return Bound("memory", sized.sessions if sized else 0, "published", "KV cache of the engine that fits the host")
+    return Bound(
+        "memory",
+        engine_sizing.sessions if engine_sizing else 0,
+        "published",
+        "KV cache of the engine that fits the host",
+    )
 
 
 def _cores(kind: InstanceType, model: str) -> Bound:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import SPEECH_SHARE
-from voice_blueprint.capacity.load import is_heard_by_model, peak_calls
+from voice_blueprint.capacity.load import is_bypassed_by, peak_calls
 from voice_blueprint.capacity.tiers import FILL, Capacity, agent_capacity, by_tier, caller_capacities, capacities
-from voice_blueprint.engines.sizing.service import Room, rooms
+from voice_blueprint.engines.sizing.service import PoolCapacity, pool_capacities
 from voice_blueprint.file.model.agents import ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -56,7 +56,7 @@ class Link:
             ValueError: A unit serves no conversations.
         """
         if not self.most:
-            raise ValueError(f"{self.name} carries no conversations: {self.source}")
+            raise ValueError(f"{self.name} supports no conversations: {self.source}")
         return max(1, math.ceil(conversations * self.units.max / (self.most * FILL)))
 
 
@@ -73,8 +73,8 @@ def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
     if aws.agents is None:
         return ()
     tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
-    own = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
-    return _chain((own, *(each for each in capacities(aws) if not is_heard_by_model(each.tier, aws.agents))))
+    agents_capacity = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
+    return _chain((agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents))))
 
 
 def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
@@ -88,16 +88,16 @@ def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
     agents, callers = azure.agents, azure.callers
     if agents is None or callers is None:
         return ()
-    own = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
-    results = list(rooms(azure))
-    tiers = [each for each in caller_capacities(callers) if not is_heard_by_model(each.tier, agents)]
+    agents_capacity = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
+    results = list(pool_capacities(azure))
+    tiers = [each for each in caller_capacities(callers) if not is_bypassed_by(each.tier, agents)]
     engines = []
     if agents.listening == "transcript":
-        engines += [_engine(azure, callers.asr.model, [room for room in results if room.model == callers.asr.model])]
+        engines += [_engine(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])]
     for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
         if isinstance(engine, ClusterService):
             engines.append(_engine(azure, engine.service, [r for r in results if r.service == engine.service], share))
-    return (*_chain((own, *tiers)), *filter(None, engines))
+    return (*_chain((agents_capacity, *tiers)), *filter(None, engines))
 
 
 def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
@@ -112,26 +112,26 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
         yield chain
 
 
-def _engine(azure: Azure, name: str, found: list[Room], share: float = 1.0) -> Link | None:
+def _engine(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> Link | None:
     """Return replicas as a stage; each conversation occupies a session for ``share`` of its time."""
-    if not found:
+    if not capacities:
         return None
-    index = next(index for index, service in enumerate(azure.services) if service.name == found[0].service)
+    index = next(index for index, service in enumerate(azure.services) if service.name == capacities[0].service)
     low, most = (
-        int(sum(count * room.sessions for room, count in zip(found, counts, strict=True)) / share)
-        for counts in ([room.low for room in found], [room.most for room in found])
+        int(sum(count * pool.sessions for pool, count in zip(capacities, counts, strict=True)) / share)
+        for counts in ([pool.low for pool in capacities], [pool.most for pool in capacities])
     )
-    units = HostCount(min=sum(room.low for room in found), max=sum(room.most for room in found))
-    source = " and ".join(f"{room.sessions:,} sessions a replica on {room.pool}" for room in found)
+    units = HostCount(min=sum(pool.low for pool in capacities), max=sum(pool.most for pool in capacities))
+    source = " and ".join(f"{pool.sessions:,} sessions a replica on {pool.pool}" for pool in capacities)
     if share < 1:
         source += f", each conversation {share:.0%} of its time"
     return Link(name, units, low, most, ("azure", "services", index, "replicas"), source)
 
 
-def _chain(found: tuple[Capacity, ...]) -> tuple[Link, ...]:
+def _chain(capacities: tuple[Capacity, ...]) -> tuple[Link, ...]:
     links = []
-    for tier, (low, most) in by_tier(found).items():
-        parts = [each for each in found if each.tier is tier]
+    for tier, (low, most) in by_tier(capacities).items():
+        parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
         links.append(Link(tier.value, units, low, most, parts[0].location, parts[0].binding.source))
     return tuple(links)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import REDIS_GB, REDIS_SHARE, STORE_BYTES_PER_CALL, STORE_FILL, least, store
-from voice_blueprint.capacity.tiers import Capacity, at_peak, caller_capacities, capacities
+from voice_blueprint.capacity.tiers import Capacity, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.agents import AgentRules
 from voice_blueprint.file.model.aws import Aws, StateStore
@@ -19,12 +19,12 @@ def load_for(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
 
     Audio that the language model consumes bypasses the transcription tiers.
     """
-    if not is_heard_by_model(tier, agents):
+    if not is_bypassed_by(tier, agents):
         return load
     return load.model_copy(update={"calls": math.ceil(load.calls * (1 - load.conversation_share))})
 
 
-def is_heard_by_model(tier: Tier, agents: AgentRules | None) -> bool:
+def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
     """Return True if conversations do not use a tier, because the language model receives the audio."""
     return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
 
@@ -32,16 +32,16 @@ def is_heard_by_model(tier: Tier, agents: AgentRules | None) -> bool:
 def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier of an Azure section with its recommended settings for a load, as YAML."""
     for each in caller_capacities(callers):
-        own = load_for(each.tier, load, agents)
+        tier_load = load_for(each.tier, load, agents)
         if each.tier is Tier.STATE:
-            need = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
-            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= need), "none: use `cells`")
+            required_gb = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
+            yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= required_gb), "none: use `cells`")
             continue
-        low, most = each.units_for(own.calls), each.units_for(peak_calls(own))
+        low, most = each.units_for(tier_load.calls), each.units_for(peak_calls(tier_load))
         yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
 
 
-def sized(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
     """Yield each tier's capacity with its recommended settings for a load, as YAML: bounds, or the store's node type.
 
     For a tier that serves no calls, the reason is yielded instead.
@@ -66,12 +66,12 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     Tiers that serve no calls are omitted.
     """
     results = [each for each in capacities(aws) if each.calls and each.tier is not Tier.STATE]
-    asr = sum(each.most for each in results if each.tier is Tier.ASR)
+    asr = sum(each.max_calls for each in results if each.tier is Tier.ASR)
     units = {}
     for each in results:
-        share = each.most / asr if each.tier is Tier.ASR else 1.0
-        own = load_for(each.tier, load, aws.agents)
-        low, most = (each.units_for(calls * share) for calls in (own.calls, peak_calls(own)))
+        share = each.max_calls / asr if each.tier is Tier.ASR else 1.0
+        tier_load = load_for(each.tier, load, aws.agents)
+        low, most = (each.units_for(calls * share) for calls in (tier_load.calls, peak_calls(tier_load)))
         units[each.name] = low, max(most, low + each.parts)
     return units
 
@@ -79,26 +79,26 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
 def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
     """Return the cheapest node type with enough capacity, of the current generation if possible."""
     family = state.node_type.rpartition(".")[0]
-    enough = [
+    suitable_types = [
         kind
         for kind in catalog.cache_node_types().values()
         if least(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
     ]
-    if not enough:
-        return "none of the catalogue: use fewer calls, or `cells`"
-    return min(enough, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
+    if not suitable_types:
+        return "none in the catalogue: use fewer calls, or `cells`"
+    return min(suitable_types, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
 
 
-def too_many_for_one(deployment: Deployment) -> bool:
+def exceeds_one_deployment(deployment: Deployment) -> bool:
     """Return True if the peak exceeds every state store of the catalogue, and requires several deployments."""
     if not deployment.load:
         return False
     if aws := deployment.aws_section:
-        kinds = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
-        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in kinds)
+        state_stores = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
+        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores)
     else:
         most = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
-    return at_peak(Tier.STATE, most) < peak_calls(deployment.load)
+    return peak_calls_for(Tier.STATE, most) < peak_calls(deployment.load)
 
 
 REQUESTS_PER_SESSION = 3

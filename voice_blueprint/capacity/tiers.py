@@ -27,7 +27,7 @@ from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
-SCATTER_OF_ONE = 5.0
+HOST_SCATTER = 5.0
 """Number of standard deviations by which random assignment can load one of many hosts above the mean. The
 standard deviation is the square root of the mean; larger deviations are rare, although each of 100,000 callers may
 reach a full host."""
@@ -70,7 +70,7 @@ class Capacity:
         return self.units.min * self.calls
 
     @property
-    def most(self) -> int:
+    def max_calls(self) -> int:
         """Calls at the maximum number of units."""
         return self.units.max * self.calls
 
@@ -83,11 +83,11 @@ class Capacity:
             ValueError: A unit serves no calls.
         """
         if not self.calls:
-            raise ValueError(f"{self.name} carries no calls: {self.binding.source}")
+            raise ValueError(f"{self.name} supports no calls: {self.binding.source}")
         return self.parts * max(1, math.ceil(calls / (self.calls * FILL * self.parts)))
 
     @property
-    def in_file(self) -> HostCount:
+    def file_bounds(self) -> HostCount:
         """Bounds of the units as written in the file: those of one part."""
         return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
 
@@ -120,14 +120,14 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
     slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
     memory = int(REDIS_GB[callers.state.sku] * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
-    held = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
+    memory_bound = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
     return (
         Capacity(
             Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*place, "edge", "gateway", "replicas")
         ),
         Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*place, "vad", "replicas")),
         Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*place, "asr", "replicas")),
-        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (held,), (*place, "state", "sku")),
+        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*place, "state", "sku")),
     )
 
 
@@ -144,7 +144,7 @@ def mean_by_chance(places: int) -> float:
 
     It is the largest mean for which mean + roots * sqrt(mean) does not exceed the slots of a host.
     """
-    return ((math.sqrt(SCATTER_OF_ONE**2 + 4 * places) - SCATTER_OF_ONE) / 2) ** 2
+    return ((math.sqrt(HOST_SCATTER**2 + 4 * places) - HOST_SCATTER) / 2) ** 2
 
 
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
@@ -157,15 +157,15 @@ def agent_bound(agents: AgentRules) -> Bound:
     return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
-def at_peak(tier: Tier, most: int) -> int:
+def peak_calls_for(tier: Tier, max_calls: int) -> int:
     """Return the peak calls for which a tier is sized, given its maximum."""
-    return int(most * STORE_FILL) if tier is Tier.STATE else most
+    return int(max_calls * STORE_FILL) if tier is Tier.STATE else max_calls
 
 
-def by_tier(found: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+def by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
     """Return the calls of each tier at the minimum and the maximum number of units."""
-    room: dict[Tier, tuple[int, int]] = {}
-    for each in found:
-        low, most = room.get(each.tier, (0, 0))
-        room[each.tier] = low + each.low, most + each.most
-    return room
+    ranges: dict[Tier, tuple[int, int]] = {}
+    for each in capacities:
+        low, max_calls = ranges.get(each.tier, (0, 0))
+        ranges[each.tier] = low + each.low, max_calls + each.max_calls
+    return ranges

@@ -63,7 +63,7 @@ class PublishedImage(Model):
         """Return True if the Dockerfile was read at the commit of the pinned release."""
         return self.release is not None and self.commit.startswith(self.release)
 
-    def starts(self, program: str) -> bool:
+    def contains_program(self, program: str) -> bool:
         """Return True if the image contains the program ``program``, the first word of a command."""
         if program.startswith("/"):
             return program in self.programs.values()

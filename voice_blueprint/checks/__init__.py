@@ -23,13 +23,13 @@ __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "re
     acceptable=False,
 )
 def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
-    known = {known.id: known for known in CHECKS}
+    checks_by_id = {checks_by_id.id: checks_by_id for checks_by_id in CHECKS}
     for index, accepted in enumerate(deployment.accepted_checks):
         at = ("accepted_checks", index, "id")
-        if accepted.id not in known:
-            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(known))}"
+        if accepted.id not in checks_by_id:
+            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(checks_by_id))}"
             yield Violation(at, message, "`voice checks` lists them")
-        elif not known[accepted.id].acceptable:
+        elif not checks_by_id[accepted.id].acceptable:
             yield Violation(
                 at,
                 f"`{accepted.id}` cannot be accepted: no resources can be created from such a file",
@@ -37,14 +37,14 @@ def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _of(*modules: ModuleType) -> tuple[Check, ...]:
+def _collect_checks(*modules: ModuleType) -> tuple[Check, ...]:
     return tuple(value for module in modules for value in vars(module).values() if isinstance(value, Check))
 
 
-AWS_CHECKS = _of(vad_host, capacity, machines, load, network, edge, scaling)
-AZURE_CHECKS = _of(azure_capacity, pools, topology, sizing, models, azure_callers)
-COMMON_CHECKS = (*_of(engines, callers, supply, live, agents, limits), accepted_checks_exist)
-REGION_CHECKS = _of(regions)
+AWS_CHECKS = _collect_checks(vad_host, capacity, machines, load, network, edge, scaling)
+AZURE_CHECKS = _collect_checks(azure_capacity, pools, topology, sizing, models, azure_callers)
+COMMON_CHECKS = (*_collect_checks(engines, callers, supply, live, agents, limits), accepted_checks_exist)
+REGION_CHECKS = _collect_checks(regions)
 """Checks that compare all regions."""
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """All checks in the order of reporting."""
@@ -62,12 +62,12 @@ def applicable(deployment: Deployment) -> tuple[Check, ...]:
 def run(deployment: Deployment) -> list[Finding]:
     """Return the findings, errors first, each in the order of the file's sections."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
-    first, *others = deployment.in_regions()
+    first, *other_regions = deployment.in_regions()
     results = [(rule, violation) for rule in applicable(first) for violation in rule.examine(first)]
-    for index, other in enumerate(others):
+    for index, other in enumerate(other_regions):
         # A finding that is identical in the first region is reported once.
         results += [
-            (rule, _elsewhere(deployment, index, violation))
+            (rule, _in_other_region(deployment, index, violation))
             for rule in (*AWS_CHECKS, *COMMON_CHECKS)
             for violation in rule.examine(other)
             if (rule, violation) not in results
@@ -80,11 +80,11 @@ def run(deployment: Deployment) -> list[Finding]:
     return sorted(findings, key=lambda finding: order.index(finding.check.level))
 
 
-def _elsewhere(deployment: Deployment, index: int, violation: Violation) -> Violation:
+def _in_other_region(deployment: Deployment, index: int, violation: Violation) -> Violation:
     """Return a finding of another region, at the line of that region if it has one."""
     other = deployment.aws.other_regions[index]
     at = violation.location
-    if other.says(at):
+    if other.overrides(at):
         at = ("aws", "other_regions", index, *at[1:])
     return replace(violation, location=at, message=f"in {other.region} {violation.message}")
 

@@ -47,12 +47,12 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
             if agents.most > each.most:
                 holds = each.most * agents.units.max // agents.most
                 at = place(agents.location)
-                lower = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
+                reduction = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
                 yield Violation(
                     agents.location,
                     f"agents admit up to {agents.most:,} conversations, but {each.name} supports {each.most:,} "
                     f"({each.source})",
-                    f"{lower}, or raise the maximum of {each.name} ({place(each.location)})",
+                    f"{reduction}, or raise the maximum of {each.name} ({place(each.location)})",
                 )
 
 
@@ -72,10 +72,10 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
         for each in (agents, *(other for other in others if other.name in services)):
             if each.most >= peak:
                 continue
-            low, most = each.units_for(mean), each.units_for(peak)
-            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(most, low + 1)}}}"
+            low, high = each.units_for(mean), each.units_for(peak)
+            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
             if each is not agents:
-                remedy = growth(deployment.azure, each.name, most - each.units.max)
+                remedy = growth(deployment.azure, each.name, high - each.units.max)
             yield Violation(
                 each.location,
                 f"{each.name} supports at most {each.most:,} conversations, but the load's peak is {peak:,} "
@@ -94,8 +94,8 @@ def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
         card = _card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
         section = deployment.azure if at[0] == "azure" else deployment.aws.agents
         assert section is not None  # noqa: S101  it is where the agents stand
-        agreed = {each.model for each in section.model_agreements}
-        if card and section.commercial and not card.commercial_use and card.name not in agreed:
+        accepted_models = {each.model for each in section.model_agreements}
+        if card and section.commercial and not card.commercial_use and card.name not in accepted_models:
             yield Violation(
                 (*at, "speech", "model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
@@ -117,21 +117,21 @@ def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
         chat = agents.chat
         if isinstance(chat, ClusterService):
             services = deployment.azure.services
-            named = next((each.model for each in services if each.name == chat.service), None)
+            model_name = next((each.model for each in services if each.name == chat.service), None)
         else:
-            named = chat.model
-        card = _card(named)
+            model_name = chat.model
+        card = _card(model_name)
         if card and card.task is not Task.AUDIO_CHAT:
-            hear = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
+            audio_models = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
             yield Violation(
                 (*at, "chat"),
                 f"{card.name} receives the callers' audio, but supports only text ({card.task})",
-                f"use a model that supports audio input ({hear}), or set listening: transcript",
+                f"use a model that supports audio input ({audio_models}), or set listening: transcript",
             )
 
 
-def _card(named: str | None) -> ModelCard | None:
-    return next((each for each in catalog.models().values() if named in (each.name, each.repository)), None)
+def _card(model_name: str | None) -> ModelCard | None:
+    return next((each for each in catalog.models().values() if model_name in (each.name, each.repository)), None)
 
 
 def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:

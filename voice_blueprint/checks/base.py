@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec
 
-from voice_blueprint.checks.azure.cluster import Cluster, cluster_in
-from voice_blueprint.checks.served import Served, served_by, served_on
+from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
+from voice_blueprint.checks.served import Served, cluster_engines, served_by
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap
@@ -81,14 +81,14 @@ def check(
 def cluster_check(id_: str, about: str, *, source: str, acceptable: bool = True) -> Callable[[Judge], Check]:
     """Return a decorator that makes an error check from a function over the cluster, in the file or as rendered."""
 
-    def made(judge: Judge) -> Check:
+    def decorate(judge: Judge) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
             # Two engines of a pod may report the same problem in the same line.
-            return iter(dict.fromkeys(judge(cluster_in(deployment.azure))))
+            return iter(dict.fromkeys(judge(read_cluster(deployment.azure))))
 
         return Check(id_, Level.ERROR, about, source, examine, judge, acceptable)
 
-    return made
+    return decorate
 
 
 JudgeEngines = Callable[[Iterable[Served]], Iterator[Violation]]
@@ -100,29 +100,29 @@ def engine_check(
 ) -> Callable[[JudgeEngines], Check]:
     """Return a decorator that makes a check from a function over engines, in the file or in Azure resources."""
 
-    def made(judge: JudgeEngines) -> Check:
+    def decorate(judge: JudgeEngines) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
             return iter(dict.fromkeys(judge(served_by(deployment))))
 
-        def emitted(cluster: Cluster) -> Iterator[Violation]:
-            return judge(served_on(cluster))
+        def check_cluster(cluster: Cluster) -> Iterator[Violation]:
+            return judge(cluster_engines(cluster))
 
-        return Check(id_, level, about, source, examine, emitted if level is Level.ERROR else None, acceptable)
+        return Check(id_, level, about, source, examine, check_cluster if level is Level.ERROR else None, acceptable)
 
-    return made
+    return decorate
 
 
 _P = ParamSpec("_P")
 
 
 def refusal(
-    at: Location, who: str, fits: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
+    at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
     """Yield a violation with the sizing's message; nothing if the engine fits."""
     try:
-        fits(*args, **kwargs)
+        check_fit(*args, **kwargs)
     except DoesNotFitError as error:
-        yield Violation(at, f"{who}: {error.arithmetic}", error.remedy)
+        yield Violation(at, f"{subject}: {error.arithmetic}", error.remedy)
 
 
 @dataclass(frozen=True)

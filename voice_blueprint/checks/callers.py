@@ -17,7 +17,7 @@ LOCAL_NAMES = (
 )
 """Top-level names without public web pages (RFC 2606, RFC 6761, RFC 6762, RFC 8375, ICANN's reservation of 2024 and its
 resolution of 2018 on names of private networks)."""
-RENEWED_AT = 2
+RENEWALS_PER_TTL = 2
 """Event streams deliver a new token after this fraction (1/2) of a token's lifetime
 (images/gateway/src/voice_gateway/event_stream.py)."""
 
@@ -29,15 +29,16 @@ RENEWED_AT = 2
 )
 def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
     for at, rules in _rules(deployment):
-        valid_s = rules.token_ttl_s // RENEWED_AT
-        if rules.reconnect_grace_s > valid_s:
+        min_validity_s = rules.token_ttl_s // RENEWALS_PER_TTL
+        if rules.reconnect_grace_s > min_validity_s:
             yield Violation(
                 (*at, "reconnect_grace_s"),
-                f"reconnect_grace_s {rules.reconnect_grace_s} exceeds {valid_s} s, the minimum remaining validity of "
+                f"reconnect_grace_s {rules.reconnect_grace_s} exceeds {min_validity_s} s, the minimum remaining "
+                "validity of "
                 f"a token (half of token_ttl_s {rules.token_ttl_s}, after which it is renewed): callers who "
                 "reconnect later are refused",
-                f"set reconnect_grace_s to at most {valid_s}, or token_ttl_s to at least "
-                f"{rules.reconnect_grace_s * RENEWED_AT}",
+                f"set reconnect_grace_s to at most {min_validity_s}, or token_ttl_s to at least "
+                f"{rules.reconnect_grace_s * RENEWALS_PER_TTL}",
             )
         for name in ("reconnect_grace_s", "idle_timeout_s"):
             if (value := getattr(rules, name)) > rules.session_max_s:
@@ -160,10 +161,10 @@ def is_local(url: str, *, private: bool = True) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        parent, _, last = host.rpartition(".")
-        return last in LOCAL_NAMES or not parent if private else last == "localhost"
-    own = address.is_loopback or address.is_unspecified or address.is_link_local
-    return own or (private and not address.is_global)
+        parent, _, last_label = host.rpartition(".")
+        return last_label in LOCAL_NAMES or not parent if private else last_label == "localhost"
+    is_host_local = address.is_loopback or address.is_unspecified or address.is_link_local
+    return is_host_local or (private and not address.is_global)
 
 
 def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:

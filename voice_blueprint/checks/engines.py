@@ -22,7 +22,7 @@ from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
 
-IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
+IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
 """Images of the engines."""
 
 
@@ -34,14 +34,14 @@ IMAGE_OF = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
     acceptable=False,
 )
 def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
-    for served in engines:
-        card, engine = served.engine.model, served.engine
-        if not _serves(engine, card):
+    for candidate in engines:
+        card, engine = candidate.engine.model, candidate.engine
+        if not _supports_task(engine, card):
             yield Violation(
-                served.place.at("model"),
-                f"{served.name} runs image {IMAGE_OF[engine.kind]} for {', '.join(sorted(engine.tasks))}, but "
-                f"{card.name} is a {card.task} model for {card.served_by}",
-                f"use one of {', '.join(c.name for c in catalog.models().values() if _serves(engine, c))}, or "
+                candidate.place.at("model"),
+                f"{candidate.name} runs image {IMAGE_BY_ENGINE[engine.kind]} for {', '.join(sorted(engine.tasks))}, "
+                f"but {card.name} is a {card.task} model for {card.served_by}",
+                f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_task(engine, c))}, or "
                 "another kind of service",
             )
 
@@ -54,12 +54,12 @@ def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
     acceptable=False,
 )
 def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
-    for served in engines:
-        engine, gpu = served.engine, served.gpu
+    for candidate in engines:
+        engine, gpu = candidate.engine, candidate.gpu
         kv_type = engine.kv_cache_type
         if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
-            at = served.place.at("kv_cache_type")
-            yield from refusal(at, served.title, check_engine, engine.model, gpu, kv_type, 1)
+            at = candidate.place.at("kv_cache_type")
+            yield from refusal(at, candidate.title, check_engine, engine.model, gpu, kv_type, 1)
 
 
 @engine_check(
@@ -69,9 +69,9 @@ def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
     acceptable=False,
 )
 def context_fits_model(engines: Iterable[Served]) -> Iterator[Violation]:
-    for served in engines:
-        if load := served.engine.load:
-            yield from refusal(served.place.at("load"), served.title, check_load, served.engine.model, load)
+    for candidate in engines:
+        if load := candidate.engine.load:
+            yield from refusal(candidate.place.at("load"), candidate.title, check_load, candidate.engine.model, load)
 
 
 @engine_check(
@@ -81,11 +81,11 @@ def context_fits_model(engines: Iterable[Served]) -> Iterator[Violation]:
     acceptable=False,
 )
 def load_fits_gpus(engines: Iterable[Served]) -> Iterator[Violation]:
-    for served in engines:
-        engine, gpu = served.engine, served.gpu
+    for candidate in engines:
+        engine, gpu = candidate.engine, candidate.gpu
         # Another check reports models of another kind.
         if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
-            yield from refusal(served.hardware_at, served.title, _check_gpu_memory, engine, gpu)
+            yield from refusal(candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu)
 
 
 def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
@@ -105,12 +105,12 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
     level=Level.INFO,
 )
 def weights_type_computes(engines: Iterable[Served]) -> Iterator[Violation]:
-    for served in engines:
-        gpu = served.gpu
-        if served.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
+    for candidate in engines:
+        gpu = candidate.gpu
+        if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
             yield Violation(
-                served.place.at("quantization"),
-                f"{served.title}: {gpu.name} stores FP8 weights of {served.engine.model.name} but computes in "
+                candidate.place.at("quantization"),
+                f"{candidate.title}: {gpu.name} stores FP8 weights of {candidate.engine.model.name} but computes in "
                 "bfloat16, with half the memory and the same speed",
                 "expect more memory for the KV cache, not more throughput",
             )
@@ -151,7 +151,7 @@ def _services_carry_load(azure: Azure) -> Iterator[Violation]:
             more = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
-                f"{service.name}: {sizing.verdict}",
+                f"{service.name}: {sizing.summary}",
                 f"{more}, or lower the number of sessions",
             )
 
@@ -185,18 +185,18 @@ def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
     source="https://github.com/SYSTRAN/faster-whisper (CTranslate2 models), and images/asr-neuron (OpenAI's)",
 )
 def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
-    known = {card.repository: card for card in catalog.models().values()}
+    cards = {card.repository: card for card in catalog.models().values()}
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.model is None:
             continue
-        computes_on, card = catalog.instance_types()[fleet.instance_type].computes_on, known.get(fleet.model)
-        neuron, converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
+        computes_on, card = catalog.instance_types()[fleet.instance_type].computes_on, cards.get(fleet.model)
+        neuron, is_converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
         problem = ""
         if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
             problem = f"it is a {card.task} model for {card.served_by}"
-        elif neuron and converted:
+        elif neuron and is_converted:
             problem = "it is in CTranslate2's format, but Neuron compiles models in OpenAI's format"
-        elif not neuron and not converted and fleet.model.lower().startswith("openai/whisper"):
+        elif not neuron and not is_converted and fleet.model.lower().startswith("openai/whisper"):
             problem = (
                 f"it is in OpenAI's format, but hosts with a {computes_on.upper()} load models in CTranslate2's format"
             )
@@ -209,5 +209,5 @@ def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _serves(engine: Engine, card: ModelCard) -> bool:
+def _supports_task(engine: Engine, card: ModelCard) -> bool:
     return card.task in engine.tasks and card.served_by == engine.kind

@@ -14,7 +14,7 @@ from voice_blueprint.limits import LimitNeed, limit_needs
     source="voice_blueprint/catalog/limits.yaml",
 )
 def within_limits(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(need) for need in limit_needs(deployment) if need.over and _is_fixed(need.limit))
+    yield from (_violation(use) for use in limit_needs(deployment) if use.over and _is_fixed(use.limit))
 
 
 @check(
@@ -24,20 +24,20 @@ def within_limits(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def limits_requested(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(need) for need in limit_needs(deployment) if need.over and not _is_fixed(need.limit))
+    yield from (_violation(use) for use in limit_needs(deployment) if use.over and not _is_fixed(use.limit))
 
 
 def _is_fixed(limit: Limit) -> bool:
     return limit.is_strict and not limit.adjustable
 
 
-def _violation(need: LimitNeed) -> Violation:
-    limit = need.limit
-    lower = f"lower the maximum of {place(need.location)}, or use `cells`"
+def _violation(use: LimitNeed) -> Violation:
+    limit = use.limit
+    lower = f"lower the maximum of {place(use.location)}, or use `cells`"
     request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"
     return Violation(
-        need.location,
-        f"{need.units.max:,} {limit.name} at the maximum exceed the {'default' if limit.adjustable else 'limit'} of "
+        use.location,
+        f"{use.units.max:,} {limit.name} at the maximum exceed the {'default' if limit.adjustable else 'limit'} of "
         f"{limit.default:,}",
         request if limit.quota else lower,
     )

@@ -33,14 +33,14 @@ class _Live:
     acceptable=False,
 )
 def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
-    for live in _live(deployment):
-        if live.load.longest_call_s is None:
-            model, tokens = catalog.models()[live.model], live.load.session_tokens
+    for live_fleet in _live(deployment):
+        if live_fleet.load.longest_call_s is None:
+            model, tokens = catalog.models()[live_fleet.model], live_fleet.load.session_tokens
             rate = model.audio_tokens_per_s or 1
             yield Violation(
-                (*live.at, "load"),
-                f"{live.name} is configured for sessions of {tokens} tokens, which {model.name} uses in a call of "
-                f"{tokens / rate:.1f} s ({rate:g} tokens per second)",
+                (*live_fleet.at, "load"),
+                f"{live_fleet.name} is configured for sessions of {tokens} tokens, which {model.name} uses in a call "
+                f"of {tokens / rate:.1f} s ({rate:g} tokens per second)",
                 f"set longest_call_s; ten minutes need session_tokens of {call_tokens(model, TEN_MINUTES_S)}",
             )
 
@@ -53,16 +53,16 @@ def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
 )
 def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
     rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
-    for live in _live(deployment):
-        for engine in live.engines:
+    for live_fleet in _live(deployment):
+        for engine in live_fleet.engines:
             memory_gib = catalog.gpus()[engine.gpu].memory_gib
             best = ([row for row in rows if row.memory_gib <= memory_gib] or rows[:1])[-1]
             claim = engine.sessions // engine.tensor_parallel
             if claim > best.streams:
                 yield Violation(
-                    (*live.at, "load"),
-                    f"{live.name} is planned with {claim} calls on one {engine.gpu} ({engine.arithmetic}), but the "
-                    f"best published figure is {best.streams} ({best.name}: {best.source})",
+                    (*live_fleet.at, "load"),
+                    f"{live_fleet.name} is planned with {claim} calls on one {engine.gpu} ({engine.arithmetic}), but "
+                    f"the best published figure is {best.streams} ({best.name}: {best.source})",
                     "measure it with `voice loadtest` before production use, or plan with fewer",
                 )
 
@@ -73,12 +73,12 @@ def _live(deployment: Deployment) -> Iterator[_Live]:
         load = getattr(service, "load", None)
         if azure and load and models[service.model].hears_live:
             try:
-                sized = tuple(
+                sizings = tuple(
                     p.engine for p in size_service(azure, service).pools if isinstance(p.engine, EngineSizing)
                 )
             except (DoesNotFitError, LookupError):
-                sized = ()
-            yield _Live(service.name, ("azure", "services", index), service.model, load, sized)
+                sizings = ()
+            yield _Live(service.name, ("azure", "services", index), service.model, load, sizings)
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm and models[fleet.vllm.model].hears_live:
             try:

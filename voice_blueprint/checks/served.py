@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu
-from voice_blueprint.checks.azure.cluster import Cluster, Engine, Place, cluster_in
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, Place, read_cluster
 from voice_blueprint.engines.sizing.service import TRANSCRIBES, fleet_widths
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
@@ -21,7 +21,7 @@ class Served:
         title: Name with the hardware, for messages.
         gpu: ``None`` if the hardware has no GPU; other checks report that.
         place: Section of the engine's options.
-        hardware_at: Location of the setting that selects the GPU.
+        hardware_location: Location of the setting that selects the GPU.
     """
 
     name: str
@@ -29,26 +29,26 @@ class Served:
     engine: Engine
     gpu: Gpu | None
     place: Place
-    hardware_at: Location
+    hardware_location: Location
 
 
-def served_on(cluster: Cluster) -> Iterator[Served]:
+def cluster_engines(cluster: Cluster) -> Iterator[Served]:
     """Yield the engines of a cluster's pods."""
     for pod in cluster.pods:
         for engine in pod.engines:
-            yield Served(pod.name, pod.title, engine, pod.pool.gpu, pod.place, pod.pool_at)
+            yield Served(pod.name, pod.title, engine, pod.pool.gpu, pod.place, pod.pool_location)
 
 
 def served_by(deployment: Deployment) -> Iterator[Served]:
     """Yield the engines of a deployment file: vLLM on hosts of AWS fleets, then the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
-            yield _on_host(fleet, ("aws", "asr", index))
+            yield _host_engine(fleet, ("aws", "asr", index))
     if deployment.azure_section:
-        yield from served_on(cluster_in(deployment.azure_section))
+        yield from cluster_engines(read_cluster(deployment.azure_section))
 
 
-def _on_host(fleet: AsrFleet, at: Location) -> Served:
+def _host_engine(fleet: AsrFleet, at: Location) -> Served:
     options = fleet.vllm
     if options is None:
         raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")

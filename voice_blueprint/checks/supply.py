@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.aws.machine_images import floats, may_be_baked
+from voice_blueprint.aws.machine_images import is_mutable, may_be_custom_built
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, held_back, images_for
-from voice_blueprint.signing import manifest, verified
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, images_for, lacks_digests
+from voice_blueprint.signing import is_verified, manifest
 
 
 @check(
@@ -54,19 +54,19 @@ def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
 )
 def images_signed(deployment: Deployment) -> Iterator[Violation]:
     signing = deployment.image_signing
-    how = "sign the output of `voice images manifest` with `cosign sign-blob`, and add the signature here"
+    instructions = "sign the output of `voice images manifest` with `cosign sign-blob`, and add the signature here"
     if signing is None:
         if deployment.environment is Environment.PRODUCTION and deployment.images:
             yield Violation(
                 ("images",),
                 f"there is no signature for the digests of {', '.join(sorted(deployment.images))}",
-                f"add the pipeline's public key to image_signing, and {how}",
+                f"add the pipeline's public key to image_signing, and {instructions}",
             )
-    elif not verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
+    elif not is_verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
         yield Violation(
             ("image_signing", "signature"),
             "the signature does not match the key and the digests under `images`",
-            f"if these digests are intended, {how}",
+            f"if these digests are intended, {instructions}",
         )
 
 
@@ -80,7 +80,7 @@ def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
         return
     images = {fleet.name: asr_images(fleet) for fleet in deployment.aws_section.asr}
     for fleet in fleets(deployment):
-        if floats(fleet.machine_image) and not held_back(deployment, images.get(fleet.name, VAD_IMAGES)):
+        if is_mutable(fleet.machine_image) and not lacks_digests(deployment, images.get(fleet.name, VAD_IMAGES)):
             yield Violation(
                 (*fleet.location, "machine_image"),
                 f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: after its "
@@ -98,7 +98,7 @@ def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None:
         return
     vad = deployment.aws_section.vad
-    if vad.data_path.mode is DataPathMode.VFIO and not may_be_baked(vad.machine_image):
+    if vad.data_path.mode is DataPathMode.VFIO and not may_be_custom_built(vad.machine_image):
         yield Violation(
             ("aws", Tier.VAD.value, "data_path", "mode"),
             f"mode vfio is set with {vad.machine_image or 'the newest image of AWS'}, whose kernel has no vfio-pci "
@@ -119,9 +119,11 @@ def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
         return
     models, types = catalog.models(), catalog.instance_types()
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
-        own = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
-        served = (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (own, fleet.revision)
-        yield from _newest(("aws", "asr", index), fleet.name, *served)
+        repository = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
+        model_revision = (
+            (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
+        )
+        yield from _newest(("aws", "asr", index), fleet.name, *model_revision)
     for index, service in enumerate(deployment.azure_section.services if deployment.azure_section else ()):
         yield from _newest(
             ("azure", "services", index), service.name, models[service.model].repository, service.revision

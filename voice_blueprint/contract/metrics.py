@@ -263,7 +263,7 @@ METRICS: dict[str, Metric] = {
                _ASR, "rises"),
         Metric("EngineStuck", "None", _TELEMETRY,
                "1 while a host's engine, or the vLLM beside it, has work and finishes none of it.", _ASR),
-        Metric("SpeechLost", "Count", _TELEMETRY, "What an engine did not transcribe, by loss.", _ASR,
+        Metric("SpeechLost", "Count", _TELEMETRY, "Speech that an engine did not transcribe, by kind of loss.", _ASR,
                adds=True, dimensions=(*_OF_FLEET, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
                "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,

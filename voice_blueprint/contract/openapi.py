@@ -17,8 +17,8 @@ class Route:
     """A route of the API.
 
     Attributes:
-        opens_with: Required credentials: those of the caller, a session token, or either as an API key.
-        answers: Meaning of each status, and the schema of its body.
+        credentials: Required credentials: those of the caller, a session token, or either as an API key.
+        responses: Meaning of each status, and the schema of its body.
         query: Query parameters: name and meaning.
         form: Fields of a form; the first is a file.
     """
@@ -26,8 +26,8 @@ class Route:
     method: Literal["GET", "POST", "DELETE", "WebSocket"]
     path: str
     summary: str
-    opens_with: Literal["caller", "session", "key"] | None
-    answers: tuple[tuple[int, str, str | None], ...]
+    credentials: Literal["caller", "session", "key"] | None
+    responses: tuple[tuple[int, str, str | None], ...]
     request: str | None = None
     query: tuple[tuple[str, str], ...] = ()
     form: tuple[tuple[str, str], ...] = ()
@@ -178,10 +178,10 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "parameters": parameters,
-        "security": _SECURITY.get(route.opens_with or "", []),
+        "security": _SECURITY.get(route.credentials or "", []),
         "responses": {
             str(status): {"description": meaning, **(_body(schema) if schema else {})}
-            for status, meaning, schema in route.answers
+            for status, meaning, schema in route.responses
         },
     }
     body = _body(route.request) if route.request else _form(route.form)

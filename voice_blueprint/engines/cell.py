@@ -6,7 +6,7 @@ regard to that, so the amounts must be chosen such that each engine gets CPUs of
 
 from collections.abc import Mapping, Sequence
 
-from voice_blueprint.azure.topology import Nodes, Request, place, whole_node
+from voice_blueprint.azure.topology import Nodes, Request, empty_node, place
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.engines.sizing.layouts import cell_groups
 from voice_blueprint.engines.sizing.result import DoesNotFitError
@@ -43,7 +43,7 @@ RESERVED_CPUS = 1
 """Minimum of CPUs that the kubelet must reserve; without one, the static CPU manager does not start."""
 
 
-def helpers_gib(service: AzureService) -> float:
+def helper_memory_gib(service: AzureService) -> float:
     """Return the memory of a pod's helper containers, without KV cache pools."""
     match service:
         case PrefillDecodeCell():
@@ -80,8 +80,12 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
 
 def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     """Return the remedy: CPU requests of a whole cell that would be admitted."""
-    possible = [amount for amount in range(1, size.vcpus) if _fits(size, amount, policy)]
-    return f"{possible[0]} to {possible[-1]} cpus" if possible else f"topology_policy: {TopologyPolicy.BEST_EFFORT}"
+    admitted_amounts = [amount for amount in range(1, size.vcpus) if _fits(size, amount, policy)]
+    return (
+        f"{admitted_amounts[0]} to {admitted_amounts[-1]} cpus"
+        if admitted_amounts
+        else f"topology_policy: {TopologyPolicy.BEST_EFFORT}"
+    )
 
 
 def cell_cpus(cpus: int) -> float:
@@ -114,16 +118,16 @@ def engines_near_gpus(
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    answers = list(place(size, requests, policy, whole_node(size, RESERVED_CPUS)))
-    return all(answer.admitted for answer in answers) and all(
-        answers[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
+    admissions = list(place(size, requests, policy, empty_node(size, RESERVED_CPUS)))
+    return all(answer.admitted for answer in admissions) and all(
+        admissions[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
     )
 
 
 def _fits(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
     requests = cell_requests(size.gpu_count, cpus)
-    asked = cell_cpus(cpus)
-    return engines_near_gpus(size, asked, requests, dict(enumerate(cell_groups(size))), policy)
+    cpu_requests = cell_cpus(cpus)
+    return engines_near_gpus(size, cpu_requests, requests, dict(enumerate(cell_groups(size))), policy)
 
 
 def _nodes_for(size: VmSize, gpus: tuple[int, ...]) -> Nodes:

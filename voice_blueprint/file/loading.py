@@ -13,10 +13,10 @@ from yaml.composer import Composer
 from yaml.reader import Reader
 
 from voice_blueprint.file.errors import DeploymentFileError, Problem
-from voice_blueprint.file.messages import MAX_MISTAKES, describe, mistakes, shortened
+from voice_blueprint.file.messages import MAX_ERRORS, describe, distinct_errors, shorten
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.known import Known
+from voice_blueprint.file.model.known import CatalogName
 from voice_blueprint.file.source import Location, SourceMap
 from voice_blueprint.file.suggestion import choice
 
@@ -37,10 +37,10 @@ def load(path: Path | str) -> Deployment:
         # JSON mode is strict about scalars, but accepts a YAML list for a tuple and a string for an enum.
         deployment = Deployment.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        places = [describe(detail, source) for detail in mistakes(error)]
-        problems = _in_file_order(source, places)
-        if len(error.errors()) > MAX_MISTAKES:
-            more = len(error.errors()) - MAX_MISTAKES
+        located_errors = [describe(detail, source) for detail in distinct_errors(error)]
+        problems = _in_file_order(source, located_errors)
+        if len(error.errors()) > MAX_ERRORS:
+            more = len(error.errors()) - MAX_ERRORS
             problems.append(Problem(file, None, f"and {more:,} more problems; is it a deployment file?"))
         raise DeploymentFileError(problems) from None
     unknown = list(_unknown_names(deployment))
@@ -50,8 +50,8 @@ def load(path: Path | str) -> Deployment:
     return deployment.numbered().read_from(source)
 
 
-def _in_file_order(source: SourceMap, places: list[tuple[Location, str]]) -> list[Problem]:
-    problems = [Problem(source.file, source.line(place), message) for place, message in places]
+def _in_file_order(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
+    problems = [Problem(source.file, source.line(place), message) for place, message in located_errors]
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
@@ -59,7 +59,7 @@ MAX_BYTES = 10**6
 """The largest shipped file has 10 kB; a file with every setting at its maximum length has less than a tenth of this
 limit."""
 
-_DEEPEST = 50
+_MAX_DEPTH = 50
 """Maximum nesting; the model has fewer than ten levels."""
 
 
@@ -78,17 +78,17 @@ class _Loader(Composer, yaml.CSafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise self._refusal("aliases (*name) are not supported; write the value out")
-        if self._depth >= _DEEPEST:
-            raise self._refusal(f"nested more than {_DEEPEST} levels deep")
+        if self._depth >= _MAX_DEPTH:
+            raise self._refusal(f"nested more than {_MAX_DEPTH} levels deep")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
-    def _refusal(self, why: str) -> yaml.MarkedYAMLError:
+    def _refusal(self, reason: str) -> yaml.MarkedYAMLError:
         # the type stubs do not distinguish libyaml's events from those of Python's parser
         event: Any = self.peek_event()
-        return yaml.MarkedYAMLError(None, None, why, event.start_mark)
+        return yaml.MarkedYAMLError(None, None, reason, event.start_mark)
 
 
 _SCALARS = {
@@ -98,15 +98,15 @@ _SCALARS = {
     "tag:yaml.org,2002:float",
     "tag:yaml.org,2002:str",
 }
-_TOO_LARGE = 2**53
+_MAX_INTEGER = 2**53
 """Above this, floats cannot represent every integer."""
-_TRICK_NUMBER = re.compile(r":|^[-+]?0[0-9_]")
+_AMBIGUOUS_NUMBER = re.compile(r":|^[-+]?0[0-9_]")
 """Numbers that YAML 1.1 parses in base 60 (``15:00`` is 900) or base 8 (``010`` is 8)."""
 
 
 _REMEDIES = {
-    "mapping values are not allowed": "a key has a space behind its colon, and a value with a colon is in quotes",
-    "could not find expected ':'": "a key has a space behind its colon",
+    "mapping values are not allowed": "write a space after the colon of a key, and quote a value that contains a colon",
+    "could not find expected ':'": "write a space after the colon of a key",
     "did not find expected key": "a setting is indented as those around it are",
     "found another document": "remove the `---` between them",
     "did not find expected <document start>": "a deployment file is YAML and starts with `name:`",
@@ -127,7 +127,7 @@ class _Reader:
         text = self._text()
         if control := Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, control.start()) + 1
-            raise self._error(line, f"holds a character that YAML does not allow (#x{ord(control[0]):04x})")
+            raise self._error(line, f"contains a character that YAML does not allow (#x{ord(control[0]):04x})")
         if conflict := _CONFLICT.search(text):
             line = text.count("\n", 0, conflict.start()) + 1
             raise self._error(line, "has a merge conflict of git; resolve it, and remove the lines of <, = and >")
@@ -140,18 +140,23 @@ class _Reader:
             document = self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            what = ", ".join(filter(None, (error.context, error.problem)))
-            opener = error.context_mark
-            if "unexpected end of stream" in what and opener:
+            problem_text = ", ".join(filter(None, (error.context, error.problem)))
+            opening_mark = error.context_mark
+            if "unexpected end of stream" in problem_text and opening_mark:
                 # libyaml reports the end of the file; the actual location is the opening quote.
-                mark, what = opener, "the quote that opens here is never closed; close it"
-            elif (bracket := re.search(r"a flow (mapping|sequence)", what)) and opener:
-                sign, close = ("{", "}") if bracket[1] == "mapping" else ("[", "]")
-                what += f"; the `{sign}` in line {opener.line + 1} opens it: close it with `{close}`, with `,` between"
-            if mark and what.endswith("found character that cannot start any token"):
-                what += f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
-            what += next((f"; {remedy}" for problem, remedy in _REMEDIES.items() if problem in what), "")
-            raise self._error(mark.line + 1 if mark else None, f"is not valid YAML: {what}") from None
+                mark, problem_text = opening_mark, "the quote that opens here is never closed; close it"
+            elif (bracket := re.search(r"a flow (mapping|sequence)", problem_text)) and opening_mark:
+                start, end = ("{", "}") if bracket[1] == "mapping" else ("[", "]")
+                line = opening_mark.line + 1
+                problem_text += f"; the `{start}` in line {line} opens it: close it with `{end}`, with `,` between"
+            if mark and problem_text.endswith("found character that cannot start any token"):
+                problem_text += (
+                    f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
+                )
+            problem_text += next(
+                (f"; {remedy}" for problem, remedy in _REMEDIES.items() if problem in problem_text), ""
+            )
+            raise self._error(mark.line + 1 if mark else None, f"is not valid YAML: {problem_text}") from None
         finally:
             loader.dispose()
         return document, SourceMap(self._file, self._lines)
@@ -192,12 +197,12 @@ class _Reader:
         try:
             value: object = loader.construct_object(node)
         except (LookupError, ValueError, OverflowError):
-            raise self._error(line, f"`{shortened(node.value)}` is no YAML {kind}") from None
-        if kind in {"int", "float"} and _TRICK_NUMBER.search(node.value):
+            raise self._error(line, f"`{shorten(node.value)}` is not a valid YAML {kind}") from None
+        if kind in {"int", "float"} and _AMBIGUOUS_NUMBER.search(node.value):
             raise self._error(line, f"`{node.value}` reads as the number {value}; write that, or put it in quotes")
-        if isinstance(value, int | float) and not abs(value) < _TOO_LARGE:
-            shown = shortened(node.value)
-            raise self._error(line, f"`{shown}` is out of range; numbers here are finite and below 2^53")
+        if isinstance(value, int | float) and not abs(value) < _MAX_INTEGER:
+            value_text = shorten(node.value)
+            raise self._error(line, f"`{value_text}` is out of range; numbers must be finite and below 2^53")
         return value
 
     def _mapping(self, loader: _Loader, node: yaml.MappingNode, location: Location) -> dict[str, object]:
@@ -211,7 +216,9 @@ class _Reader:
                 raise self._error(line, f"a key must be a plain word; {quotes}")
             if key in mapping:
                 first = self._lines[(*location, key)]
-                raise self._error(line, f"`{key}` stands twice in the same place, first in line {first}; keep one")
+                raise self._error(
+                    line, f"`{key}` is defined twice in the same mapping, first in line {first}; keep one"
+                )
             self._lines[(*location, key)] = line
             mapping[key] = self._value(loader, value_node, (*location, key))
         return mapping
@@ -224,11 +231,11 @@ def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Loc
     """Yield names that are not in the catalogue; the checks decide whether a known entry is suitable."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            place, inner = (*location, field.alias or name), getattr(value, name)
-            for known in field.metadata:
-                if isinstance(known, Known) and known.kind and inner not in known.names():
-                    yield place, f"`{inner}` is no {known.kind}{choice(inner, known.names())}"
-            yield from _unknown_names(inner, place)
+            place, element = (*location, field.alias or name), getattr(value, name)
+            for names in field.metadata:
+                if isinstance(names, CatalogName) and names.kind and element not in names.names():
+                    yield place, f"`{element}` is not a known {names.kind}{choice(element, names.names())}"
+            yield from _unknown_names(element, place)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _unknown_names(item, (*location, index))
@@ -248,6 +255,6 @@ def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
             ]
         else:
             named.append(((*place, "pool"), service.pool, "file", pools))
-        for at, name, where, known in named:
-            if name not in known:
-                yield at, f"`{name}` is no pool of this {where}{choice(name, known)}"
+        for at, name, section, names in named:
+            if name not in names:
+                yield at, f"`{name}` is not a pool of this {section}{choice(name, names)}"

@@ -23,7 +23,7 @@ RENAMED = {
 }
 """Settings that were renamed, with their current names."""
 
-MAX_MISTAKES = 50
+MAX_ERRORS = 50
 """Maximum number of errors for which similar settings are suggested, which is slow; a file with more is not a
 deployment file."""
 
@@ -31,35 +31,35 @@ _SUBJECT = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
 """Start of pydantic's messages; ours start with the setting."""
 
 
-def mistakes(error: ValidationError) -> list[ErrorDetails]:
+def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
     """Return pydantic's errors without duplicates: a misspelt required key is only reported as unknown."""
-    details = error.errors()[:MAX_MISTAKES]
+    details = error.errors()[:MAX_ERRORS]
     meant = {
         (*detail["loc"][:-1], name)
         for detail in details
         if detail["type"] == "extra_forbidden"
-        for name in _meant(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
+        for name in _intended_names(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
     }
-    inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    parent_locations = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [
         detail
         for detail in details
         if not (detail["type"] == "missing" and detail["loc"] in meant)
         # A list is not too short if its items are invalid, since pydantic only counts the valid ones.
-        and not (detail["type"] == "too_short" and detail["loc"] in inside)
+        and not (detail["type"] == "too_short" and detail["loc"] in parent_locations)
     ]
 
 
-def _meant(word: str, fields: list[str]) -> list[str]:
+def _intended_names(word: str, fields: list[str]) -> list[str]:
     """Return the current name of an unknown setting: its new name, or the most similar one."""
-    renamed = [name for name in RENAMED.get(word, ()) if name in fields]
+    new_names = [name for name in RENAMED.get(word, ()) if name in fields]
     near = nearest(word, fields)
-    return renamed or ([near] if near else [])
+    return new_names or ([near] if near else [])
 
 
 def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     """Translate pydantic's errors for operators, with locations in the file."""
-    location = _spelt_out(detail["loc"], source)
+    location = _existing_location(detail["loc"], source)
     match detail["type"]:
         case "missing":
             location = (*location, detail["loc"][-1])
@@ -72,24 +72,24 @@ def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
         case "extra_forbidden":
             fields = _fields_at(detail["loc"][:-1])
             word = str(location[-1])
-            today = " or ".join(f"`{name}`" for name in _meant(word, fields) if word in RENAMED)
-            hint = f"; it is called {today} now" if today else suggestion(word, fields)
+            current_name = " or ".join(f"`{name}`" for name in _intended_names(word, fields) if word in RENAMED)
+            hint = f"; it is called {current_name} now" if current_name else suggestion(word, fields)
             message = f"`{path}` is an unknown setting{hint}"
         case "missing" | "union_tag_not_found":
-            kinds = ", ".join(_kinds_at(location[:-1], str(location[-1])))
+            kinds = ", ".join(_variants_at(location[:-1], str(location[-1])))
             message = f"`{path}` is missing; add it{f': one of {kinds}' if kinds else ''}"
         case "union_tag_invalid":
             message = f"`{path}` is {json.dumps(detail['ctx']['tag'])}: should be {detail['ctx']['expected_tags']}"
         case "value_error":
             message = f"`{path}`: {detail['ctx']['error']}" if path else str(detail["ctx"]["error"])
         case "string_pattern_mismatch":
-            shown = shortened(json.dumps(detail["input"], ensure_ascii=False))
-            message = f"`{path}` is {shown}: {_forms()[detail['ctx']['pattern']]}"
+            value_text = shorten(json.dumps(detail["input"], ensure_ascii=False))
+            message = f"`{path}` is {value_text}: {_formats()[detail['ctx']['pattern']]}"
         case kind:
             value = detail["input"]
-            shown = shortened(json.dumps(value, ensure_ascii=False))
-            said = _should(kind, value, detail["loc"]) or _SUBJECT.sub("", detail["msg"])
-            message = f"`{path}` is {shown}: {said}"
+            value_text = shorten(json.dumps(value, ensure_ascii=False))
+            message_text = _expected_type(kind, value, detail["loc"]) or _SUBJECT.sub("", detail["msg"])
+            message = f"`{path}` is {value_text}: {message_text}"
     return location, message
 
 
@@ -105,14 +105,14 @@ _UNITS = {
 """Units of settings by the suffix of their name."""
 
 
-def _should(kind: str, value: object, location: Location) -> str | None:
+def _expected_type(kind: str, value: object, location: Location) -> str | None:
     """Return the expected type of a value and its format, or ``None`` if pydantic's message is sufficient."""
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "float_type" | "float_parsing":
-            what = "a number" if kind.startswith("float") else "a whole number"
+            type_name = "a number" if kind.startswith("float") else "a whole number"
             unit = next((word for end, word in _UNITS.items() if str(location[-1]).endswith(end)), None)
             alone = "; write it alone, without quotes, unit and separators" if isinstance(value, str) else ""
-            return f"should be {what}{f' of {unit}' if unit else ''}{alone}"
+            return f"should be {type_name}{f' of {unit}' if unit else ''}{alone}"
         case "string_type":
             return "should be text" + ("; put it in quotes" if isinstance(value, int | float) else "")
         case "bool_type" | "bool_parsing":
@@ -121,37 +121,39 @@ def _should(kind: str, value: object, location: Location) -> str | None:
             return "should be a list, such as [first, second]"
         case "model_type" | "model_attributes_type" | "dict_type":
             fields = list(dict.fromkeys(_fields_at(location)))
-            several = f" of {', '.join(f'`{name}`' for name in fields[:_LISTED])}{', ...' * (len(fields) > _LISTED)}"
-            return "should be a mapping" + (several if fields else " of names to values")
+            setting_list = (
+                f" of {', '.join(f'`{name}`' for name in fields[:_LISTED])}{', ...' * (len(fields) > _LISTED)}"
+            )
+            return "should be a mapping" + (setting_list if fields else " of names to values")
     return None
 
 
 _LISTED = 6
 
 
-def _kinds_at(location: Location, tag: str) -> list[str]:
+def _variants_at(location: Location, tag: str) -> list[str]:
     """Return the values that select a variant of a section, if the setting selects one."""
     fields = [_settings(model).get(tag) for model in _models_at(location)]
     return [repr(word) for field in fields if get_origin(field) is Literal for word in get_args(field)]
 
 
 @cache
-def _forms() -> dict[str, str]:
+def _formats() -> dict[str, str]:
     """Return the expected format of a text for each pattern, in words and with an example."""
 
-    def inside(part: object) -> Iterator[tuple[str, str]]:
+    def parent_locations(part: object) -> Iterator[tuple[str, str]]:
         if isinstance(part, dict):
             if MESSAGE in part:
                 yield part["pattern"], part[MESSAGE]
             part = list(part.values())
         if isinstance(part, list):
             for each in part:
-                yield from inside(each)
+                yield from parent_locations(each)
 
-    return dict(inside(Deployment.model_json_schema()))
+    return dict(parent_locations(Deployment.model_json_schema()))
 
 
-def _spelt_out(location: Location, source: SourceMap) -> Location:
+def _existing_location(location: Location, source: SourceMap) -> Location:
     """Return the part of a location that exists in the file, without the union tags that pydantic adds."""
     place: Location = ()
     for part in location:
@@ -160,7 +162,7 @@ def _spelt_out(location: Location, source: SourceMap) -> Location:
     return place
 
 
-def shortened(value: str) -> str:
+def shorten(value: str) -> str:
     return value if len(value) <= 60 else f"{value[:57]}..."  # noqa: PLR2004  a line's worth
 
 

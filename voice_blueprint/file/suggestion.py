@@ -4,39 +4,39 @@ import difflib
 import re
 from collections.abc import Iterable
 
-_SHOWN = 6
-_NEAR = 0.7
+_MAX_SHOWN = 6
+_MIN_SIMILARITY = 0.7
 """Minimum similarity of two words for a suggestion."""
 
 
-def choice(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean `x`?" for a misspelt word, otherwise "; take `a`, `b` or ..."."""
-    names = sorted(known)
-    listed = [f"`{name}`" for name in names[:_SHOWN]]
-    if len(names) > _SHOWN:
-        listed.append(f"one of {len(names) - _SHOWN} more")
-    several = ", ".join(listed[:-1])
-    taken = f"; take {several} or {listed[-1]}" if several else f"; take {''.join(listed)}" if listed else ""
-    return suggestion(word, names) or taken
+def choice(word: str, valid_names: Iterable[str]) -> str:
+    """Return "; did you mean `x`?" for a misspelt word, otherwise "; use `a`, `b` or ..."."""
+    names = sorted(valid_names)
+    options = [f"`{name}`" for name in names[:_MAX_SHOWN]]
+    if len(names) > _MAX_SHOWN:
+        options.append(f"one of {len(names) - _MAX_SHOWN} more")
+    several = ", ".join(options[:-1])
+    choices_text = f"; use {several} or {options[-1]}" if several else f"; use {''.join(options)}" if options else ""
+    return suggestion(word, names) or choices_text
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean `x`?" for a misspelt word, or an empty text if no word is similar."""
-    near = nearest(word, known)
-    return f"; did you mean `{near}`?" if near else ""
+    candidates = nearest(word, valid_names)
+    return f"; did you mean `{candidates}`?" if candidates else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, valid_names: Iterable[str]) -> str | None:
     """Return the most similar known word. For types, only the families are compared, since many share `.xlarge`."""
-    names = {re.sub(r"[\s_-]", "", name).lower(): name for name in known}
-    written = re.sub(r"[\s_-]", "", word).lower()
+    names = {re.sub(r"[\s_-]", "", name).lower(): name for name in valid_names}
+    normalized = re.sub(r"[\s_-]", "", word).lower()
     # in a short word, swapped letters are a third of it
-    swapped = [each for each in names if sorted(each) == sorted(written)]
-    near = [names[each] for each in difflib.get_close_matches(written, names, 5, _NEAR) or swapped]
-    near.sort(key=lambda each: sorted(each) != sorted(word))  # swapped letters precede other errors
+    anagrams = [each for each in names if sorted(each) == sorted(normalized)]
+    candidates = [names[each] for each in difflib.get_close_matches(normalized, names, 5, _MIN_SIMILARITY) or anagrams]
+    candidates.sort(key=lambda each: sorted(each) != sorted(word))  # swapped letters precede other errors
     family, dot, _ = word.lower().partition(".")
-    return next((each for each in near if not dot or _same_family(family, each)), None)
+    return next((each for each in candidates if not dot or _same_family(family, each)), None)
 
 
-def _same_family(family: str, known: str) -> bool:
-    return bool(difflib.get_close_matches(family, known.split(".")[:-1]))
+def _same_family(family: str, valid_names: str) -> bool:
+    return bool(difflib.get_close_matches(family, valid_names.split(".")[:-1]))

@@ -142,20 +142,20 @@ class Windows:
     multi-burn-rate alerts".
 
     Attributes:
-        burn: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_DAYS``.
+        burn_rate: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_DAYS``.
         pages: Whether operators are paged; otherwise the alert is handled within a day.
     """
 
     name: str
     long_s: int
     short_s: int
-    burn: float
+    burn_rate: float
     pages: bool = True
 
     @property
     def days_left(self) -> float:
         """Number of days in which this rate spends the whole budget."""
-        return OBJECTIVE_DAYS / self.burn
+        return OBJECTIVE_DAYS / self.burn_rate
 
 
 WINDOWS = (
@@ -171,34 +171,34 @@ class Objective:
 
     Attributes:
         percent: Share over 30 days.
-        bad: Start of the sentence that describes the calls or turns that are not good.
+        failure_text: Start of the sentence that describes the calls or turns that are not good.
         within_ms: Maximum latency of a good call or turn; ``None`` if the objective does not concern latency.
     """
 
     id: Literal["admission", "transcript", "turn"]
     percent: float
-    bad: str
+    failure_text: str
     within_ms: int | None = None
 
     def threshold(self, windows: Windows) -> float:
         """Return the share of bad calls or turns, percent, that corresponds to the burn rate of these windows."""
-        return round(windows.burn * (100 - self.percent), 6)
+        return round(windows.burn_rate * (100 - self.percent), 6)
 
     def meaning(self, windows: Windows) -> str:
         """Return the sentence for the operator who is paged."""
         return (
-            f"{self.bad} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "
+            f"{self.failure_text} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "
             f"would last {windows.days_left:.2g} days."
         )
 
 
-def objectives(typed: Objectives, *, agents: bool) -> Iterator[Objective]:
+def objectives(settings: Objectives, *, agents: bool) -> Iterator[Objective]:
     """Yield the objectives of a deployment; those on turns require agents."""
-    yield Objective("admission", typed.admitted_percent, "Calls are refused")
+    yield Objective("admission", settings.admitted_percent, "Calls are refused")
     latencies: list[tuple[Literal["transcript", "turn"], float, str, int]] = [
-        ("transcript", typed.final_percent, "Transcripts", typed.final_within_ms)
+        ("transcript", settings.final_percent, "Transcripts", settings.final_within_ms)
     ]
     if agents:
-        latencies.append(("turn", typed.turn_percent, "Answers", typed.turn_within_ms))
-    for id_, percent, late, within_ms in latencies:
-        yield Objective(id_, percent, f"{late} take more than {within_ms / 1000:g} s", within_ms)
+        latencies.append(("turn", settings.turn_percent, "Answers", settings.turn_within_ms))
+    for id_, percent, subject, within_ms in latencies:
+        yield Objective(id_, percent, f"{subject} take more than {within_ms / 1000:g} s", within_ms)

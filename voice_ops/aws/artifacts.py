@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.aws import AsrFleet
-from voice_blueprint.hosts import artifacts_name, asr_images, held_back
+from voice_blueprint.hosts import artifacts_name, asr_images, lacks_digests
 from voice_ops.aws.account import Account
 from voice_ops.aws.refusals import error_code
 
@@ -21,7 +21,7 @@ def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
     resources = account.templates[registry]["Resources"].items()
     (bucket,) = (ids.get(logical) for logical, each in resources if each["Type"] == "AWS::S3::Bucket")
     for fleet in deployment.aws.asr:
-        if fleet.artifacts and not held_back(deployment, asr_images(fleet)):
+        if fleet.artifacts and not lacks_digests(deployment, asr_images(fleet)):
             name = artifacts_name(deployment, fleet)
             if bucket is None:
                 yield fleet, name, False

@@ -22,8 +22,8 @@ def launches(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     results = {}
     for resource in resources.values():
         if resource["Type"] == GROUP:
-            used = resource["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
-            data = resources[used]["Properties"]["LaunchTemplateData"]
+            template_id = resource["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
+            data = resources[template_id]["Properties"]["LaunchTemplateData"]
             results[resource["Properties"]["AutoScalingGroupName"]] = {
                 key: json.dumps(value, sort_keys=True) for key, value in data.items()
             }

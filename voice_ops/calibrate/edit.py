@@ -15,9 +15,9 @@ def with_value(text: str, place: Location, key: str, value: dict[str, object]) -
     if not isinstance(node, yaml.MappingNode):
         raise TypeError(f"{'.'.join(map(str, place))} is not a mapping")
     entry = f"{key}: {json.dumps(value, ensure_ascii=False)}"
-    for name, there in node.value:
+    for name, value_node in node.value:
         if name.value == key:
-            return text[: name.start_mark.index] + entry + text[_end(there) :]
+            return text[: name.start_mark.index] + entry + text[_end(value_node) :]
     # After the first key, which is a fleet's name or type, or before the only key.
     (first, _), *others = node.value
     at = (others[0][0] if others else first).start_mark.index

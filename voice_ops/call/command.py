@@ -95,18 +95,18 @@ async def _call(samples: Samples, server: str, headers_for: Access, *, websocket
 async def _call_other(api: Api, samples: Samples, server: str, key: str) -> None:
     err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
     begin = time.monotonic()
-    async for heard in speak(api, server, key, samples):
-        if heard.text:
-            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+    async for event in speak(api, server, key, samples):
+        if event.text:
+            out.print(_line(event, time.monotonic() - begin), soft_wrap=True)
 
 
 async def _print(session: Session, begin: float) -> None:
-    async for heard in session.follow():
-        if heard.text or heard.commit or heard.kind == "gap":
-            out.print(_line(heard, time.monotonic() - begin), soft_wrap=True)
+    async for event in session.follow():
+        if event.text or event.commit or event.kind == "gap":
+            out.print(_line(event, time.monotonic() - begin), soft_wrap=True)
 
 
-def _line(heard: TranscriptEvent, at_s: float) -> Text:
-    place = f"{heard.start_ms / 1000:6.2f}-{heard.end_ms / 1000:.2f} s"
-    line = f"{at_s:7.2f} s  {heard.kind:7}  {place:16}  {heard.text}"
-    return Text(line, "" if heard.kind == "final" else "dim")
+def _line(event: TranscriptEvent, at_s: float) -> Text:
+    place = f"{event.start_ms / 1000:6.2f}-{event.end_ms / 1000:.2f} s"
+    line = f"{at_s:7.2f} s  {event.kind:7}  {place:16}  {event.text}"
+    return Text(line, "" if event.kind == "final" else "dim")

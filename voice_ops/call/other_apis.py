@@ -34,8 +34,8 @@ async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncItera
             send_task = asyncio.create_task(_send(connection, dialect, samples))
             try:
                 async for message in _messages(connection, send_task, dialect):
-                    if heard := dialect.parse_transcripts(message):
-                        yield heard
+                    if event := dialect.parse_transcripts(message):
+                        yield event
                 await send_task
             finally:
                 send_task.cancel()

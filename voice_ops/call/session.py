@@ -20,7 +20,7 @@ MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of a stream without an event."""
 PAUSE_S = 1.0
 MAX_CELLS = 10
-"""Cells that are asked for room."""
+"""Maximum number of cells to try."""
 
 
 class CallError(Exception):
@@ -156,7 +156,7 @@ class Session:
                         if end.get("lost_ms"):
                             raise CallError(f"{end['lost_ms'] / 1000:.1f} s of audio were lost on the way")
                         if not end["complete"]:
-                            raise CallError("the server gave up before all was transcribed")
+                            raise CallError("the server ended the stream before all speech was transcribed")
                         return
                     # a WebSocket receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:

@@ -2,7 +2,7 @@
 
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities
-from voice_blueprint.engines.sizing.service import listening
+from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.load import CallLoad
@@ -27,21 +27,25 @@ def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
         load: The load of the designed day.
         has_load: Whether the file contains the load.
     """
-    capacity_texts = {each.name: f"{each.low:,}-{each.most:,} calls ({each.binding.name})" for each in capacities(aws)}
+    capacity_texts = {
+        each.name: f"{each.low:,}-{each.max_calls:,} calls ({each.binding.name})" for each in capacities(aws)
+    }
     return _audio(aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
 
 
 def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
     """Return the audio hours of the Azure section; the capacity of engines is their number of sessions by memory."""
-    engines = list(listening(azure))
+    engines = list(transcription_capacity(azure))
     if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
     texts = {engine.service: f"{engine.low}-{engine.most} replicas x {engine.sessions} sessions" for engine in engines}
     texts |= {
-        name: f"{low:,}-{most:,} calls" for name, (low, most) in _azure_caller_tiers(azure).items() if name != "engines"
+        name: f"{low:,}-{maximum:,} calls"
+        for name, (low, maximum) in _azure_caller_tiers(azure).items()
+        if name != "engines"
     }
-    why = f"{_join_capacities(texts)}; sessions are upper limits by memory"
-    return _audio(azure_calls(azure, load), load, "" if has_load else why)
+    reason = f"{_join_capacities(texts)}; sessions are upper limits by memory"
+    return _audio(azure_calls(azure, load), load, "" if has_load else reason)
 
 
 def _join_capacities(texts: dict[str, str]) -> str:
@@ -65,10 +69,10 @@ def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
 
 def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the calls of transcription engines and caller tiers, at the minimum and maximum number of units."""
-    capacities_by_service = list(listening(azure))
+    pools = list(transcription_capacity(azure))
     engines = (
-        sum(capacity_texts.low * capacity_texts.sessions for capacity_texts in capacities_by_service),
-        sum(capacity_texts.most * capacity_texts.sessions for capacity_texts in capacities_by_service),
+        sum(pool.low * pool.sessions for pool in pools),
+        sum(pool.most * pool.sessions for pool in pools),
     )
     tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
     return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}

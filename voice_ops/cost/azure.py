@@ -28,7 +28,7 @@ def _machine(inputs: Inputs, _: Expected) -> Iterator[Use]:
 
 
 def _disk(gib: int, disks: Amount) -> Use:
-    return Use(f"os-disk-{next(tier for tier, most in PREMIUM_DISKS_GIB.items() if gib <= most)}", disks)
+    return Use(f"os-disk-{next(tier for tier, max_gib in PREMIUM_DISKS_GIB.items() if gib <= max_gib)}", disks)
 
 
 def _bastion(inputs: Inputs, _: Expected) -> Iterator[Use]:

@@ -97,9 +97,9 @@ def cost(
         raise typer.Exit(FAILED)
 
 
-def _load_other(file: Path, asked: str) -> tuple[str, Deployment]:
+def _load_other(file: Path, revision: str) -> tuple[str, Deployment]:
     try:
-        with other(file, asked) as (name, path):
+        with other(file, revision) as (name, path):
             return name, load_checked(path)
     except NoSuchRevisionError as error:
         raise stop(str(error), REFUSED) from None
@@ -140,23 +140,23 @@ def _read(files: Iterable[Path]) -> None:
         err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
 
-def _refresh(asked: Iterable[Section]) -> bool:
+def _refresh(revision: Iterable[Section]) -> bool:
     """Download the prices of rented items; return True if every API responded."""
     from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
 
     all_responded = True
-    for section in asked:
+    for section in revision:
         query = refresh_aws if section.cloud == "aws" else refresh_azure
         try:
-            found = query(section.items, section.region)
+            refreshed = query(section.items, section.region)
         except PricesUnreachableError as error:
             complain(str(error))
             all_responded = False
             continue
-        save_downloads(PRICES_FILE, found.prices)
-        err.print(f"{section.cloud}: {len(found.prices)} prices fetched for {section.region}", soft_wrap=True)
-        if found.unknown:
-            err.print(f"  no price found: {', '.join(found.unknown)}", soft_wrap=True)
+        save_downloads(PRICES_FILE, refreshed.prices)
+        err.print(f"{section.cloud}: {len(refreshed.prices)} prices fetched for {section.region}", soft_wrap=True)
+        if refreshed.unknown:
+            err.print(f"  no price found: {', '.join(refreshed.unknown)}", soft_wrap=True)
     return all_responded
 
 

@@ -6,7 +6,7 @@ from voice_blueprint.azure.cpu_pods import cpu_pods
 from voice_blueprint.capacity.conversations import Link, conversations_on_aws, conversations_on_azure
 from voice_blueprint.capacity.tiers import FILL
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.agents import AgentRules, ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import CPU_POOL, Azure
@@ -36,12 +36,12 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
         return None
     named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
     nodes: dict[str, dict[bool, float]] = {}
-    for room in rooms(azure):
-        own = room.service in named and room.model != callers.asr.model
+    for room in pool_capacities(azure):
+        is_own = room.service in named and room.model != callers.asr.model
         pool_nodes = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
-        pool_nodes[own] += room.most / room.replicas_per_node
+        pool_nodes[is_own] += room.most / room.replicas_per_node
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
-    shares = {pool: found[True] / sum(found.values()) for pool, found in nodes.items() if found[True]}
+    shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
     return _conversations(conversations_on_azure(azure), load, azure_calls(azure, load), shares)
 
@@ -66,10 +66,10 @@ def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
 
     The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
     """
-    found = aws_conversations(aws, load)
-    if found is None or aws.agents is None:
+    usage = aws_conversations(aws, load)
+    if usage is None or aws.agents is None:
         return
-    hours, zones = found.minutes * (1 / 60), len(aws.availability_zones)
+    hours, zones = usage.minutes * (1 / 60), len(aws.availability_zones)
     speech_gb = hours * _speech_gb_per_hour(aws.agents, load)
     processed_gb = speech_gb + hours * AUDIO_GB
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH))
@@ -83,10 +83,10 @@ def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
 
 def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
     """Yield the same usage on Azure; audio of an external text-to-speech endpoint passes the NAT gateway."""
-    found = azure_conversations(azure, load)
-    if found is None or azure.agents is None:
+    usage = azure_conversations(azure, load)
+    if usage is None or azure.agents is None:
         return
-    hours = found.minutes * (1 / 60)
+    hours = usage.minutes * (1 / 60)
     speech_gb = hours * _speech_gb_per_hour(azure.agents, load)
     yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
     calls = azure_calls(azure, load)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from voice_blueprint.aws import names
 from voice_blueprint.azure.cpu_pods import cpu_nodes, cpu_pods
 from voice_blueprint.day import designed_load
-from voice_blueprint.engines.sizing.service import rooms
+from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.cost.model import Expected
@@ -56,9 +56,11 @@ class DaySimulation:
         azure, place = self.deployment.azure, self._place()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
-            for room in (each for each in rooms(azure) if each.pool == pool.name):
-                replicas = self._hosts.get(f"{room.service} on {room.pool}", room.low + place * (room.most - room.low))
-                nodes = nodes + replicas / room.replicas_per_node
+            for capacity in (each for each in pool_capacities(azure) if each.pool == pool.name):
+                replicas = self._hosts.get(
+                    f"{capacity.service} on {capacity.pool}", capacity.low + place * (capacity.most - capacity.low)
+                )
+                nodes = nodes + replicas / capacity.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
         if azure.callers and azure.cpu_pool:
             pods = {name: cpus for name, (cpus, _) in cpu_pods(azure.callers, azure.agents).items()}
@@ -72,9 +74,9 @@ class DaySimulation:
         """Return the mean position of the running ASR hosts' calls between the minimum and the maximum."""
         asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
         low = sum(_min_hosts(plan) * plan.places for plan in asr)
-        most = sum(plan.max_hosts * plan.places for plan in asr)
+        max_calls = sum(plan.max_hosts * plan.places for plan in asr)
         mean = sum(float(self._hosts[plan.name].mean()) * plan.places for plan in asr)
-        return min(1.0, max(0.0, (mean - low) / max(1, most - low)))
+        return min(1.0, max(0.0, (mean - low) / max(1, max_calls - low)))
 
     @property
     def _hosts(self) -> Mapping[str, Hosts]:

@@ -109,14 +109,14 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
         rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
         audio = aws_audio(aws_section, load, has_load=regional.load is not None)
         said += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
-        held = conversations.aws_conversations(aws_section, load)
-        found.append(Section("aws", aws_section.region, tuple(rented), audio, notes + said, held))
+        conversation_usage = conversations.aws_conversations(aws_section, load)
+        found.append(Section("aws", aws_section.region, tuple(rented), audio, notes + said, conversation_usage))
     if deployment.azure_section:
         from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
         azure_section = deployment.azure_section
         with Rehearsal.of(deployment) as rehearsal:
-            graphs = [done.up.graph for done in rehearsal.run()]
+            graphs = [rehearsed.up.graph for rehearsed in rehearsal.run()]
         azure_only = deployment
         if deployment.aws_section:  # callers of a file with both sections use the AWS section
             azure_only = deployment.model_copy(update={"aws_section": None, "load": None})
@@ -130,9 +130,9 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
             rented = [*_without_traffic(rented), *azure_traffic(azure_section, azure_only.load, expected.place)]
         rented += _endpoints(azure_section.agents)
         audio = azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
-        held = conversations.azure_conversations(azure_section, azure_load)
+        conversation_usage = conversations.azure_conversations(azure_section, azure_load)
         said += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
-        found.append(Section("azure", azure_section.location, tuple(rented), audio, notes + said, held))
+        found.append(Section("azure", azure_section.location, tuple(rented), audio, notes + said, conversation_usage))
     return found
 
 
@@ -182,16 +182,16 @@ def traffic_rented(deployment: Deployment, utilization: float) -> list[Rented]:
     if load is None:
         return []
     calls = aws_calls(section, load)
-    theirs = _traffic(conversations.aws_usage(section, load), conversations.AGENTS)
+    conversation_traffic = _traffic(conversations.aws_usage(section, load), conversations.AGENTS)
     stored = traffic.image_storage(images_for(deployment.model_copy(update={"azure_section": None})))
-    return _traffic((stored, *traffic.aws_usage(section, load, calls, utilization))) + theirs
+    return _traffic((stored, *traffic.aws_usage(section, load, calls, utilization))) + conversation_traffic
 
 
 def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[Rented]:
     """Return the Azure usage of the load in addition to nodes."""
     calls = azure_calls(azure_section, load)
-    theirs = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
-    return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + theirs
+    conversation_traffic = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
+    return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + conversation_traffic
 
 
 def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[Rented]:
@@ -246,22 +246,22 @@ def price(section: Section, book: PriceBook) -> Estimate:
             else:
                 before = missing.get((resource.kind, use.item))
                 missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
-        for what, item in resource.by_use:
+        for item_name, item in resource.by_use:
             unit = book.find(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
-            unpriced[Unpriced(resource.kind, what, f"charged by use{rate}")] = None
+            unpriced[Unpriced(resource.kind, item_name, f"charged by use{rate}")] = None
     unpriced_uses = tuple(
         Unpriced(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
     )
     free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
     hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)
-    left = unpriced_uses + tuple(unpriced)
+    all_unpriced = unpriced_uses + tuple(unpriced)
     return Estimate(
         section.cloud,
         section.region,
         section.audio,
         tuple(lines),
-        left,
+        all_unpriced,
         free,
         section.notes,
         hosts,

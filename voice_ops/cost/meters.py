@@ -47,14 +47,14 @@ class AzureMeter:
         where: Required field values of its rows.
         measure: Its ``unitOfMeasure``.
         unit: Unit of the price book.
-        is_global: Whether it has one price for all regions, which the API returns under ``Global`` or without a
+        everywhere: Whether it has one price for all regions, which the API returns under ``Global`` or without a
             region.
     """
 
     where: Mapping[str, str]
     measure: str
     unit: str
-    is_global: bool = False
+    everywhere: bool = False
 
 
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}

@@ -200,12 +200,17 @@ class Estimate:
     @property
     def usd_per_conversation_minute(self) -> Amount | None:
         """Cost per minute: the share of conversations only, and that of a call; ``None`` without agents."""
-        held, hours = self.conversations, self.audio.hours
-        if held is None or hours is None:
+        usage, hours = self.conversations, self.audio.hours
+        if usage is None or hours is None:
             return None
-        own = total(line.usd * held.own.get(line.tier, held.own.get(line.resource, 0.0)) for line in self.lines)
-        cases = zip(own.cases, self.usd.cases, held.minutes.cases, hours.cases, strict=True)
-        return Amount(*(theirs / minutes + (usd - theirs) / (60 * heard) for theirs, usd, minutes, heard in cases))
+        own = total(line.usd * usage.own.get(line.tier, usage.own.get(line.resource, 0.0)) for line in self.lines)
+        cases = zip(own.cases, self.usd.cases, usage.minutes.cases, hours.cases, strict=True)
+        return Amount(
+            *(
+                own_usd_case / minutes + (usd - own_usd_case) / (60 * audio_hours)
+                for own_usd_case, usd, minutes, audio_hours in cases
+            )
+        )
 
     @property
     def usd(self) -> Amount:

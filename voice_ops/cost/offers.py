@@ -48,27 +48,27 @@ Rates = dict[str, tuple[MeterMatch, list[Row]]]
 
 
 def _read_json(file: Path) -> tuple[str, str, Rates]:
-    wanted: dict[str, MeterMatch] = {}
-    known = _meters_by_sku()
+    matches_by_sku: dict[str, MeterMatch] = {}
+    meters = _meters_by_sku()
 
     def drop_unneeded(row: Row) -> Row | None:
         """Return None for rows that are not needed: EC2's file has millions of rows, products first."""
         if "sku" in row and "attributes" in row:
-            if found := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, known):
-                wanted[row["sku"]] = found
+            if match := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, meters):
+                matches_by_sku[row["sku"]] = match
             return None
-        return None if "offerTermCode" in row and row["sku"] not in wanted else row
+        return None if "offerTermCode" in row and row["sku"] not in matches_by_sku else row
 
     with file.open(encoding="utf-8") as text:
         offer = json.load(text, object_hook=drop_unneeded)
     terms = offer["terms"].get("OnDemand", {})
-    rates = {sku: (found, list(terms.get(sku, {}).values())) for sku, found in wanted.items()}
+    rates = {sku: (match, list(terms.get(sku, {}).values())) for sku, match in matches_by_sku.items()}
     return offer["offerCode"], offer["publicationDate"][:10], rates
 
 
 def _read_csv(file: Path) -> tuple[str, str, Rates]:
     rates: Rates = {}
-    known, head = _meters_by_sku(), {}
+    meters, head = _meters_by_sku(), {}
     with file.open(encoding="utf-8", newline="") as text:
         lines = csv.reader(text)
         # Names and values precede the column names.
@@ -78,18 +78,18 @@ def _read_csv(file: Path) -> tuple[str, str, Rates]:
             head[line[0]] = line[1]
         for values in lines:
             row = dict(zip(line, values, strict=True))
-            if row["TermType"] == "OnDemand" and (found := _item(row, known)):
+            if row["TermType"] == "OnDemand" and (match := _item(row, meters)):
                 rate = {"beginRange": row["StartingRange"], "pricePerUnit": {row["Currency"]: row["PricePerUnit"]}}
-                rates.setdefault(row["SKU"], (found, []))[1].append({"priceDimensions": {"rate": rate}})
+                rates.setdefault(row["SKU"], (match, []))[1].append({"priceDimensions": {"rate": rate}})
     return head["OfferCode"], head["Publication Date"][:10], rates
 
 
 def _meters_by_sku() -> Mapping[str, list[tuple[str, AwsMeter]]]:
-    known: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
+    meters: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
     for item in aws_items():
         if meter := aws_meter(item):
-            known[meter.usage].append((item, meter))
-    return known
+            meters[meter.usage].append((item, meter))
+    return meters
 
 
 def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
@@ -101,8 +101,8 @@ def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMete
     named = {_normalize(name): value for name, value in fields.items()}
     for item, meter in meters:
         region = named.get(_normalize(meter.region_field))
-        fits = all(named.get(_normalize(field)) == value for field, value in meter.filters.items())
-        if fits and named.get("servicecode") == meter.service and region in catalog.regions():
+        is_match = all(named.get(_normalize(field)) == value for field, value in meter.filters.items())
+        if is_match and named.get("servicecode") == meter.service and region in catalog.regions():
             return item, meter, str(region)
     return None
 

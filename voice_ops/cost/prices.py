@@ -54,24 +54,24 @@ class PriceBook:
 
     def find(self, item: str, region: str, *, exact: bool = False) -> Price | None:
         """Return the price in a region. Unless ``exact``, the latest price of another region is a fallback."""
-        known = self._prices.get(item, {})
-        if region in known or GLOBAL in known:
-            return known.get(region) or known[GLOBAL]
-        return None if exact else max(known.values(), key=lambda price: price.date, default=None)
+        regional_prices = self._prices.get(item, {})
+        if region in regional_prices or GLOBAL in regional_prices:
+            return regional_prices.get(region) or regional_prices[GLOBAL]
+        return None if exact else max(regional_prices.values(), key=lambda price: price.date, default=None)
 
     def nearest(self, item: str, region: str) -> tuple[Price, ...]:
         """Return the item's prices in the regions with the most similar names.
 
         For eu-west-1, they are those of eu-west, otherwise of eu, otherwise all.
         """
-        known = self._prices.get(item, {}).values()
-        similarity = {price.region: _shared_parts(price.region, region) for price in known}
-        return tuple(price for price in known if similarity[price.region] == max(similarity.values()))
+        regional_prices = self._prices.get(item, {}).values()
+        similarity = {price.region: _shared_parts(price.region, region) for price in regional_prices}
+        return tuple(price for price in regional_prices if similarity[price.region] == max(similarity.values()))
 
 
-def _shared_parts(one: str, other: str) -> int:
+def _shared_parts(region_name: str, other: str) -> int:
     """Return the number of leading parts that two region names share."""
-    pairs = zip(one.split("-"), other.split("-"), strict=False)
+    pairs = zip(region_name.split("-"), other.split("-"), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -96,9 +96,9 @@ def load_downloads(file: Path) -> list[Price]:
 
 def save_downloads(file: Path, prices: Iterable[Price]) -> None:
     """Store downloaded prices, merged with earlier ones of other regions and items."""
-    kept = {(price.item, price.region): price for price in [*load_downloads(file), *prices]}
+    merged = {(price.item, price.region): price for price in [*load_downloads(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps([asdict(price) for price in kept.values()], indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")
 
 
 def _catalogue() -> Iterable[Price]:

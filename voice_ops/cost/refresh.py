@@ -69,10 +69,10 @@ def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICE
         ) from None
 
 
-def _refresh_each(items: Iterable[str], ask: Callable[[str], Price | None]) -> PriceRefresh:
-    results = {item: ask(item) for item in sorted(items)}
-    found = tuple(price for price in results.values() if price is not None)
-    return PriceRefresh(found, tuple(item for item, price in results.items() if price is None))
+def _refresh_each(items: Iterable[str], query: Callable[[str], Price | None]) -> PriceRefresh:
+    results = {item: query(item) for item in sorted(items)}
+    prices_found = tuple(price for price in results.values() if price is not None)
+    return PriceRefresh(prices_found, tuple(item for item, price in results.items() if price is None))
 
 
 def _aws_price(pages: "Paginator[Any]", item: str, region: str) -> Price | None:
@@ -108,7 +108,7 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
         return None
     row = min(rows, key=lambda row: row["tierMinimumUnits"])
     source = f"Azure Retail Prices API, meter {row['meterName']} ({row['meterId']})"
-    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.is_global else region, today, source)
+    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.everywhere else region, today, source)
 
 
 def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
@@ -121,10 +121,10 @@ def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
 
 
 def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
-    where = {**meter.where, "priceType": "Consumption"}
-    if not meter.is_global:
-        where["armRegionName"] = region
-    terms = " and ".join(f"{name} eq '{value}'" for name, value in where.items())
+    query_filters = {**meter.where, "priceType": "Consumption"}
+    if not meter.everywhere:
+        query_filters["armRegionName"] = region
+    terms = " and ".join(f"{name} eq '{value}'" for name, value in query_filters.items())
     query = urllib.parse.urlencode({"api-version": "2023-01-01-preview", "$filter": terms})
     url: str | None = f"{endpoint}?{query}"
     while url:

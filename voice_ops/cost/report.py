@@ -26,8 +26,8 @@ def print_estimate(estimate: Estimate) -> None:
     for note in estimate.notes:
         out.print(f"  {note}", soft_wrap=True)
     out.print(styled("  [bold]not included[/]"))
-    for left in estimate.unpriced:
-        out.print(styled("  [yellow]![/] {}: {} [dim]({})[/]", left.kind, left.what, left.why), soft_wrap=True)
+    for item in estimate.unpriced:
+        out.print(styled("  [yellow]![/] {}: {} [dim]({})[/]", item.kind, item.what, item.why), soft_wrap=True)
     free = styled("  free of charge: {} types [dim](--json lists them)[/]", len(estimate.free))
     out.print(free, soft_wrap=True)
 
@@ -101,9 +101,11 @@ def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
 
 
 def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
-    ours = estimate.by_tier() if estimate else {}
-    theirs = other.by_tier() if other else {}
-    return {tier: ours.get(tier, NOTHING) - theirs.get(tier, NOTHING) for tier in {**ours, **theirs}}
+    own_tiers = estimate.by_tier() if estimate else {}
+    other_tiers = other.by_tier() if other else {}
+    return {
+        tier: own_tiers.get(tier, NOTHING) - other_tiers.get(tier, NOTHING) for tier in {**own_tiers, **other_tiers}
+    }
 
 
 def _tier_table(estimate: Estimate) -> Table:
@@ -122,7 +124,7 @@ def _tier_table(estimate: Estimate) -> Table:
         table.add_row(f"USD per audio hour{at_least}", *(f"{usd:.4f}" for usd in per_hour.cases))
     per_minute = estimate.usd_per_conversation_minute
     if per_minute and estimate.conversations:
-        table.add_row("conversation minutes", *(f"{held:,.0f}" for held in estimate.conversations.minutes.cases))
+        table.add_row("conversation minutes", *(f"{minutes:,.0f}" for minutes in estimate.conversations.minutes.cases))
         table.add_row(f"USD per conversation minute{at_least}", *(f"{usd:.4f}" for usd in per_minute.cases))
     return table
 

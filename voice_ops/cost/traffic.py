@@ -231,10 +231,10 @@ def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = NOTHING) -> Amo
 def _series(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
     sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
-    replicas = [(pool.bounds.min, pool.most_replicas) for service in sizings for pool in service.pools]
+    replicas = [(pool.bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
     nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
     replica_counts, node_counts = (
-        total(Amount.between(low, most, utilization) for low, most in bounds) for bounds in (replicas, nodes)
+        total(Amount.between(low, high, utilization) for low, high in bounds) for bounds in (replicas, nodes)
     )
     return replica_counts * SERIES_PER_REPLICA + node_counts * SERIES_PER_NODE
 

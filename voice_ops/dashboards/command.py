@@ -35,6 +35,6 @@ def dashboards(
     if not output.is_dir():
         raise stop(f"{output}: the folder does not exist", REFUSED)
     for dashboard in dashboards_of(deployment):
-        written = output / f"{dashboard.topic}.json"
-        written.write_text(json.dumps(document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
-        out.print(str(written), soft_wrap=True)
+        target = output / f"{dashboard.topic}.json"
+        target.write_text(json.dumps(document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
+        out.print(str(target), soft_wrap=True)

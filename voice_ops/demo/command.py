@@ -63,8 +63,8 @@ def _run(folder: Path, model: Path, *, page: bool) -> None:
     server = PageServer()
     is_built = (DATA_PLANE_BUILD / "vad-dataplane").exists()
     stage = "data plane" if is_built else "reference VAD, since `make test-native` has not built the data plane"
-    built = DATA_PLANE_BUILD if is_built else None
-    with VoicePath(folder, model, data_plane=built, allowed_origins=server.url) as path:
+    data_plane = DATA_PLANE_BUILD if is_built else None
+    with VoicePath(folder, model, data_plane=data_plane, allowed_origins=server.url) as path:
         with Progress(err).phase(f"store, gateway, {stage}, Whisper engine"):
             path.start_store().wait_ready()
             gateway = path.start_gateway()
@@ -102,29 +102,32 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Transc
     return finals
 
 
-def _report(heard: list[tuple[float, TranscriptEvent]], text: str) -> None:
+def _report(timed_finals: list[tuple[float, TranscriptEvent]], text: str) -> None:
     table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
-    for delay_ms, final in heard:
-        stages = "  ".join(f"{stage} {took:.0f}" for stage, took in final.stages_ms.items())
+    for delay_ms, final in timed_finals:
+        stages = "  ".join(f"{stage} {duration_s:.0f}" for stage, duration_s in final.stages_ms.items())
         table.add_row(f"{final.start_ms / 1000:.1f} s", f"{delay_ms:.0f} ms", stages)
     out.print(table)
-    rate = word_error_rate(text, " ".join(final.text for _, final in heard))
+    rate = word_error_rate(text, " ".join(final.text for _, final in timed_finals))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
     if rate > WORST_ERROR_RATE:
-        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; said was: {text}")
+        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
 
 
-def word_error_rate(said: str, heard: str) -> float:
+def word_error_rate(reference: str, timed_finals: str) -> float:
     """Return the share of words that are wrong, missing or additional, ignoring case and punctuation."""
     steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
     normalization = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
     return (
         float(
             jiwer.wer(
-                " ".join(said.split()), heard, reference_transform=normalization, hypothesis_transform=normalization
+                " ".join(reference.split()),
+                timed_finals,
+                reference_transform=normalization,
+                hypothesis_transform=normalization,
             )
         )
-        if heard.strip()
+        if timed_finals.strip()
         else 1.0
     )
 

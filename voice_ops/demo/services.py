@@ -78,21 +78,21 @@ class Service:
         Raises:
             ServiceError: It exited, or is not ready in time.
         """
-        limit = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while not self.is_ready():
             if self.process is None or self.process.poll() is not None:
                 raise ServiceError(f"{self.name} ended: {self.recent_output()}")
-            if time.monotonic() > limit:
+            if time.monotonic() > deadline:
                 raise ServiceError(f"{self.name} is not ready within {READY_TIMEOUT_S} s: {self.recent_output()}")
             time.sleep(_POLL_S)
         return self
 
-    def stop(self, sign: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
         """Stop it, and return its exit code; after the timeout it is killed, and the result is None."""
         if self.process is None:
             return None
         if self.process.poll() is None:
-            self.process.send_signal(sign)
+            self.process.send_signal(stop_signal)
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -103,7 +103,7 @@ class Service:
     def recent_output(self) -> str:
         """Return the end of its output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " | ".join(lines[-5:]) or "it said nothing"
+        return " | ".join(lines[-5:]) or "it printed nothing"
 
     def _end_group(self) -> None:
         """Kill its remaining processes, such as workers of a killed program."""
@@ -188,7 +188,7 @@ class VoicePath:
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
         http, media = http_port or free_port(), free_port()
-        environment = self._shared(name, "gateway") | {
+        environment = self._common_settings(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),
             "VOICE_MEDIA_PORT": str(media),
             "VOICE_RTP_PORT": str(self.rtp_port),
@@ -215,7 +215,7 @@ class VoicePath:
     def start_vad(self, name: str = "vad") -> Service:
         """Start the data plane on plain sockets, or the reference stage."""
         health = free_port()
-        environment = self._shared(name, "vad") | {
+        environment = self._common_settings(name, "vad") | {
             "VOICE_RTP_PORT": str(self.rtp_port),
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(health),
@@ -239,7 +239,7 @@ class VoicePath:
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **more: str) -> Service:
         """Start an ASR host. Several of them need addresses of their own, since they use the same port for chunks."""
-        environment = self._shared(name, "asr", address) | {
+        environment = self._common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(free_port()),
             "VOICE_HOST_KIND": "gpu",
@@ -267,9 +267,9 @@ class VoicePath:
         Raises:
             ServiceError: It still rejects sessions.
         """
-        limit = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while (answer := httpx2.post(gateway.url + SESSIONS_PATH, json={"transport": "websocket"})).is_error:
-            if time.monotonic() > limit:
+            if time.monotonic() > deadline:
                 raise ServiceError(f"{gateway.url} refuses sessions: {answer.text}")
             time.sleep(_POLL_S)
 
@@ -281,7 +281,7 @@ class VoicePath:
         self.services[name] = Service(name, command, path | environment, is_ready, log).start()
         return self.services[name]
 
-    def _shared(self, host: str, fleet: str, address: str = LOOPBACK) -> dict[str, str]:
+    def _common_settings(self, host: str, fleet: str, address: str = LOOPBACK) -> dict[str, str]:
         return {
             "VOICE_DEPLOYMENT": "demo",
             "VOICE_FLEET": fleet,

@@ -33,8 +33,8 @@ def diagram(
         if output.suffix not in RENDERERS:
             raise stop(f"{output}: the file name must end in {' or '.join(RENDERERS)}", REFUSED)
         if output.is_dir() or not output.parent.is_dir():
-            why = "is a folder" if output.is_dir() else f"the folder {output.parent} does not exist"
-            raise stop(f"{output}: {why}", REFUSED)
+            reason = "is a folder" if output.is_dir() else f"the folder {output.parent} does not exist"
+            raise stop(f"{output}: {reason}", REFUSED)
         render = RENDERERS[output.suffix]
     deployment = load_region(file, region)
     if deployment.aws_section is None:

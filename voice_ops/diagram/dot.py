@@ -122,24 +122,24 @@ def _arrows(graph: Graph) -> Iterator[str]:
     for edge in graph.edges:
         ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)
     for (source, target), edges in ends.items():
-        edge = edges[0]
-        colour, width, _ = PATHS[edge.path]
-        labels = (f" {part} " for line in edge.lines for part in wrap(line, _LABEL_WIDTH))
+        first_edge = edges[0]
+        colour, width, _ = PATHS[first_edge.path]
+        labels = (f" {part} " for line in first_edge.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
-            "fontcolor": MUTED if edge.path is Path.SUPPORT else colour,
+            "fontcolor": MUTED if first_edge.path is Path.SUPPORT else colour,
             "penwidth": width,
-            "weight": 1 if edge.path is Path.SUPPORT else 4,
-            "label": "" if edge.target == _AWS_APIS else "\\n".join(labels),
-            "tooltip": edge.purpose,
+            "weight": 1 if first_edge.path is Path.SUPPORT else 4,
+            "label": "" if first_edge.target == _AWS_APIS else "\\n".join(labels),
+            "tooltip": first_edge.purpose,
         }
         # AWS's APIs rank above their targets, and fleets below: Graphviz ranks by the direction of edges.
-        is_reversed = edge.source == _AWS_APIS or (edge.target == _AWS_APIS and source == '"asr"')
+        is_reversed = first_edge.source == _AWS_APIS or (first_edge.target == _AWS_APIS and source == '"asr"')
         if is_reversed:
             attributes["dir"] = "back"
-        written = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
+        attribute_text = " ".join(f'{name}="{escape(str(value))}"' for name, value in attributes.items())
         first, last = (target, source) if is_reversed else (source, target)
-        yield f"{first} -> {last} [{written}];"
+        yield f"{first} -> {last} [{attribute_text}];"
 
 
 def _place(graph: Graph, node_id: str) -> str:

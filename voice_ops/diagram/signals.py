@@ -16,26 +16,26 @@ _COMPARISONS = {
 }
 
 
-def signals(templates: Templates, drawn: list[Box]) -> list[Signal]:
+def signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
     """Return every alarm that scales a fleet, and every target tracking policy."""
-    return [*_alarms(templates, drawn), *_targets(templates, drawn)]
+    return [*_alarms(templates, box_list), *_targets(templates, box_list)]
 
 
-def _alarms(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
+def _alarms(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
     policies = templates.table("AutoScaling::ScalingPolicy")
     for alarm in templates.resources_by_type("CloudWatch::Alarm"):
         policy_keys = templates.origins(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
-        for box in drawn:
+        for box in box_list:
             own_policies = sorted(key for key in policy_keys if _group(templates, policies, key) in box.resources)
             if own_policies:
-                watched = alarm.properties
+                alarm_properties = alarm.properties
                 each = " per zone" if len(own_policies) > 1 else ""
-                changes = dict.fromkeys(_change(watched["Threshold"], policies[key]) for key in own_policies)
+                changes = dict.fromkeys(_change(alarm_properties["Threshold"], policies[key]) for key in own_policies)
                 yield Signal(
-                    watched["AlarmName"],
+                    alarm_properties["AlarmName"],
                     box.node.id,
-                    watched["MetricName"],
-                    _condition(watched),
+                    alarm_properties["MetricName"],
+                    _condition(alarm_properties),
                     f"{' or '.join(changes)}{each}",
                 )
 
@@ -78,7 +78,7 @@ def _interval(threshold: float, step: Mapping[str, Any]) -> str:
     return f"below {threshold + high:g}"
 
 
-def _targets(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
+def _targets(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
     scalable = templates.table("ApplicationAutoScaling::ScalableTarget")
     for policy in templates.resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
         tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
@@ -87,7 +87,7 @@ def _targets(templates: Templates, drawn: list[Box]) -> Iterator[Signal]:
             continue
         metric = tracking.get("CustomizedMetricSpecification") or tracking["PredefinedMetricSpecification"]
         name = metric.get("MetricName") or metric["PredefinedMetricType"]
-        for box in drawn:
+        for box in box_list:
             resource_id = str(scalable[target]["ResourceId"])
             if any(f"'{logical_id}'" in resource_id for _, logical_id in box.resources):
                 yield Signal(

@@ -53,21 +53,21 @@ def render(graph: Graph) -> str:
 def _with_text_lengths(picture: str, widths: Mapping[Style, float]) -> str:
     """Set the width of each text to that of its box, so that it fits with any font."""
 
-    def set_length(found: re.Match[str]) -> str:
-        attributes, size, written = found.groups()
-        style = Style(_plain(html.unescape(written)), float(size), 'font-weight="bold"' in attributes)
-        return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{written}</text>'
+    def set_length(match: re.Match[str]) -> str:
+        attributes, size, text = match.groups()
+        style = Style(_plain(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
+        return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{text}</text>'
 
     return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, picture)
 
 
-def _widths(drawn: object) -> Iterator[tuple[Style, float]]:
+def _widths(drawing: object) -> Iterator[tuple[Style, float]]:
     """Yield each text of Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...) and its width."""
-    if isinstance(drawn, dict):
-        for name, value in drawn.items():
+    if isinstance(drawing, dict):
+        for name, value in drawing.items():
             yield from _operations(value) if name.endswith("draw_") else _widths(value)
-    elif isinstance(drawn, list):
-        for each in drawn:
+    elif isinstance(drawing, list):
+        for each in drawing:
             yield from _widths(each)
 
 

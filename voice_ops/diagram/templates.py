@@ -39,12 +39,12 @@ class Templates:
 
     def resources_by_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
         """Yield every resource of a type such as ``EC2::SecurityGroup``, or those of one tier."""
-        for there, template in self._by_tier.items():
-            if tier not in (None, there):
+        for template_tier, template in self._by_tier.items():
+            if tier not in (None, template_tier):
                 continue
             for logical_id, resource in template["Resources"].items():
                 if resource["Type"] == f"AWS::{kind}":
-                    yield Resource((there, logical_id), resource.get("Properties", {}))
+                    yield Resource((template_tier, logical_id), resource.get("Properties", {}))
 
     def table(self, kind: str) -> dict[Key, Mapping[str, Any]]:
         """Return the properties of every resource of a type."""

@@ -106,7 +106,7 @@ def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: b
     with heartbeat(err, f"find {instance}"):
         host = hosts.find(account, instance)
     if not as_json:
-        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.images)}")
+        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
         out.print(
             f"group {host.group}: {host.in_service} of {host.desired} desired hosts in service, minimum {host.low}"
         )
@@ -134,7 +134,7 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
         out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts a replacement")
         out.print(f"callers have {task.budget_s} s to finish; then they are asked to reconnect to another task")
     if not dry_run:
-        if not task.is_stopping:
+        if not task.leaves:
             tasks.stop(account, task)
         task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
     if as_json:

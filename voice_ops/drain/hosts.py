@@ -25,7 +25,7 @@ class Host:
     """An instance of a fleet.
 
     Attributes:
-        images: Images that it runs.
+        carries: Images that it runs.
         state: Lifecycle state in its group; ``Terminated`` after the group has removed it.
         low: Minimum number of hosts of the group.
         hook: Name of the hook that delays its termination until it has drained.
@@ -37,7 +37,7 @@ class Host:
     fleet: str
     group: str
     zone: str
-    images: tuple[str, ...]
+    carries: tuple[str, ...]
     state: str
     in_service: int
     desired: int
@@ -71,27 +71,27 @@ def find(account: Account, instance: str) -> Host:
         )
     group = result[0]["AutoScalingGroupName"]
     if group not in account.groups:
-        known = ", ".join(sorted(account.groups))
+        group_names = ", ".join(sorted(account.groups))
         raise NotDrainableError(
-            f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {known}"
+            f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {group_names}"
         )
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     hook, heartbeat_s = _hook(client, group)
-    ours = account.groups[group]
+    group_settings = account.groups[group]
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
         id=instance,
-        fleet=ours.fleet,
+        fleet=group_settings.fleet,
         group=group,
         zone=result[0]["AvailabilityZone"],
-        images=ours.images,
+        carries=group_settings.images,
         state=result[0]["LifecycleState"],
         in_service=len(serving),
         desired=live["DesiredCapacity"],
         low=live["MinSize"],
         hook=hook,
         heartbeat_s=heartbeat_s,
-        budget_s=ours.budget_s,
+        budget_s=group_settings.budget_s,
     )
 
 

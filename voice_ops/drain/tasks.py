@@ -24,13 +24,13 @@ class Task:
 
     Attributes:
         state: Last status; finally ``STOPPED``.
-        is_stopping: Whether a stop was requested.
+        leaves: Whether a stop was requested.
     """
 
     id: str
     cluster: str
     state: str
-    is_stopping: bool
+    leaves: bool
     fleet: str = names.GATEWAY_FLEET
     budget_s: int = FARGATE_STOP_TIMEOUT_S
 
@@ -65,7 +65,7 @@ def stop(account: Account, task: Task) -> None:
 
 def look(account: Account, task: Task) -> Task:
     """Return the current state of the task. ECS removes a stopped one after an hour."""
-    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, is_stopping=True)
+    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 
 
 def _describe(account: Account, cluster: str, task: str) -> Task | None:
@@ -73,4 +73,4 @@ def _describe(account: Account, cluster: str, task: str) -> Task | None:
     result = client.describe_tasks(cluster=cluster, tasks=[task])["tasks"]
     if not result:
         return None
-    return Task(task, cluster, result[0]["lastStatus"], is_stopping=result[0]["desiredStatus"] == STOPPED)
+    return Task(task, cluster, result[0]["lastStatus"], leaves=result[0]["desiredStatus"] == STOPPED)

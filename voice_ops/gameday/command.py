@@ -20,7 +20,7 @@ from voice_ops.gameday.simulated import Effect, simulate_scenarios
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import WholeTable, err, out, print_json, stop, styled
 from voice_ops.progress import Progress, heartbeat
-from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE_STEP, Month, served
+from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE_STEP, Month, with_digests
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 from voice_sandbox.rehearsals.claim import Claim
@@ -153,11 +153,11 @@ def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     """
     named = SCENARIOS[scenario]
     if deployment.aws_section:
-        known = {alert.id for alert in aws_alerts(served(deployment))}
-        pages = [f"{id_}.md" for id_ in named.aws if id_ in known]
+        alert_ids = {alert.id for alert in aws_alerts(with_digests(deployment))}
+        pages = [f"{id_}.md" for id_ in named.aws if id_ in alert_ids]
     else:
-        known = {alert.id for alert in azure_alerts(deployment)}
-        pages = [f"azure/{id_}.md" for id_ in named.azure if id_ in known]
+        alert_ids = {alert.id for alert in azure_alerts(deployment)}
+        pages = [f"azure/{id_}.md" for id_ in named.azure if id_ in alert_ids]
     return (*pages, *([f"procedures/{named.procedure}.md"] if named.procedure else []))
 
 

@@ -33,7 +33,7 @@ SEED = 1
 WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
 """Metrics of hosts: telemetry has stopped."""
 CROWD_S = 600.0
-"""Start of the crowd in `flash_crowd`."""
+"""Start of the surge in `flash_crowd`."""
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class _Hours:
         faulty = self._run(trace)
         baseline_trace = self._run(Trace("half", trace.seconds, (half_peak,) * len(trace.seconds)))
         refused, before = (result.ledger.refused + result.ledger.cut for result in (faulty, baseline_trace))
-        missed = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
+        missed_calls = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
         course = faulty.course
-        wanted = np.where(course.second < REGION_BACK_S, course.wanted, 0)
-        recovers_s = _recovery(faulty, wanted, REGION_LOST_S)
+        requested_calls = np.where(course.second < REGION_BACK_S, course.wanted, 0)
+        recovers_s = _recovery(faulty, requested_calls, REGION_LOST_S)
         return Effect(
-            round(missed) + max(0, refused - before),
+            round(missed_calls) + max(0, refused - before),
             faulty.ledger.offered,
             None if recovers_s is None else max(recovers_s, NOTICED_S + ALIAS_TTL_S),
             _fired_alerts(faulty, REGION_LOST_S),
@@ -151,10 +151,10 @@ def _fired_alerts(faulty: Result, at_s: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys(firing.id for firing in faulty.firings if firing.at_s >= at_s))
 
 
-def _recovery(faulty: Result, wanted: NDArray[Any], at_s: float) -> float | None:
+def _recovery(faulty: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time for which fewer calls are served than requested, beyond random variation."""
     course = faulty.course
-    missing = wanted - course.carried > SCATTER * np.sqrt(np.maximum(wanted, 1))
+    missing = requested_calls - course.carried > SCATTER * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))
     if not shortfall.size:
         return 0.0

@@ -17,14 +17,14 @@ class Proposal:
     """A proposed image for a fleet.
 
     Attributes:
-        configured: Value in the file; ``None`` for AWS's latest at each deploy.
+        in_file: Value in the file; ``None`` for AWS's latest at each deploy.
         proposed: Value to write; ``None`` if the region has no image.
         made: Owner.
         since: Creation date, or the version of AWS's parameter.
     """
 
     fleet: str
-    configured: str | None
+    in_file: str | None
     proposed: str | None
     made: str = ""
     since: str = ""

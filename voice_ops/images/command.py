@@ -129,15 +129,15 @@ def rehearse_images(
     Example: voice images rehearse pd-router
     """
     desired = [spec for image, spec in specs().items() if not name or image in name]
-    chosen = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.buildable_offline]
-    if name and len(chosen) < len(set(name)):
+    buildable = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.buildable_offline]
+    if name and len(buildable) < len(set(name)):
         raise stop(
             "an image that is mirrored or based on another publisher's image cannot be built without its registry",
             REFUSED,
         )
     try:
         with rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
-            results = [rehearse(spec, stage) for spec in chosen]
+            results = [rehearse(spec, stage) for spec in buildable]
     except RehearsalError as error:
         raise stop(str(error), FAILED) from None
     if as_json:
@@ -173,7 +173,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
         table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
         for each in matches:
             row = (
-                each.configured or "newest of AWS",
+                each.in_file or "newest of AWS",
                 each.proposed or "none",
                 f"{each.made}, {each.since}".strip(", "),
             )
@@ -204,16 +204,16 @@ def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = Fals
     if deployment.image_signing is None:
         raise stop(f"{file} has no image_signing, and therefore no key to verify signatures", REFUSED)
     try:
-        answers = dict(signatures.answers(deployment, deployment.image_signing, registry))
+        problems = dict(signatures.check_signatures(deployment, deployment.image_signing, registry))
     except signatures.RegistryError as error:
         raise stop(str(error), FAILED) from None
     if as_json:
-        print_json({"signed": {name: answer is None for name, answer in answers.items()}}, deployment.name)
+        print_json({"signed": {name: answer is None for name, answer in problems.items()}}, deployment.name)
     else:
-        for name, answer in answers.items():
+        for name, answer in problems.items():
             mark = styled("[red]✗[/] {}: {}", name, answer) if answer else styled("[green]✓[/] {}", name)
             out.print(mark, soft_wrap=True)
-    if any(answers.values()):
+    if any(problems.values()):
         raise typer.Exit(FAILED)
 
 
@@ -225,8 +225,8 @@ def _commit(revision: str) -> str:
     if INSTALLED and revision == "HEAD":
         return f"v{version('voice-serve')}"  # its folder may be in another repository
     command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  nothing of a shell
-    return done.stdout.strip() or revision
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  no shell
+    return result.stdout.strip() or revision
 
 
 def _outcome(result: ImageResult) -> Text:

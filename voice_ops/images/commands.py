@@ -144,12 +144,12 @@ def push_commands(
         "--label", labels(spec, digests, revision)
     )
     context = os.path.relpath(CONTEXT)
-    what = ["--file", os.path.normpath(f"{context}/images/{spec.name}/Dockerfile")]
+    file_options = ["--file", os.path.normpath(f"{context}/images/{spec.name}/Dockerfile")]
     if tool == "docker":
         attest = ["--provenance=mode=max", "--sbom=true"]
-        return [["docker", "buildx", "build", *options, *attest, *what, "--tag", target, "--push", context]]
+        return [["docker", "buildx", "build", *options, *attest, *file_options, "--tag", target, "--push", context]]
     # A manifest list, so that one tag contains every platform.
-    build = ["buildah", "bud", "--format", "docker", *options, *what, "--manifest", target, context]
+    build = ["buildah", "bud", "--format", "docker", *options, *file_options, "--manifest", target, context]
     return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
 
 

@@ -35,9 +35,9 @@ def parse_lock(text: str) -> LockedPackages:
     return {result[1]: (result[2], result[0]) for result in _BLOCK.finditer(text)}
 
 
-def layer(wanted: LockedPackages, base: LockedPackages) -> LockedPackages:
+def layer(required: LockedPackages, base: LockedPackages) -> LockedPackages:
     """Return the packages to install in addition to those of a base."""
-    return {name: block for name, block in wanted.items() if name not in base or base[name][0] != block[0]}
+    return {name: block for name, block in required.items() if name not in base or base[name][0] != block[0]}
 
 
 def pins(spec: BuiltImage) -> list[str]:
@@ -55,8 +55,8 @@ def resolve(spec: BuiltImage, source: Path) -> LockedPackages:
         command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
         command += ["--python-version", PYTHONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET]
         command += ["--constraints", constraints, "--overrides", overrides, source]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
-    return parse_lock(done.stdout)
+        result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
+    return parse_lock(result.stdout)
 
 
 def lock(spec: BuiltImage) -> str:

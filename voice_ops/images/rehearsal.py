@@ -68,13 +68,13 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
     """Run a command and return its output. Its stderr is only shown if it fails."""
     try:
         # Fixed programs; their arguments come from typed specifications.
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
+        result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
     except subprocess.TimeoutExpired:
         raise RehearsalError(f"`{' '.join(command[:2])}` did not exit within {timeout_s:.0f} s") from None
-    if done.returncode:
-        tail = "\n".join(line for text in (done.stdout, done.stderr) for line in text.splitlines()[-40:])
-        raise RehearsalError(f"`{' '.join(command)}` failed with {done.returncode}:\n{tail}")
-    return done.stdout.strip()
+    if result.returncode:
+        tail = "\n".join(line for text in (result.stdout, result.stderr) for line in text.splitlines()[-40:])
+        raise RehearsalError(f"`{' '.join(command)}` failed with {result.returncode}:\n{tail}")
+    return result.stdout.strip()
 
 
 class Rehearsal:
@@ -175,7 +175,7 @@ class Rehearsal:
                 "copy", "--quiet", container, str(authority), "/usr/local/share/ca-certificates/rehearsal.crt"
             )
             self._buildah("run", "--isolation", "chroot", "--user", "0", container, "--", "update-ca-certificates")
-            # boto3 contains authorities of its own, and uses the system's only if configured.
+            # boto3 bundles CA certificates, and uses the system's only if configured.
             self._buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES}", container)
             self._buildah("commit", "--quiet", container, f"oci-archive:{archive}")
 
@@ -211,7 +211,11 @@ class Rehearsal:
         for number, (path, text) in enumerate(plan.files().items()):
             mounts[self._folder / f"{spec.name}-{number}"] = path
             (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
-        volumes = [word for host_path, there in mounts.items() for word in ("--volume", f"{host_path}:{there}:ro")]
+        volumes = [
+            word
+            for host_path, container_path in mounts.items()
+            for word in ("--volume", f"{host_path}:{container_path}:ro")
+        ]
         script = ["--", "sh", f"/{SMOKE}/run.sh"]
         with self._container(reference) as container:
             self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
@@ -233,9 +237,9 @@ def rehearse(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
     """
     begin = time.monotonic()
     reference = stage.build(spec)
-    built = time.monotonic()
+    built_at = time.monotonic()
     size = stage.size_gib(reference)
     if size > spec.size.budget_gib:
         raise RehearsalError(f"{spec.name} has {size:.2f} GiB, more than its limit of {spec.size.budget_gib} GiB")
     stage.smoke(spec, reference)
-    return ImageResult(spec.name, size, spec.size.budget_gib, built - begin, time.monotonic() - built)
+    return ImageResult(spec.name, size, spec.size.budget_gib, built_at - begin, time.monotonic() - built_at)

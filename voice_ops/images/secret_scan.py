@@ -64,7 +64,7 @@ FALSE_POSITIVES = re.compile(r"EXAMPLE\b|\bsha512-")
 """Lines with examples, as marked by AWS, and with npm's digests."""
 
 
-def scan_text(where: str, text: str) -> Iterator[str]:
+def scan_text(location: str, text: str) -> Iterator[str]:
     """Yield location and kind of each secret, but never the secret."""
     for detector in DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
@@ -72,7 +72,7 @@ def scan_text(where: str, text: str) -> Iterator[str]:
             line = text[begin:].partition("\n")[0]
             # Some detectors also verify a match of their pattern, such as whether a token can be decoded.
             if not FALSE_POSITIVES.search(line) and any(detector.analyze_string(match[0])):
-                yield f"{where}:{text.count(chr(10), 0, begin) + 1}: {detector.secret_type}"
+                yield f"{location}:{text.count(chr(10), 0, begin) + 1}: {detector.secret_type}"
 
 
 def scan_archive(archive: Path) -> Iterator[str]:
@@ -81,7 +81,7 @@ def scan_archive(archive: Path) -> Iterator[str]:
         yield from _scan_file(archive.name, file)
 
 
-def _scan_file(where: str, file: io.BufferedReader) -> Iterator[str]:
+def _scan_file(location: str, file: io.BufferedReader) -> Iterator[str]:
     """Read layers as a stream, since an image has gigabytes."""
     if file.peek(2)[:2] == b"\x1f\x8b":
         file = io.BufferedReader(gzip.GzipFile(fileobj=file))
@@ -91,9 +91,9 @@ def _scan_file(where: str, file: io.BufferedReader) -> Iterator[str]:
             for member in tar:
                 inner = tar.extractfile(member) if member.isfile() else None
                 if isinstance(inner, io.BufferedReader):
-                    yield from _scan_file(f"{where}/{member.name}", inner)
+                    yield from _scan_file(f"{location}/{member.name}", inner)
     elif b"\0" not in head:
-        yield from scan_text(where, file.read().decode("utf-8", "replace"))
+        yield from scan_text(location, file.read().decode("utf-8", "replace"))
 
 
 def main(archives: list[str]) -> int:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from voice_blueprint.file.model.deployment import Deployment, ImageSigning
-from voice_blueprint.signing import manifest, verified
+from voice_blueprint.signing import is_verified, manifest
 
 _SIGNATURE = "dev.cosignproject.cosign/signature"
 
@@ -17,13 +17,13 @@ class RegistryError(Exception):
     """The registry is unavailable."""
 
 
-def answers(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
+def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
     """Yield the problem with the file's list of digests and with each image, or ``None``.
 
     Raises:
         RegistryError: skopeo is not installed.
     """
-    listed = verified(key.public_key, key.signature, manifest(deployment.images).encode())
+    listed = is_verified(key.public_key, key.signature, manifest(deployment.images).encode())
     yield "images", None if listed else "the signature does not match the digests in the file"
     for image, digest in deployment.images.items():
         yield image.value, _signature_problem(f"{registry}/{image.value}", digest, key.public_key)
@@ -33,7 +33,7 @@ def _signature_problem(repository: str, digest: str, public_key: str) -> str | N
     with TemporaryDirectory() as folder:
         name = f"docker://{repository}:{digest.replace(':', '-')}.sig"
         try:
-            fetched = subprocess.run(  # noqa: S603  nothing of a shell
+            fetched = subprocess.run(  # noqa: S603  no shell
                 ["skopeo", "copy", "--quiet", name, f"dir:{folder}"],  # noqa: S607
                 capture_output=True,
                 text=True,
@@ -53,5 +53,5 @@ def _signature_problem(repository: str, digest: str, public_key: str) -> str | N
 def _signed_texts(folder: Path, public_key: str) -> Iterator[Mapping[str, Any]]:
     for layer in json.loads((folder / "manifest.json").read_bytes())["layers"]:
         text = (folder / layer["digest"].removeprefix("sha256:")).read_bytes()
-        if verified(public_key, layer["annotations"][_SIGNATURE], text):
+        if is_verified(public_key, layer["annotations"][_SIGNATURE], text):
             yield json.loads(text)

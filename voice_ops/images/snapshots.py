@@ -53,10 +53,10 @@ def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
     for spec in specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():
-                if package.version not in (there := archive_versions.get(package.name, ())):
+                if package.version not in (available := archive_versions.get(package.name, ())):
                     yield (
                         f"{spec.name}: {argument} is {package.name} {package.version}, but {base.bootstrap} has "
-                        f"{', '.join(sorted(there)) or 'no such package'}: update {spec.folder}/image.yaml"
+                        f"{', '.join(sorted(available)) or 'no such package'}: update {spec.folder}/image.yaml"
                     )
 
 

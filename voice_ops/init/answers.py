@@ -65,44 +65,44 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
             cloud = _ask(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _cloud)
         offered_regions = regions(cloud)
         if region is None:
-            out.print(f"Regions that sell what a first file needs: {', '.join(offered_regions)}", soft_wrap=True)
+            out.print(f"Regions that offer the required hosts: {', '.join(offered_regions)}", soft_wrap=True)
             first = DEFAULT_REGION[cloud]
             region = _ask(
-                "Region", first if first in offered_regions else offered_regions[0], lambda typed: _region(typed, cloud)
+                "Region", first if first in offered_regions else offered_regions[0], lambda text: _region(text, cloud)
             )
         region = _region(region, cloud)
         agents = _agents(agents, offers_gpus(cloud, region), region, is_interactive=is_interactive)
-        most = max_calls(cloud, region, agents=agents)
+        maximum = max_calls(cloud, region, agents=agents)
         if calls is None:
-            question = f"Calls at a time, at most (1 to {most:,})"
-            calls = _ask(question, min(DEFAULT_CALLS, most), lambda typed: _calls(typed, most))
-        return Answers(cloud, region, _calls(str(calls), most), agents)
+            question = f"Calls at a time, at most (1 to {maximum:,})"
+            calls = _ask(question, min(DEFAULT_CALLS, maximum), lambda text: _calls(text, maximum))
+        return Answers(cloud, region, _calls(str(calls), maximum), agents)
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except typer.Abort:
         raise _missing_options("--cloud, --region and --calls") from None
 
 
-def budget_for(files: list["PricedDraft"], budget: int | None, where: str) -> tuple["PricedDraft", int]:
+def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
     """Return the first draft within the budget for an expected month, and the budget. Prompt for a missing budget.
 
     Args:
         files: Drafts in order of preference.
         budget: USD per month from the option.
-        where: Region, for messages.
+        region_name: Region, for messages.
 
     Raises:
         typer.Exit: The budget is too low for all drafts, or standard input ends.
     """
 
-    def covered(typed: str) -> tuple["PricedDraft", int]:
-        usd = _parse_integer(typed)
-        if chosen := next((each for each in files if each.month.expected <= usd), None):
-            return chosen, usd
+    def covered(text: str) -> tuple["PricedDraft", int]:
+        usd = _parse_integer(text)
+        if draft := next((each for each in files if each.month.expected <= usd), None):
+            return draft, usd
         cheapest = min(files, key=lambda each: each.month.expected)
         raise UnsupportedAnswersError(
-            f"{cheapest.name} cost {cheapest.words} a month in {where}, more than the budget of {usd:,} USD; "
-            f"raise it to {math.ceil(cheapest.month.expected):,}, or take another region or fewer calls"
+            f"{cheapest.name} cost {cheapest.words} per month in {region_name}, more than the budget of {usd:,} USD; "
+            f"raise it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
         )
 
     try:
@@ -119,9 +119,9 @@ def budget_for(files: list["PricedDraft"], budget: int | None, where: str) -> tu
 
 def _ask(question: str, default: object, check: Callable[[str], T]) -> T:
     while True:
-        typed = typer.prompt(question, default=str(default))
+        text = typer.prompt(question, default=str(default))
         try:
-            return check(typed.strip())
+            return check(text.strip())
         except UnsupportedAnswersError as error:
             complain(str(error))
 
@@ -131,43 +131,43 @@ def _missing_options(options: str) -> typer.Exit:
     return stop(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
 
 
-def _cloud(typed: str) -> Cloud:
-    if typed not in list(Cloud):
-        raise UnsupportedAnswersError(f"{typed} is no cloud{choice(typed, Cloud)}")
-    return Cloud(typed)
+def _cloud(text: str) -> Cloud:
+    if text not in list(Cloud):
+        raise UnsupportedAnswersError(f"{text} is not a supported cloud{choice(text, Cloud)}")
+    return Cloud(text)
 
 
-def _region(typed: str, cloud: Cloud) -> str:
+def _region(text: str, cloud: Cloud) -> str:
     offered_regions = regions(cloud)
-    if typed not in offered_regions:
+    if text not in offered_regions:
         raise UnsupportedAnswersError(
-            f"{typed} sells nothing that a first file for {cloud} needs{choice(typed, offered_regions)}"
+            f"{text} does not offer the hosts that a first file for {cloud} requires{choice(text, offered_regions)}"
         )
-    return typed
+    return text
 
 
-def _agents(wanted: bool | None, is_possible: bool, region: str, *, is_interactive: bool) -> bool:
-    if wanted and not is_possible:
-        raise UnsupportedAnswersError(f"{region} sells no GPUs, which agents take; take another region")
-    if wanted is None:
+def _agents(is_requested: bool | None, is_possible: bool, region: str, *, is_interactive: bool) -> bool:
+    if is_requested and not is_possible:
+        raise UnsupportedAnswersError(f"{region} offers no GPUs, which agents require; choose another region")
+    if is_requested is None:
         return is_interactive and is_possible and typer.confirm(AGENTS_QUESTION, default=False)
-    return wanted
+    return is_requested
 
 
-def _calls(typed: str, most: int) -> int:
-    calls = _parse_integer(typed)
-    if not 1 <= calls <= most:
+def _calls(text: str, maximum: int) -> int:
+    calls = _parse_integer(text)
+    if not 1 <= calls <= maximum:
         raise UnsupportedAnswersError(
-            f"{calls:,} calls are not within what one deployment carries there, 1 to {most:,}; "
-            "take another number or region, or write a file for a part of them and set `cells` in it"
+            f"{calls:,} calls are outside the range of one deployment in that region, 1 to {maximum:,}; "
+            "choose another number or region, or write a file for some of them and set `cells` in it"
         )
     return calls
 
 
-def _parse_integer(typed: str) -> int:
-    digits = typed.replace(",", "").replace("_", "")
+def _parse_integer(text: str) -> int:
+    digits = text.replace(",", "").replace("_", "")
     if not (digits.isascii() and digits.isdecimal()):
-        raise UnsupportedAnswersError(f"{typed} is no whole number; type one such as 500")
+        raise UnsupportedAnswersError(f"{text} is not an integer; enter one such as 500")
     return int(digits)
 
 

@@ -50,47 +50,47 @@ def init(
     if file.exists():
         raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
     if not file.parent.is_dir():
-        raise stop(f"{file}: there is no folder {file.parent}; make it, or name a file in another", REFUSED)
+        raise stop(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
     desired = answers(cloud, region, calls, agents=agents)
-    chosen, usd = first_file(file, desired, budget)
+    draft, usd = first_file(file, desired, budget)
     schema = _write_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
     with file.open("x", encoding="utf-8") as new:  # this also fails for a file created in the meantime
-        new.write(chosen.draft.text(usd, quote(schema)))
+        new.write(draft.draft.text(usd, quote(schema)))
     if INSTALLED:
         # Next to the file, since the package's folder differs between environments.
         (file.parent / schema).write_bytes(SCHEMA.read_bytes())
     named = deployment_name(file)
     out.print(
-        f"{file!s} is written: deployment {named}, {chosen.name}, {chosen.words} a month; "
+        f"{file!s} is written: deployment {named}, {draft.name}, {draft.words} a month; "
         f"next: voice plan {shlex.quote(str(file))}",
         soft_wrap=True,
     )
 
 
-def first_file(file: Path, wanted: Answers, budget: int | None) -> tuple[PricedDraft, int]:
+def first_file(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
     """Return the contents of the file for these answers, its price, and the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.
     """
     try:
-        candidates = list(price_drafts(drafts(wanted, deployment_name(file))))
+        candidates = list(price_drafts(drafts(requirements, deployment_name(file))))
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except EngineError as error:
         raise stop(str(error), FAILED) from None
-    chosen, usd = budget_for(candidates, budget, wanted.region)
-    with chosen.draft.load(usd) as deployment:
+    draft, usd = budget_for(candidates, budget, requirements.region)
+    with draft.draft.load(usd) as deployment:
         blocking = [finding.violation for finding in checks.run(deployment) if finding.blocks]
     if blocking:
         raise stop("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
-    return chosen, usd
+    return draft, usd
 
 
 def _write_schema(folder: Path) -> str:
     """Return the file name of the schema next to a file, without overwriting another file."""
-    name, ours = "schema.json", SCHEMA.read_bytes()
-    there = folder / name
-    if not there.exists() or json.loads(ours)["description"].encode() in there.read_bytes():
+    name, packaged_schema = "schema.json", SCHEMA.read_bytes()
+    schema_file = folder / name
+    if not schema_file.exists() or json.loads(packaged_schema)["description"].encode() in schema_file.read_bytes():
         return name
     return f"voice-{name}"

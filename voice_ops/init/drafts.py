@@ -65,7 +65,7 @@ def deployment_name(file: Path) -> str:
     return named[:NAME_LENGTH].strip("-")
 
 
-def drafts(wanted: Answers, name: str) -> list[Draft]:
+def drafts(requirements: Answers, name: str) -> list[Draft]:
     """Return the files that match the answers in order of preference: large models on GPUs, a small one on CPUs.
 
     Raises:
@@ -73,23 +73,27 @@ def drafts(wanted: Answers, name: str) -> list[Draft]:
     """
     result, refused = [], None
     try:
-        result.append(_on_gpus(wanted, name))
+        result.append(_on_gpus(requirements, name))
     except sizes.UnsupportedAnswersError as error:
         refused = error
-    if wanted.cloud is Cloud.AWS and small.fits(wanted.region, wanted.calls, agents=wanted.agents):
-        result.append(Draft(f"{wanted.calls} calls on CPUs", small.template(name, wanted), {}))
+    if requirements.cloud is Cloud.AWS and small.is_supported(
+        requirements.region, requirements.calls, agents=requirements.agents
+    ):
+        result.append(Draft(f"{requirements.calls} calls on CPUs", small.template(name, requirements), {}))
     if refused and not result:
         raise refused
     return result
 
 
-def _on_gpus(wanted: Answers, name: str) -> Draft:
-    sized = sizes.aws_values if wanted.cloud is Cloud.AWS else sizes.azure_values
-    values = sized(wanted.region, wanted.calls, agents=wanted.agents)
-    values |= {"name": name, "region": wanted.region, "calls": wanted.calls}
-    values["agents"] = Template(_read(f"agents-{wanted.cloud}.txt")).substitute(values) if wanted.agents else ""
-    what = "calls with agents" if wanted.agents else "calls"
-    return Draft(f"{wanted.calls:,} {what} on GPUs", _read(f"{wanted.cloud}.yaml"), values)
+def _on_gpus(requirements: Answers, name: str) -> Draft:
+    size_values = sizes.aws_values if requirements.cloud is Cloud.AWS else sizes.azure_values
+    values = size_values(requirements.region, requirements.calls, agents=requirements.agents)
+    values |= {"name": name, "region": requirements.region, "calls": requirements.calls}
+    values["agents"] = (
+        Template(_read(f"agents-{requirements.cloud}.txt")).substitute(values) if requirements.agents else ""
+    )
+    load_text = "calls with agents" if requirements.agents else "calls"
+    return Draft(f"{requirements.calls:,} {load_text} on GPUs", _read(f"{requirements.cloud}.yaml"), values)
 
 
 def _read(template: str) -> str:
@@ -123,7 +127,7 @@ class PricedDraft:
         return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
 
 
-def price_drafts(found: list[Draft]) -> Iterator[PricedDraft]:
+def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
     """Price drafts in the same way as `voice cost`, from their templates and Pulumi resources; each takes seconds.
 
     Hosts without a price in their region are counted with the lowest price of another region.
@@ -133,7 +137,7 @@ def price_drafts(found: list[Draft]) -> Iterator[PricedDraft]:
     from voice_ops.cost.model import total  # noqa: PLC0415
 
     book = price_list()
-    for draft in found:
+    for draft in draft_list:
         with draft.load() as deployment:
             estimates = [price(section, book) for section in sections(deployment, Assumptions())]
         usd = total(each.usd for each in estimates) + total(host.min_usd for each in estimates for host in each.hosts)

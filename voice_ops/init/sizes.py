@@ -25,7 +25,7 @@ from voice_blueprint.capacity.tiers import FILL, caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
 from voice_blueprint.checks.azure.sizing import share_gib
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.layouts import Asked, aggregated_layout
+from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregated_layout
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
@@ -46,7 +46,7 @@ from voice_blueprint.file.model.edge import GatewayService, NoAuthorizer, TaskCo
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.file.model.serving import Load, Quantization
 
-SPARE = 1.1
+CAPACITY_FACTOR = 1.1
 REQUEST_MARGIN = 1.5
 """Ratio of the session API's rate limit to the requests at the peak, since refused callers repeat theirs."""
 ZONES = 2
@@ -77,13 +77,13 @@ def mean_calls(calls: int) -> int:
     return math.ceil(calls / CallLoad(calls=1).peak_factor)
 
 
-def bounds(calls: int, places: int) -> HostCount:
+def bounds(calls: int, capacities: int) -> HostCount:
     """Return bounds for the mean at the minimum and the peak at the maximum, at a utilization of ``FILL``.
 
     A tenth and one are added to the peak, since the number of calls varies, and an alert fires while a fleet is at its
     maximum.
     """
-    low, most = (math.ceil(each / (places * FILL)) for each in (mean_calls(calls), SPARE * calls))
+    low, most = (math.ceil(each / (capacities * FILL)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls))
     return HostCount(min=max(2, low), max=max(3, most + 1))
 
 
@@ -92,8 +92,8 @@ def regions(cloud: str) -> list[str]:
     if cloud == "aws":
         return [name for name in catalog.regions() if _single_gpus(name) or offers_small_types(name)]
     sizes = catalog.vm_sizes()
-    known = {region for size in sizes.values() for region in size.regions}
-    return sorted(region for region in known if _azure_pools(region))
+    region_names = {region for size in sizes.values() for region in size.regions}
+    return sorted(region for region in region_names if _azure_pools(region))
 
 
 MAX_SMALL_CALLS = 20
@@ -110,15 +110,18 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
     if cloud == "aws":
-        held = max(least(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes())
+        store_capacity = max(least(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes())
     else:
-        one = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
-        held = max(caller_capacities(_callers(one, sku))[-1].calls for sku in get_args(RedisSku))
+        unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
+        store_capacity = max(caller_capacities(_callers(unit_count, sku))[-1].calls for sku in get_args(RedisSku))
 
     def exceeds_store(calls: int) -> bool:
-        return _required_capacity(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents) > held
+        return (
+            _required_capacity(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents)
+            > store_capacity
+        )
 
-    return bisect.bisect_left(range(1, int(held) + 1), True, key=exceeds_store)
+    return bisect.bisect_left(range(1, int(store_capacity) + 1), True, key=exceeds_store)
 
 
 def offers_small_types(region: str) -> bool:
@@ -130,8 +133,8 @@ def _single_gpus(region: str) -> list[catalog.InstanceType]:
     """Return the types with one GPU that a region offers; none if it does not offer the VAD hosts as well."""
     types = catalog.instance_types().values()
     gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
-    sold = region in catalog.instance_types()[VAD_TYPE].regions
-    return [each for each in gpus if each.accelerator and each.accelerator.count == 1] if sold else []
+    offered = region in catalog.instance_types()[VAD_TYPE].regions
+    return [each for each in gpus if each.accelerator and each.accelerator.count == 1] if offered else []
 
 
 def _nodes() -> list[catalog.CacheNodeType]:
@@ -163,35 +166,40 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     rows = _single_gpus(region)
     if not rows:
         raise UnsupportedAnswersError(
-            f"{region} sells no GPU of the catalogue beside {VAD_TYPE}; take us-east-1 or us-east-2"
+            f"{region} offers no GPU type together with {VAD_TYPE}; choose us-east-1 or us-east-2"
         )
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
-    one = HostCount(min=0, max=1)
-    places = {
-        row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=one, scaling=()))).calls
+    unit_count = HostCount(min=0, max=1)
+    capacities = {
+        row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))).calls
         for row in rows
     }
-    held = _required_capacity(carried, agents=units is not None)
+    store_capacity = _required_capacity(carried, agents=units is not None)
     suitable_nodes = [
-        kind for kind in _nodes() if least(store(StateStore(node_type=kind.name), archives=False)).calls >= held
+        kind
+        for kind in _nodes()
+        if least(store(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
     ]
     if not suitable_nodes:
         raise _too_many_calls_error(calls)
-    asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / places[row.name])
+    asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / capacities[row.name])
     streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
-    hosts, per_zone = bounds(carried, places[asr.name]), math.ceil(carried / (2 * streams_per_host * FILL))
+    hosts, per_zone = bounds(carried, capacities[asr.name]), math.ceil(carried / (2 * streams_per_host * FILL))
     task = least(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
-    tasks, accepted_calls = bounds(carried, task), min(hosts.max * places[asr.name], 4 * per_zone * streams_per_host)
+    tasks, accepted_calls = (
+        bounds(carried, task),
+        min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
+    )
     return {
         "zones": f"{region}a, {region}b",
         "vad_type": VAD_TYPE,
         "vad_places": f"{streams_per_host:,}",
-        "vad_pages": huge_pages.needed(min(streams_per_host, VAD_STREAMS), VAD_QUEUES, size_mib=2),
+        "vad_pages": huge_pages.required_pages(min(streams_per_host, VAD_STREAMS), VAD_QUEUES, size_mib=2),
         "vad_min": per_zone,
         "vad_max": 2 * per_zone,  # the other zone may fail
         "asr_type": asr.name,
-        "asr_places": places[asr.name],
+        "asr_places": capacities[asr.name],
         "asr_min": hosts.min,
         "asr_max": hosts.max,
         "asr_step": math.ceil(hosts.max / 3),
@@ -227,7 +235,9 @@ def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantizati
         gpu = catalog.gpus()[size.gpu]
         quantization = Quantization.FP8 if gpu.compute_capability >= FP8_CAPABILITY else Quantization.NONE
         try:
-            layout = aggregated_layout(model, gpu, size, Asked(load, quantization), tensor_parallel=1, region=region)
+            layout = aggregated_layout(
+                model, gpu, size, EngineRequirements(load, quantization), tensor_parallel=1, region=region
+            )
         except DoesNotFitError:
             continue
         results[size.name] = (layout.engine.sessions, quantization)
@@ -246,14 +256,14 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     result = _azure_pools(region, carried)
     if not result:
         raise UnsupportedAnswersError(
-            f"{region} sells no single GPU that Voxtral-24B fits; take southcentralus or eastus"
+            f"{region} offers no single GPU that fits Voxtral-24B; choose southcentralus or eastus"
         )
-    chosen = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
-    sessions, quantization = result[chosen]
+    size_name = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
+    sessions, quantization = result[size_name]
     replicas = bounds(carried, sessions)
     callers, nodes = size_callers(carried, units)
     return {
-        "vm_size": chosen,
+        "vm_size": size_name,
         "replicas_min": replicas.min,
         "replicas_max": replicas.max,
         "mean": mean_calls(calls),
@@ -296,10 +306,10 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
         each.tier: each for each in caller_capacities(_callers(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))))
     }
     replicas = {tier: bounds(calls, results[tier].calls) for tier in _CPU_TIERS}
-    held = _required_capacity(calls, agents=agents is not None)
+    store_capacity = _required_capacity(calls, agents=agents is not None)
     for sku in get_args(RedisSku):
         callers = _callers(replicas, sku)
-        if caller_capacities(callers)[-1].calls >= held:
+        if caller_capacities(callers)[-1].calls >= store_capacity:
             break
     else:
         raise _too_many_calls_error(calls)
@@ -330,7 +340,7 @@ def _yaml(count: HostCount) -> str:
 
 def _too_many_calls_error(calls: int) -> UnsupportedAnswersError:
     return UnsupportedAnswersError(
-        f"{calls:,} calls are more than one state store carries; write a file for a part of them, and set `cells` in it"
+        f"{calls:,} calls exceed the capacity of one state store; write a file for some of them, and set `cells` in it"
     )
 
 

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 SOURCE = ROOT / "deployments/small.yaml"
 
 
-def fits(region: str, calls: int, *, agents: bool) -> bool:
+def is_supported(region: str, calls: int, *, agents: bool) -> bool:
     """Return True if the small deployment serves this number of calls, and the region offers its types."""
     return offers_small_types(region) and calls <= MAX_SMALL_CALLS and not agents
 
 
-def template(name: str, wanted: "Answers") -> str:
+def template(name: str, answers: "Answers") -> str:
     """Return the text of the file, with ``$budget`` and ``$schema`` as placeholders."""
     text = SOURCE.read_text(encoding="utf-8")
     for pattern, value in {
         r"\$schema=.*": "$$schema=$schema",
         r"(?<=^name: ).*": name,
-        r"(?<=calls: )20(?=,)": str(wanted.calls),
-        r"(?<=^  region: ).*": wanted.region,
-        r"(?<=availability_zones: \[)[^\]]*": f"{wanted.region}a",
+        r"(?<=calls: )20(?=,)": str(answers.calls),
+        r"(?<=^  region: ).*": answers.region,
+        r"(?<=availability_zones: \[)[^\]]*": f"{answers.region}a",
         r"(?<=monthly_budget_usd: ).*": "$budget",
     }.items():
         text, count = re.subn(pattern, value, text, count=1, flags=re.MULTILINE)

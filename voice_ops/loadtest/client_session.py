@@ -58,11 +58,11 @@ class ClientSession:
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
         async for message in socket:
-            said = json.loads(message.data)
-            heard = self.dialect.parse_transcripts(said)
-            if said.get("delta") or (heard and heard.text and self.dialect.closes_at_end):
+            payload = json.loads(message.data)
+            event = self.dialect.parse_transcripts(payload)
+            if payload.get("delta") or (event and event.text and self.dialect.closes_at_end):
                 trace.record_text()
-            if heard and not self.dialect.closes_at_end:
+            if event and not self.dialect.closes_at_end:
                 trace.record_end()
                 return
         if not self.dialect.closes_at_end or socket.close_code != aiohttp.WSCloseCode.OK:

@@ -89,33 +89,35 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
     Example: voice loadtest http://localhost:8000 --api speech --concurrency 1,16,32 --output report
     """
     try:
-        shown = options.parse_scenario(scenario)
+        scenario_values = options.parse_scenario(scenario)
         tested_api = options.select_api(api, scenario, model=model, baseline=baseline)
-        limits = options.parse_slo(slo or [], shown)
-        usd, how = options.select_price(price, instance_type, region, gpus)
-        measured, other = options.parse_names(names, shown)
-        places = [(measured, "URL", url), *([(other, "--baseline", baseline)] if baseline else [])]
+        limits = options.parse_slo(slo or [], scenario_values)
+        usd, price_source = options.select_price(price, instance_type, region, gpus)
+        measured, other = options.parse_names(names, scenario_values)
+        endpoint_urls = [(measured, "URL", url), *([(other, "--baseline", baseline)] if baseline else [])]
         rounds = rounds if baseline else 1
-        loads = options.parse_loads(concurrency, rate, shown)
+        loads = options.parse_loads(concurrency, rate, scenario_values)
         spoken = f"{text or f'passages of {len(PASSAGE)} characters'}" + (
             f", voice of {reference}" if reference else ""
         )
         work = LoadTest(
             api=tested_api,
-            endpoints=[options.parse_endpoint(*place, tested_api, model, body, auth, api_key_env) for place in places],
+            endpoints=[
+                options.parse_endpoint(*place, tested_api, model, body, auth, api_key_env) for place in endpoint_urls
+            ],
             driver=options.driver_maker(
                 tested_api,
                 audio=audio or [],
                 text=text,
                 reference=reference,
                 sample_rate=sample_rate,
-                scenario=shown,
+                scenario=scenario_values,
             ),
             loads={load: options.request_count(requests, load, rounds) for load in loads},
             slo=limits,
             gpus=gpus,
             usd_per_hour=usd,
-            scenario=shown,
+            scenario=scenario_values,
             rounds=rounds,
             warmup=warmup,
             timeout_s=timeout,
@@ -124,7 +126,7 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
                 "input": ", ".join(map(str, audio or [])) or spoken,
                 "further fields": body,
                 "SLO": ", ".join(f"{name} at most {limit:g}" for name, limit in limits.items()) or "none",
-                "price": how,
+                "price": price_source,
                 "GPUs": str(gpus),
                 "seed": str(seed),
             },

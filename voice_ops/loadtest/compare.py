@@ -44,7 +44,7 @@ class Difference:
         return self.measured - self.baseline
 
     @property
-    def shown(self) -> bool:
+    def is_shown(self) -> bool:
         """Whether the interval excludes zero, so that the difference is significant."""
         return self.low > 0 or self.high < 0
 
@@ -83,7 +83,7 @@ def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
 
 def _values(run: Run, name: str) -> Values:
     """Return one value per request: the mean if a request has several, since they are not independent."""
-    results = [METRICS[name].of(trace) for trace in run.answered]
+    results = [METRICS[name].values(trace) for trace in run.answered]
     return np.array([fmean(values) for values in results if values])
 
 
@@ -96,9 +96,10 @@ def _difference(metric: str, statistic: str, rounds: Sequence[tuple[Values, Valu
     random = np.random.default_rng(seed)
     differences = []
     for _ in range(RESAMPLES):
-        drawn = [rounds[number] for number in random.integers(len(rounds), size=len(rounds))]
+        sampled_rounds = [rounds[number] for number in random.integers(len(rounds), size=len(rounds))]
         differences.append(
-            statistic_function(_resample(drawn, 0, random)) - statistic_function(_resample(drawn, 1, random))
+            statistic_function(_resample(sampled_rounds, 0, random))
+            - statistic_function(_resample(sampled_rounds, 1, random))
         )
     tail_percent = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(differences, [tail_percent, 100 - tail_percent])

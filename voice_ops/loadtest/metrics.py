@@ -18,7 +18,7 @@ class Metric:
     name: str
     unit: str
     meaning: str
-    of: Callable[[Trace], Sequence[float]]
+    values: Callable[[Trace], Sequence[float]]
     """Its values in one request: none, one, or one per gap."""
 
 
@@ -56,7 +56,7 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("first", "ms", "from the intended start to the first piece", lambda t: _milliseconds(t.first_s)),
-        Metric("gap", "ms", "between two events with text; an event may bring several tokens", _gaps),
+        Metric("gap", "ms", "between two events with text; an event may contain several tokens", _gaps),
         Metric("token", "ms", "from the first piece to the last, for each further token of the usage", _per_token),
         Metric(
             "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
@@ -64,7 +64,7 @@ METRICS = {
         Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn),
         Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
         Metric("rtf", "", "total time / duration of the audio", _rtf),
-        Metric("starved", "ms", "for which playback stands still", lambda t: _milliseconds(t.starved_s)),
+        Metric("starved", "ms", "for which playback stalls", lambda t: _milliseconds(t.starved_s)),
     )
 }
 

@@ -53,10 +53,10 @@ def parse_endpoint(  # noqa: PLR0917  one place calls it
     try:
         key = secret_from(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
-        shown = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
+        headers = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
     except AccessError as error:
         raise OptionError(str(error)) from None
-    return Endpoint(name, place, model, parse_body(body), shown)
+    return Endpoint(name, place, model, parse_body(body), headers)
 
 
 def select_api(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
@@ -120,14 +120,14 @@ def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
 def request_count(requests: int | None, load: Load, rounds: int) -> int:
     """Return the number of requests per endpoint for a load level, at least its concurrency in each round."""
     concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
-    least = concurrency * rounds
+    min_requests = concurrency * rounds
     if requests is None:
-        return max(_MIN_REQUESTS, _REQUESTS_PER_CALLER * concurrency, least)
-    if requests < least:
+        return max(_MIN_REQUESTS, _REQUESTS_PER_CALLER * concurrency, min_requests)
+    if requests < min_requests:
         rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
         raise OptionError(
-            f"--requests {requests} is too small for {concurrency} concurrent requests{rounds_text}; specify {least} "
-            "or more"
+            f"--requests {requests} is too small for {concurrency} concurrent requests{rounds_text}; specify "
+            f"{min_requests} or more"
         )
     return requests
 

@@ -59,8 +59,8 @@ def _results(report: Report) -> Figure:
 
 def _title(figure: Figure, report: Report) -> None:
     endpoints = dict.fromkeys(result.endpoint for result in report.results)
-    where = "; ".join(f"{name}: {report.setup[name]}" for name in endpoints)
-    figure.suptitle(f"{report.title}\n{where}", fontsize=12, color=_INK)
+    endpoint_text = "; ".join(f"{name}: {report.setup[name]}" for name in endpoints)
+    figure.suptitle(f"{report.title}\n{endpoint_text}", fontsize=12, color=_INK)
 
 
 def _colors(report: Report) -> list[Any]:
@@ -100,9 +100,12 @@ def _distribution(axes: Axes, report: Report) -> None:
         values = sorted(_firsts_ms(result))
         shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)
         axes.step(values, shares, where="post", color=color, linewidth=2, label=name.replace("\n", ", "))
-    what = label("first", report.api)
+    metric_label = label("first", report.api)
     _label_axes(
-        axes, f"Requests that have had their {what.removeprefix('time to ')}", "ms after the intended start", "%"
+        axes,
+        f"Requests that have had their {metric_label.removeprefix('time to ')}",
+        "ms after the intended start",
+        "%",
     )
     axes.set_ylim(0, 102)
     axes.set_xlim(left=0)
@@ -110,27 +113,27 @@ def _distribution(axes: Axes, report: Report) -> None:
 
 
 def _percentiles(axes: Axes, report: Report) -> None:
-    places = np.arange(len(report.results))
+    positions = np.arange(len(report.results))
     width = 0.26
     for place, (percentile, color) in enumerate((("p50", "#93c5fd"), ("p95", "#3b82f6"), ("p99", "#1e3a8a"))):
         heights = [getattr(result.summary.metrics.get("first"), percentile, 0.0) for result in report.results]
-        bars = axes.bar(places + (place - 1) * width, heights, width, color=color, label=percentile)
+        bars = axes.bar(positions + (place - 1) * width, heights, width, color=color, label=percentile)
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, color=_INK)
-    _plot_published(axes, report, "first", places - 1.5 * width)
+    _plot_published(axes, report, "first", positions - 1.5 * width)
     _label_axes(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
-    axes.set_xticks(places, _names(report))
+    axes.set_xticks(positions, _names(report))
     _legend_above_bars(axes)
 
 
 def _throughput(axes: Axes, report: Report) -> None:
     attribute, unit = _RATE[report.api]
-    places = np.arange(len(report.results))
+    positions = np.arange(len(report.results))
     heights = [getattr(result.summary, attribute) or 0.0 for result in report.results]
-    bars = axes.bar(places, heights, 0.5, color="#0f766e", label="measured")
+    bars = axes.bar(positions, heights, 0.5, color="#0f766e", label="measured")
     axes.bar_label(bars, [number(height) for height in heights], fontsize=8, color=_INK)
-    _plot_published(axes, report, "chars", places - 0.25)
+    _plot_published(axes, report, "chars", positions - 0.25)
     _label_axes(axes, "Throughput", "", unit)
-    axes.set_xticks(places, _names(report))
+    axes.set_xticks(positions, _names(report))
     _legend_above_bars(axes)
 
 
@@ -139,14 +142,14 @@ def _legend_above_bars(axes: Axes) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
 
 
-def _plot_published(axes: Axes, report: Report, key: str, places: Sequence[float] | np.ndarray[Any, Any]) -> None:
-    known = [
+def _plot_published(axes: Axes, report: Report, key: str, positions: Sequence[float] | np.ndarray[Any, Any]) -> None:
+    published_values = [
         (place, result.published[key])
-        for place, result in zip(places, report.results, strict=True)
+        for place, result in zip(positions, report.results, strict=True)
         if key in result.published
     ]
-    if known:
-        axes.plot(*zip(*known, strict=True), "D", color=_PUBLISHED, markersize=7, label="published")
+    if published_values:
+        axes.plot(*zip(*published_values, strict=True), "D", color=_PUBLISHED, markersize=7, label="published")
 
 
 def _timeline(axes: Axes, report: Report) -> None:
@@ -179,12 +182,12 @@ def _comparisons(report: Report) -> Figure:
 
 def _forest_plot(axes: Axes, comparison: Comparison, report: Report) -> None:
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
-    shown = [difference for difference in comparison.differences if difference.baseline]
-    for place, outcome in enumerate(reversed(shown)):
+    shown_differences = [difference for difference in comparison.differences if difference.baseline]
+    for place, outcome in enumerate(reversed(shown_differences)):
         low, estimate, high = (
             100 * value / outcome.baseline for value in (outcome.low, outcome.difference, outcome.high)
         )
-        color = "#1d4ed8" if outcome.shown else "#9ca3af"
+        color = "#1d4ed8" if outcome.is_shown else "#9ca3af"
         axes.plot([low, high], [place, place], color=color, linewidth=3, solid_capstyle="butt")
         axes.plot(estimate, place, "o", color=color, markersize=7)
         axes.annotate(
@@ -192,11 +195,11 @@ def _forest_plot(axes: Axes, comparison: Comparison, report: Report) -> None:
         )
     texts = [
         f"{label(outcome.metric, report.api) if outcome.metric in METRICS else outcome.metric}, {outcome.statistic}"
-        for outcome in reversed(shown)
+        for outcome in reversed(shown_differences)
     ]
     title = f"{measured} against {baseline}, {comparison.load} (grey: not significant)"
     _label_axes(axes, title, f"difference, % of {baseline}, with its {CONFIDENCE:.0%} interval", "")
-    axes.set_yticks(range(len(shown)), texts)
-    axes.set_ylim(-0.6, len(shown) - 0.2)
+    axes.set_yticks(range(len(shown_differences)), texts)
+    axes.set_ylim(-0.6, len(shown_differences) - 0.2)
     axes.axvline(0, color=_INK, linewidth=1)
     axes.margins(x=0.12)

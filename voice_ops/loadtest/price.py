@@ -26,9 +26,9 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     available = azure.gpu_count if azure else aws.accelerator.count if aws and aws.accelerator else 0
     region = region or min(row.usd_per_hour, key=lambda name: row.usd_per_hour[name])
     if region not in row.usd_per_hour:
-        known = ", ".join(row.usd_per_hour)
+        region_names = ", ".join(row.usd_per_hour)
         raise PriceError(
-            f"{instance_type} has no price in {region}, only in {known}; specify --region or --usd-per-hour"
+            f"{instance_type} has no price in {region}, only in {region_names}; specify --region or --usd-per-hour"
         )
     if available and gpus > available:
         raise PriceError(f"--gpus {gpus} exceeds the {available} accelerators of {instance_type}")

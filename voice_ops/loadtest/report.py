@@ -92,7 +92,7 @@ class Report:
                 {
                     "load": str(comparison.load),
                     "differences": [
-                        asdict(difference) | {"difference": difference.difference, "shown": difference.shown}
+                        asdict(difference) | {"difference": difference.difference, "shown": difference.is_shown}
                         for difference in comparison.differences
                     ],
                 }

@@ -68,9 +68,9 @@ class LoadTest:
                 with progress.phase(f"warm up {driver.endpoint.name}"):
                     await self._warm_up(driver)
             for load, requests in self.loads.items():
-                done = _Count(requests * len(drivers), progress)
+                progress_count = _Count(requests * len(drivers), progress)
                 with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
-                    generator = Generator(self.timeout_s, self.seed, done)
+                    generator = Generator(self.timeout_s, self.seed, progress_count)
                     rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
                     run = pool_runs(list(runs))

@@ -86,7 +86,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
     audio_rate = sum(trace.audio_s for trace in answered) / run.elapsed_s
     tokens = [trace.output_tokens for trace in answered if trace.output_tokens is not None]
     distributions = {
-        metric.name: Distribution.of([value for trace in answered for value in metric.of(trace)])
+        metric.name: Distribution.of([value for trace in answered for value in metric.values(trace)])
         for metric in METRICS.values()
     }
     return Summary(
@@ -109,7 +109,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
 
 def _meets(trace: Trace, slo: Slo) -> bool:
     """Return True if every limited metric has values, and all of them are within its limit."""
-    values = {name: METRICS[name].of(trace) for name in slo}
+    values = {name: METRICS[name].values(trace) for name in slo}
     return all(result and max(result) <= slo[name] for name, result in values.items())
 
 

@@ -47,8 +47,8 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"
 
 
-def _percentiles(found: Distribution | None) -> str | None:
-    return " / ".join(map(number, (found.p50, found.p95, found.p99))) if found else None
+def _percentiles(distribution: Distribution | None) -> str | None:
+    return " / ".join(map(number, (distribution.p50, distribution.p95, distribution.p99))) if distribution else None
 
 
 def _number(value: float | None) -> str | None:
@@ -129,7 +129,7 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
             number(difference.baseline),
             f"{difference.difference:+.3g}{_percent(difference)}",
             f"{difference.low:+.3g} to {difference.high:+.3g}",
-            "yes" if difference.shown else "no",
+            "yes" if difference.is_shown else "no",
         ]
         for difference in comparison.differences
     ]

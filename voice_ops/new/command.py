@@ -36,10 +36,13 @@ def new(
     if folder.exists() and not folder.is_dir():
         raise stop(f"{folder} is a file; name a folder", REFUSED)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
-        raise stop(f"{folder} has {', '.join(existing)}, and nothing is overwritten; name another folder", REFUSED)
+        raise stop(
+            f"{folder} has {', '.join(existing)}, and existing files are not overwritten; choose another folder",
+            REFUSED,
+        )
     desired = answers(cloud, region, calls, agents=agents)
-    chosen, usd = first_file(folder / deployment, desired, budget)
-    texts[deployment] = chosen.draft.text(usd, "schema.json")
+    draft, usd = first_file(folder / deployment, desired, budget)
+    texts[deployment] = draft.draft.text(usd, "schema.json")
     try:
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,7 @@ def new(
     except OSError as error:
         raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
     out.print(
-        f"{len(texts)} files are written: {chosen.name}, {chosen.words} a month; "
+        f"{len(texts)} files are written: {draft.name}, {draft.words} a month; "
         f"README.md in {folder!s} is the next step",
         soft_wrap=True,
     )

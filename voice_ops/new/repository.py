@@ -83,6 +83,6 @@ def files(name: str) -> dict[str, str]:
 
 
 def _rewrite_paths(text: str) -> str:
-    for here, there in _MOVED_PATHS.items():
-        text = text.replace(here, there)
+    for old_path, new_path in _MOVED_PATHS.items():
+        text = text.replace(old_path, new_path)
     return _REPOSITORY_JOBS.sub("", text)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from voice_blueprint.capacity.conversations import Link, conversation_chains, conversations_in
-from voice_blueprint.capacity.load import peak_calls, sized, sized_callers
+from voice_blueprint.capacity.load import peak_calls, recommended_sizes, sized_callers
 from voice_blueprint.capacity.tiers import by_tier, of_callers
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table, span
@@ -17,7 +17,7 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
     if load is None:
         return {}
     if aws := deployment.aws_section:
-        return {each.name: text for each, text in sized(aws, load)}
+        return {each.name: text for each, text in recommended_sizes(aws, load)}
     callers, agents = deployment.azure.callers, deployment.azure.agents
     return {each.name: text for each, text in sized_callers(callers, agents, load)} if callers else {}
 
@@ -28,9 +28,9 @@ def capacity_table(deployment: Deployment) -> Table | None:
     if not result:
         return None
     # The store has its own limit by memory; the other tiers limit concurrent calls.
-    room = by_tier(result)
-    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
-    caption = f"at most {most:,} concurrent calls, limited by {tier}"
+    tier_ranges = by_tier(result)
+    tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
+    caption = f"at most {max_calls:,} concurrent calls, limited by {tier}"
     if load:
         caption += f"; the load is {load.calls:,}, and {peak_calls(load):,} at its peak"
     table = empty_table(
@@ -48,7 +48,7 @@ def capacity_table(deployment: Deployment) -> Table | None:
             each.name,
             f"{each.calls:,}",
             span(each.units.min, each.units.max),
-            f"{each.low:,}-{each.most:,}",
+            f"{each.low:,}-{each.max_calls:,}",
             f"{bound.name} ({bound.kind}): {bound.source}",
             *([recommended.get(each.name, "-")] if recommended else []),
         )
@@ -105,6 +105,6 @@ def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the capacity for ``--json``, with every bound."""
     recommended = _recommended_sizes(deployment)
     return [
-        vars(each) | {"calls": each.calls, "most": each.most, "for_load": recommended.get(each.name)}
+        vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}
         for each in of_callers(deployment)
     ]

@@ -73,7 +73,7 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
         sum((plan.usd_per_hour or 0.0) * sum(getattr(group, bound) for group in plan.groups) for plan in plans)
         for bound in ("min_hosts", "max_hosts")
     ]
-    low, most = (each * HOURS_PER_MONTH * count for each in hourly)
+    low, high = (each * HOURS_PER_MONTH * count for each in hourly)
     return CellPlan(
         peak=peak_calls(deployment.load),
         cells=count,
@@ -81,7 +81,7 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
         regions=regions,
         accounts=math.ceil(count / deployment.cells.per_account),
         account_cells=account_cells,
-        usd_per_month=(low, most),
+        usd_per_month=(low, high),
         not_priced=tuple(plan.name for plan in plans if plan.usd_per_hour is None),
         quotas=tuple(_quotas(cell, account_cells)),
     )
@@ -90,9 +90,9 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
 def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
     if cell.aws_section:
         codes = {quota.family: quota for quota in catalog.quotas().values()}
-        for (family, spot), (_, most) in vcpu_needs(cell).items():
+        for (family, spot), (_, high) in vcpu_needs(cell).items():
             quota = codes[family]
-            yield Quota(f"{quota.name}{', as spot' * spot}", quota.code, most * cells, None)
+            yield Quota(f"{quota.name}{', as spot' * spot}", quota.code, high * cells, None)
         yield Quota("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
     largest_needs = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
     for need in largest_needs.values():
@@ -104,7 +104,7 @@ def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
 def cell_tables(plan: CellPlan) -> Iterator[Table]:
     """Yield the tables of the cells, and of the quotas of an account."""
     table = empty_table(f"{plan.peak:,} concurrent calls in cells", [""], ["all"], "how")
-    low, most = plan.usd_per_month
+    low, high = plan.usd_per_month
     priced = f", without {', '.join(plan.not_priced)}" if plan.not_priced else ""
     rows = (
         ("cells", f"{plan.cells:,}", f"{plan.cells - 1:,} support the peak, and one may be lost"),
@@ -115,7 +115,7 @@ def cell_tables(plan: CellPlan) -> Iterator[Table]:
         ),
         ("regions", f"{len(plan.regions)}", ", ".join(plan.regions)),
         ("accounts", f"{plan.accounts:,}", f"at most {plan.account_cells} cells per account and region"),
-        ("USD a month", f"{low:,.0f}-{most:,.0f}", f"list price of hosts, tasks and replicas alone{priced}"),
+        ("USD a month", f"{low:,.0f}-{high:,.0f}", f"list price of hosts, tasks and replicas alone{priced}"),
     )
     for row in rows:
         table.add_row(*row)

@@ -8,7 +8,7 @@ import typer
 
 from voice_blueprint import checks
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.load import peak_calls, too_many_for_one
+from voice_blueprint.capacity.load import exceeds_one_deployment, peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
@@ -52,8 +52,8 @@ def plan(
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
-    whole = _with_load(load(file), calls, conversations)
-    cells, deployment = cell_plan(whole), whole.cell
+    deployment_with_load = _with_load(load(file), calls, conversations)
+    cells, deployment = cell_plan(deployment_with_load), deployment_with_load.cell
     findings = checks.run(deployment)
     refused = any(finding.blocks for finding in findings)
     if resources and not deployment.aws_section:
@@ -108,13 +108,13 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
             "the file has no section `agents`, so it supports no conversations; use --calls for the other tiers",
             REFUSED,
         )
-    typed = deployment.load.model_dump() if deployment.load else {}
-    typed |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
-    asked = deployment.model_copy(update={"load": CallLoad(**typed)})
-    if deployment.cells or not too_many_for_one(asked):
-        return asked
+    load_values = deployment.load.model_dump() if deployment.load else {}
+    load_values |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
+    with_load = deployment.model_copy(update={"load": CallLoad(**load_values)})
+    if deployment.cells or not exceeds_one_deployment(with_load):
+        return with_load
     # More than any state store supports: as many copies as the load requires.
-    return asked.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
+    return with_load.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

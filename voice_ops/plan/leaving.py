@@ -31,7 +31,7 @@ class Step:
 
     def outage(self) -> Outage:
         """Return the removal as an entry of the deletions."""
-        return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, leaves=True)
+        return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 
 def removal_steps(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
@@ -55,10 +55,10 @@ def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
     """Yield a line for each group whose hosts a deploy replaces, with the differences of its launch template."""
     for stack in new:
         before, after = launches(old.get(stack, {})), launches(new[stack])
-        for group, changed in changed_launches(old.get(stack, {}), new[stack]):
+        for group, properties in changed_launches(old.get(stack, {}), new[stack]):
             types = [json.loads(each[group].get("InstanceType", '""')) for each in (before, after)]
-            how = f"{types[0]} to {types[1]}" if types[0] != types[1] else ", ".join(changed)
-            yield f"hosts of {group} are replaced, {how}: `voice rollout` shows the order and deploys"
+            change_text = f"{types[0]} to {types[1]}" if types[0] != types[1] else ", ".join(properties)
+            yield f"hosts of {group} are replaced, {change_text}: `voice rollout` shows the order and deploys"
 
 
 def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> Step:
@@ -66,15 +66,15 @@ def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[s
     prune = f"`voice prune {file}`"
     if tier == "agents":
         instructions = (
-            "its tasks and their callers stay. Before the deploy: have clients open sessions in place of "
+            "its tasks and their callers remain. Before the deploy: have clients open sessions instead of "
             f"conversations, then {prune}, which gives conversations {deployment.aws.edge.session_max_s} s to end, "
             "deploys the alarms, and deletes the stack"
         )
     elif tier.startswith("asr-"):
         first = "".join(f"`cdk deploy {each} --exclusively -c deployment={file}`, then " for each in added)
         instructions = (
-            f"its hosts would serve on without alarms. Before the deploy: {first}{prune}, which drains its hosts, "
-            "deletes the stack, and deploys the alarms last"
+            f"its hosts would continue to serve without alarms. Before the deploy: {first}{prune}, which drains its "
+            "hosts, deletes the stack, and deploys the alarms last"
         )
     else:
         instructions = f"a deploy keeps it: {prune} deletes it"
@@ -83,11 +83,12 @@ def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[s
 
 def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
     section, file = deployment.aws, deployment.source.file
-    shared = ""
+    shared_name = ""
     if section.edge.domain and len(deployment.file_regions) == 1:
-        shared = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
+        shared_name = f" and api.any.{section.edge.domain.name}, which is for several regions and goes with the deploy"
     instructions = (
-        f"its {stacks} stacks stay, with their hosts. Before the deploy: move callers that use its own names{shared}; "
+        f"its {stacks} stacks and their hosts remain. Before the deploy: move callers that use its own "
+        f"names{shared_name}; "
         f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
         "its stacks"
     )

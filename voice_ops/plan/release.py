@@ -65,11 +65,11 @@ class Comparison:
                 unaccepted_outages,
             )
 
-            done, _ = rehearse(deployment)
-            files = recordings(record_folder, deployment, done)
+            rehearsed, _ = rehearse(deployment)
+            files = recordings(record_folder, deployment, rehearsed)
             if not all(file.is_file() for file in files):
                 raise _no_record_error(deployment, record_folder)
-            changes = steps_since(files, done)
+            changes = steps_since(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
             away += unaccepted_outages(changes, accepted)
         return cls(describe(ops), away, hosts)
@@ -78,26 +78,26 @@ class Comparison:
 def record(deployment: Deployment, folder: Path) -> None:
     """Record the current resources of a deployment for later comparisons: the cloud assembly, and Pulumi's graphs."""
     if deployment.aws_section:
-        kept = _assembly(deployment, folder)
-        with TemporaryDirectory(prefix="voice-record-") as made:
-            synthesize(deployment, Path(made))
-            if kept.exists():
-                rmtree(kept)
-            kept.mkdir(parents=True)
-            for file in Path(made).iterdir():
+        assembly_folder = _assembly(deployment, folder)
+        with TemporaryDirectory(prefix="voice-record-") as work_folder:
+            synthesize(deployment, Path(work_folder))
+            if assembly_folder.exists():
+                rmtree(assembly_folder)
+            assembly_folder.mkdir(parents=True)
+            for file in Path(work_folder).iterdir():
                 if file.name == MANIFEST:
                     manifest = json.loads(file.read_text(encoding="utf-8"))
                     for artifact in manifest["artifacts"].values():
                         artifact.pop("additionalMetadataFile", None)
-                    (kept / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+                    (assembly_folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
                 elif not file.name.endswith(UNUSED_SUFFIXES):
-                    copyfile(file, kept / file.name)
+                    copyfile(file, assembly_folder / file.name)
     if deployment.azure_section:
         from voice_ops.preview.changes import recordings, rehearse  # noqa: PLC0415  extra `azure`
         from voice_sandbox.azure import state  # noqa: PLC0415
 
-        done, _ = rehearse(deployment)
-        for file, each in zip(recordings(folder, deployment, done), done, strict=True):
+        rehearsed, _ = rehearse(deployment)
+        for file, each in zip(recordings(folder, deployment, rehearsed), rehearsed, strict=True):
             state.save(file, each.preview.graph)
 
 
@@ -113,5 +113,5 @@ def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
 
 
 def _no_record_error(deployment: Deployment, folder: Path) -> Exception:
-    how = f"`voice plan {deployment.source.file} --record {folder}` records one"
-    return stop(f"{folder} contains no recorded release of {deployment.name}; {how}", REFUSED)
+    record_command = f"`voice plan {deployment.source.file} --record {folder}` records one"
+    return stop(f"{folder} contains no recorded release of {deployment.name}; {record_command}", REFUSED)

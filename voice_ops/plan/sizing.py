@@ -31,9 +31,9 @@ def sizing_tables(deployment: Deployment) -> list[Table]:
 def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
     """Return the sizing for ``--json``: every sizing in full, and the verdict on each service."""
     services = {
-        name: vars(sized)
-        | ({"enough": sized.enough, "verdict": sized.verdict} if isinstance(sized, ServiceSizing) else {})
-        for name, sized in _services(deployment).items()
+        name: vars(sizing)
+        | ({"enough": sizing.is_sufficient, "verdict": sizing.summary} if isinstance(sizing, ServiceSizing) else {})
+        for name, sizing in _services(deployment).items()
     }
     return {"services": services, "fleets": _fleets(deployment), "kv_levels": dict(_kv_levels(deployment))}
 
@@ -46,12 +46,12 @@ def _fleets(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]
     sizings: dict[str, EngineSizing | DoesNotFitError] = {}
     for fleet in deployment.aws_section.asr if deployment.aws_section else ():
         try:
-            sized = size_fleet(fleet)
+            sizing = size_fleet(fleet)
         except DoesNotFitError as refusal:
             sizings[fleet.name] = refusal
         else:
-            if sized:
-                sizings[fleet.name] = sized
+            if sizing:
+                sizings[fleet.name] = sizing
     return sizings
 
 
@@ -65,8 +65,8 @@ def _service_table(services: dict[str, SizingResult]) -> Table:
         "without load. Replicas and nodes: as needed by the configured load, or kept; most: sessions at the maximum "
         "of both. These are upper limits by memory or published figures, not measured latency",
     )
-    for name, sized in services.items():
-        for pool in sized.pools if isinstance(sized, ServiceSizing) else ():
+    for name, sizing in services.items():
+        for pool in sizing.pools if isinstance(sizing, ServiceSizing) else ():
             table.add_row(name, pool.pool, _gpus(pool), *_numbers(pool), pool.engine.limit.value)
     return table
 
@@ -92,8 +92,8 @@ def _layout_table(services: dict[str, SizingResult]) -> Table:
         "limited by",
         "sessions: per node; nodes and USD/h (pay-as-you-go list price): for the configured sessions",
     )
-    for name, sized in services.items():
-        for layout in sized.alternatives if isinstance(sized, ServiceSizing) else ():
+    for name, sizing in services.items():
+        for layout in sizing.alternatives if isinstance(sizing, ServiceSizing) else ():
             table.add_row(name, layout.name, *_layout_cells(layout))
     return table
 
@@ -126,28 +126,28 @@ def _kv_table(deployment: Deployment) -> Table:
 
 
 def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
-    sized = _services(deployment)
+    sizings = _services(deployment)
     for service in deployment.azure_section.services if deployment.azure_section else ():
-        found = sized[service.name]
-        if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(found, ServiceSizing):
-            yield service.name, tuple(kv_levels(service, found.pools[0]))
+        sizing = sizings[service.name]
+        if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(sizing, ServiceSizing):
+            yield service.name, tuple(kv_levels(service, sizing.pools[0]))
 
 
 def _fleet_table(deployment: Deployment) -> Table:
     table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "limited by")
-    for name, sized in _fleets(deployment).items():
-        if isinstance(sized, EngineSizing):
-            gpus = f"{sized.tensor_parallel} x {sized.gpu}"
-            full = f"{sized.sessions_at_full_context:.1f}"
-            table.add_row(name, sized.model, gpus, str(sized.sessions), full, sized.limit.value)
+    for name, sizing in _fleets(deployment).items():
+        if isinstance(sizing, EngineSizing):
+            gpus = f"{sizing.tensor_parallel} x {sizing.gpu}"
+            full = f"{sizing.sessions_at_full_context:.1f}"
+            table.add_row(name, sizing.model, gpus, str(sizing.sessions), full, sizing.limit.value)
     return table
 
 
 def _refusals(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
     table = empty_table("does not fit", ("service or fleet",), (), "reason and remedy")
-    for name, sized in {**services, **_fleets(deployment)}.items():
-        if isinstance(sized, DoesNotFitError):
-            table.add_row(name, f"{sized.arithmetic}\n→ {sized.remedy}")
-        elif isinstance(sized, ServiceSizing) and not sized.enough:
-            table.add_row(name, f"{sized.verdict}\n→ raise replicas.max or the pool's nodes.max")
+    for name, sizing in {**services, **_fleets(deployment)}.items():
+        if isinstance(sizing, DoesNotFitError):
+            table.add_row(name, f"{sizing.arithmetic}\n→ {sizing.remedy}")
+        elif isinstance(sizing, ServiceSizing) and not sizing.is_sufficient:
+            table.add_row(name, f"{sizing.summary}\n→ raise replicas.max or the pool's nodes.max")
     return table

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.engines.sizing.turns import QUESTION_S, TURNS, kv_megabytes, listening_model, turns
+from voice_blueprint.engines.sizing.turns import QUESTION_S, TURNS, audio_chat_model, kv_megabytes, turns
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table
 
@@ -12,7 +12,7 @@ from voice_ops.output import empty_table
 def turn_tables(deployment: Deployment) -> Iterator[Table]:
     """Yield a table for each section whose agents use a model with audio input."""
     for section in (deployment.aws_section, deployment.azure_section):
-        if section is None or section.agents is None or (model := listening_model(deployment, section.agents)) is None:
+        if section is None or section.agents is None or (model := audio_chat_model(deployment, section.agents)) is None:
             continue
         table = empty_table(
             f"a question of {QUESTION_S:g} s to {model.name}",
@@ -21,15 +21,15 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
             caption="tokens per request without the deployment's prompt; computed: tokens that are not in the prefix "
             "cache",
         )
-        for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
-            if heard.number in SHOWN_TURNS:
-                kv = f"{kv_megabytes(model, heard.prompt + heard.generated):,.0f} MB"
+        for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
+            if audio_turn.number in SHOWN_TURNS:
+                kv = f"{kv_megabytes(model, audio_turn.prompt + audio_turn.generated):,.0f} MB"
                 table.add_row(
-                    str(heard.number),
-                    f"{heard.prompt:,}",
-                    f"{heard.fresh:,}",
-                    f"{read.prompt:,}",
-                    f"{read.fresh:,}",
+                    str(audio_turn.number),
+                    f"{audio_turn.prompt:,}",
+                    f"{audio_turn.fresh:,}",
+                    f"{text_turn.prompt:,}",
+                    f"{text_turn.fresh:,}",
                     kv,
                 )
         yield table
@@ -41,13 +41,13 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
         {
             "model": model.name,
             "turns": [
-                {"turn": heard.number, "audio_tokens": heard.prompt, "audio_computed": heard.fresh,
-                 "word_tokens": read.prompt, "word_computed": read.fresh}
-                for heard, read in zip(turns(model, audio=True), turns(model, audio=False), strict=True)
+                {"turn": audio_turn.number, "audio_tokens": audio_turn.prompt, "audio_computed": audio_turn.fresh,
+                 "word_tokens": text_turn.prompt, "word_computed": text_turn.fresh}
+                for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True)
             ],
         }
         for section in (deployment.aws_section, deployment.azure_section)
-        if section and section.agents and (model := listening_model(deployment, section.agents))
+        if section and section.agents and (model := audio_chat_model(deployment, section.agents))
     ]  # fmt: skip
 
 

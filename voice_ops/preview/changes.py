@@ -28,14 +28,14 @@ def rehearse(deployment: Deployment) -> tuple[list[Rehearsed], list[PolicyViolat
         raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
 
 
-def recordings(folder: Path, deployment: Deployment, done: Sequence[Rehearsed]) -> list[Path]:
+def recordings(folder: Path, deployment: Deployment, rehearsed: Sequence[Rehearsed]) -> list[Path]:
     """Return the folders with the recorded previews of each project."""
-    return [state.state_file(folder, deployment.name, each.project.name) for each in done]
+    return [state.state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
-def steps_since(recorded: Sequence[Path], done: Sequence[Rehearsed]) -> list[list[Step]]:
+def steps_since(recorded: Sequence[Path], rehearsed: Sequence[Rehearsed]) -> list[list[Step]]:
     """Return the changes of each project; all resources are new without a record."""
-    return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, done, strict=True)]
+    return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
 
 
 def unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:

@@ -64,10 +64,10 @@ def azure(
     deployment = load_checked(file)
     if deployment.azure_section is None:
         raise stop(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
-    done, violations = rehearse(deployment)
+    rehearsed, violations = rehearse(deployment)
     report(
         deployment,
-        done,
+        rehearsed,
         violations,
         preview_folder,
         as_json=as_json,
@@ -78,7 +78,7 @@ def azure(
 
 def report(
     deployment: Deployment,
-    done: list[Rehearsed],
+    rehearsed: list[Rehearsed],
     violations: list[PolicyViolation],
     preview_folder: Path,
     *,
@@ -87,47 +87,47 @@ def report(
     accepted: Sequence[str] = (),
 ) -> None:
     """Print previews with the changes since the last one; store them for the next one unless something is refused."""
-    files = recordings(preview_folder, deployment, done)
-    steps = steps_since(files, done)
+    files = recordings(preview_folder, deployment, rehearsed)
+    steps = steps_since(files, rehearsed)
     outages_found = unaccepted_outages(steps, accepted)
-    answers = refused([each.up.graph for each in done], [step for changes in steps for step in changes])
+    refusals = refused([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
     if as_json:
-        report = _as_json(done, steps, violations, answers) | {"outages": [vars(each) for each in outages_found]}
+        report = _as_json(rehearsed, steps, violations, refusals) | {"outages": [vars(each) for each in outages_found]}
         print_json(report, deployment.name)
     else:
-        for each, changes in zip(done, steps, strict=True):
+        for each, changes in zip(rehearsed, steps, strict=True):
             _print_project(each, changes, deployment.source.file, dependencies=dependencies)
         print_violations(out, violations)
-        print_refused(out, answers)
+        print_refused(out, refusals)
     mandatory_count = sum(violation.mandatory for violation in violations)
-    counts = ((mandatory_count, "mandatory policy violation(s)"), (len(answers), "request(s) that Azure would refuse"))
-    if reasons := [f"{count} {what}" for count, what in counts if count]:
+    counts = ((mandatory_count, "mandatory policy violation(s)"), (len(refusals), "request(s) that Azure would refuse"))
+    if reasons := [f"{count} {description}" for count, description in counts if count]:
         raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
     refuse_outages(outages_found)
-    for kept, each in zip(files, done, strict=True):
+    for kept, each in zip(files, rehearsed, strict=True):
         state.save(kept, each.preview.graph)
 
 
 def _print_project(each: Rehearsed, steps: list[Step], file: Path, *, dependencies: bool) -> None:
     out.print(tree(each.preview.graph, steps, dependencies=dependencies))
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
-    changed = describe(step.op for step in steps)
+    change_text = describe(step.op for step in steps)
     took = f"{each.up.duration_s:.1f} s"
-    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", changed, took))
+    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, took))
     for message in each.preview.messages:
         # The programs run in folders of their own, with an absolute path.
-        shown = message.replace(str(file.resolve()), str(file))
-        out.print(styled("  [yellow]![/] {}", shown), soft_wrap=True)
+        message_text = message.replace(str(file.resolve()), str(file))
+        out.print(styled("  [yellow]![/] {}", message_text), soft_wrap=True)
 
 
 def _as_json(
-    done: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation], answers: list[Refused]
+    rehearsed: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation], refusals: list[Refused]
 ) -> dict[str, Any]:
     return {
         "projects": {
             each.project.name: preview_json(each.project, each.preview, changes)
-            for each, changes in zip(done, steps, strict=True)
+            for each, changes in zip(rehearsed, steps, strict=True)
         },
         "policies": [vars(violation) for violation in violations],
-        "refused": [vars(answer) for answer in answers],
+        "refused": [vars(answer) for answer in refusals],
     }

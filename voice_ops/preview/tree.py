@@ -41,8 +41,10 @@ def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> 
         branch = branches[resource.parent].add(_line(step))
         branches[resource.urn] = branch
         for change in step.changes:
-            why = " [magenta]replaces[/]" if change.replaces else ""
-            branch.add(styled(f"[dim]{{}}: {{}} → {{}}[/]{why}", change.path, _short(change.old), _short(change.new)))
+            suffix = " [magenta]replaces[/]" if change.replaces else ""
+            branch.add(
+                styled(f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _short(change.old), _short(change.new))
+            )
         if step.because:
             branch.add(styled("[dim]{}[/]", step.because))
         if dependencies:
@@ -71,7 +73,7 @@ def _in_order(graph: Graph) -> list[Resource]:
 
 def _line(step: Step) -> Text:
     resource = step.resource
-    notes = [note for note, said in (("protected", resource.protect), ("read", resource.external)) if said]
+    notes = [note for note, applies in (("protected", resource.protect), ("read", resource.external)) if applies]
     template = f"{_MARKS[step.op]} {{}} [bold]{{}}[/]" + (f" [dim]({', '.join(notes)})[/]" if notes else "")
     return styled(template, short_type(resource.type), resource.name)
 
@@ -97,9 +99,9 @@ def print_violations(console: Console, violations: Sequence[PolicyViolation]) ->
             console.print(f"  {line}", soft_wrap=True)
 
 
-def print_refused(console: Console, answers: Sequence[Refused]) -> None:
+def print_refused(console: Console, refusals: Sequence[Refused]) -> None:
     """Print the responses of Azure's services that reject a request."""
-    for answer in answers:
+    for answer in refusals:
         mark = styled("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)
         console.print(mark, soft_wrap=True)
         for line in (answer.urn, answer.message, f"{answer.remedy} ({answer.source})"):

@@ -44,14 +44,17 @@ def prune(
     """
     first, *_ = regions = load_checked(file).in_regions()
     if first.aws_section is None:
-        raise stop(f"{file}: has no section `aws`; on Azure `pulumi up` deletes what left the file", REFUSED)
+        raise stop(
+            f"{file}: has no section `aws`; on Azure `pulumi up` deletes the resources that the file no longer defines",
+            REFUSED,
+        )
     if not dry_run:
         refuse_guarded(first, name)
     try:
         result = leaving([Account(each, templates(each), sign_in(each)) for each in regions])
         _show(result, first.name, as_json=as_json)
-        if wrong := [text for each in result if not each.is_region for text in missing_capacity(each)]:
-            raise stop("\n".join(wrong), FAILED)
+        if missing := [text for each in result if not each.is_whole_region for text in missing_capacity(each)]:
+            raise stop("\n".join(missing), FAILED)
         if dry_run or not result:
             return
         if not yes and not is_guarded(first) and (stacks := sum(len(each.stacks) for each in result)):
@@ -63,10 +66,10 @@ def prune(
     except (CdkError, DeletionError, DrainError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: what drains goes on draining; run the command again", INTERRUPTED) from None
+        raise stop("interrupted: draining continues; run the command again", INTERRUPTED) from None
 
 
-def prune_region(found: Removal, tell: Callable[[str], None]) -> None:
+def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
     """Drain a region's removed stacks, delete them, and deploy the alarms of the remaining ones.
 
     Raises:
@@ -74,59 +77,62 @@ def prune_region(found: Removal, tell: Callable[[str], None]) -> None:
         DeletionError: A stack could not be deleted.
         DrainError: Hosts or tasks did not drain in time.
     """
-    account = found.account
-    templates = {stack: found.live[stack] for stack in found.stacks}
+    account = removal.account
+    templates = {stack: removal.live[stack] for stack in removal.stacks}
     with heartbeat(err, f"prune {account.region}"):
-        if found.is_region:
-            end_rollout(account, tell)
-        drain(found, tell)
-        if found.is_region:
-            end_jobs(account, tell)
+        if removal.is_whole_region:
+            end_rollout(account, report)
+        drain(removal, report)
+        if removal.is_whole_region:
+            end_jobs(account, report)
         resources = existing(account, templates)
-        lift_protection(account, found.stacks, resources)
+        lift_protection(account, removal.stacks, resources)
         empty_log_buckets(account, resources)
-        importers = found.importers()
+        importers = removal.importers()
         if importers:
-            _deploy(account, importers, tell)
-        delete_stacks(account.session.client("cloudformation"), found.stacks, tell)
+            _deploy(account, importers, report)
+        delete_stacks(account.session.client("cloudformation"), removal.stacks, report)
         delete_logs(account, templates)
         observability_stack = names.stack(account.deployment, "observability")
         if (
-            observability_stack in found.live
+            observability_stack in removal.live
             and observability_stack in account.templates
             and observability_stack not in importers
         ):
-            _deploy(account, [observability_stack], tell)
-    _print_kept(resources, tell)
+            _deploy(account, [observability_stack], report)
+    _print_kept(resources, report)
 
 
-def _deploy(account: Account, stacks: Sequence[str], tell: Callable[[str], None]) -> None:
+def _deploy(account: Account, stacks: Sequence[str], report: Callable[[str], None]) -> None:
     with TemporaryDirectory(prefix="voice-prune-") as work_folder:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(work_folder))
         cdk.take(Path(synthesize(account.deployment, Path(work_folder) / "cdk.out").directory))
         for stack in stacks:
-            tell(f"deploy {stack}, without what left")
+            report(f"deploy {stack}, without what left")
             cdk.deploy_only(stack)
 
 
-def _print_kept(resources: Sequence[Resource], tell: Callable[[str], None]) -> None:
+def _print_kept(resources: Sequence[Resource], report: Callable[[str], None]) -> None:
     for each in resources:
         if each.kept:
-            tell(f"kept by its deletion policy: {each.kind} {each.physical_id}")
+            report(f"kept by its deletion policy: {each.kind} {each.physical_id}")
 
 
-def _show(found: list[Removal], name: str, *, as_json: bool) -> None:
+def _show(removal: list[Removal], name: str, *, as_json: bool) -> None:
     rows = [
         {"region": each.account.region, "stack": stack, "hosts": count}
-        for each in found
+        for each in removal
         for stack, count in each.hosts().items()
     ]
     if as_json:
         print_json({"leaving": rows}, name)
     elif not rows:
-        out.print("no stack has left the file" + (", and alarms still watch what left before" if found else ""))
+        out.print(
+            "no stack was removed from the file"
+            + (", but alarms still monitor stacks that were removed before" if removal else "")
+        )
     else:
-        table = empty_table("stacks that left the file", ["region", "stack"], ["hosts or tasks"])
+        table = empty_table("stacks that the file no longer defines", ["region", "stack"], ["hosts or tasks"])
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)

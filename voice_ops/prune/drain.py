@@ -23,47 +23,47 @@ class DrainError(Exception):
     """Hosts or tasks did not drain in time. The message contains the next step."""
 
 
-def drain(found: Removal, tell: Callable[[str], None]) -> None:
+def drain(removal: Removal, report: Callable[[str], None]) -> None:
     """Drain hosts and tasks of removed stacks, VAD hosts first, since their calls depend on the other tiers.
 
     Raises:
         DrainError: Hosts still exist after the maximum time of their hooks.
     """
-    if found.is_region:
-        _send_callers_elsewhere(found, tell)
-    packets = names.stack(found.account.deployment, "vad")
-    groups = list(found.of_type(GROUP))
+    if removal.is_whole_region:
+        _send_callers_elsewhere(removal, report)
+    packets = names.stack(removal.account.deployment, "vad")
+    groups = list(removal.of_type(GROUP))
     for first in (True, False):
         wave = [group for stack, group in groups if (stack == packets) is first]
         if wave:
-            _scale_to_zero(found, wave)
-            _wait(lambda wave=wave: _hosts(found, wave), _max_drain_s(found, wave), tell)  # type: ignore[misc]
-    services = [arn for _, arn in found.of_type(SERVICE)]
+            _scale_to_zero(removal, wave)
+            _wait(lambda wave=wave: _hosts(removal, wave), _max_drain_s(removal, wave), report)  # type: ignore[misc]
+    services = [arn for _, arn in removal.of_type(SERVICE)]
     if services:
-        _scale_in(found, services)
-        calls_s = found.account.deployment.aws.edge.session_max_s
+        _scale_in(removal, services)
+        calls_s = removal.account.deployment.aws.edge.session_max_s
         try:
-            _wait(lambda: dict(_tasks(found, services)), calls_s + TASK_S, tell)
+            _wait(lambda: dict(_tasks(removal, services)), calls_s + TASK_S, report)
         except DrainError:
             # Tasks protect themselves while they have calls, and load balancers continue to send them new ones.
-            tell(f"tasks have calls after {calls_s + TASK_S} s: they are stopped now, and end them")
-            _stop(found, services)
-            _wait(lambda: dict(_tasks(found, services)), TASK_S, tell)
+            report(f"tasks have calls after {calls_s + TASK_S} s: they are stopped now, and end them")
+            _stop(removal, services)
+            _wait(lambda: dict(_tasks(removal, services)), TASK_S, report)
 
 
-def _send_callers_elsewhere(found: Removal, tell: Callable[[str], None]) -> None:
+def _send_callers_elsewhere(removal: Removal, report: Callable[[str], None]) -> None:
     """Make the regions' shared name resolve to the other regions, by inverting this region's health check."""
-    route53: Any = found.account.session.client("route53")
-    checks = [check for _, check in found.of_type(HEALTH_CHECK)]
+    route53: Any = removal.account.session.client("route53")
+    checks = [check for _, check in removal.of_type(HEALTH_CHECK)]
     for check in checks:
         route53.update_health_check(HealthCheckId=check, Inverted=True)
     if checks:
-        tell(f"{found.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
+        report(f"{removal.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
         time.sleep(DNS_CACHE_S)
 
 
-def _scale_to_zero(found: Removal, groups: list[str]) -> None:
-    client: Any = found.account.session.client("autoscaling")
+def _scale_to_zero(removal: Removal, groups: list[str]) -> None:
+    client: Any = removal.account.session.client("autoscaling")
     for group in groups:
         # A running refresh would launch hosts again.
         with suppress(client.exceptions.ActiveInstanceRefreshNotFoundFault):
@@ -71,15 +71,15 @@ def _scale_to_zero(found: Removal, groups: list[str]) -> None:
         client.update_auto_scaling_group(AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
 
 
-def _hosts(found: Removal, groups: list[str]) -> dict[str, int]:
-    client: Any = found.account.session.client("autoscaling")
+def _hosts(removal: Removal, groups: list[str]) -> dict[str, int]:
+    client: Any = removal.account.session.client("autoscaling")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=groups)["AutoScalingGroups"]
     return {each["AutoScalingGroupName"]: len(each["Instances"]) for each in live if each["Instances"]}
 
 
-def _max_drain_s(found: Removal, groups: list[str]) -> int:
+def _max_drain_s(removal: Removal, groups: list[str]) -> int:
     """Return the maximum delay of a termination by the groups' hooks, with any number of heartbeats."""
-    client: Any = found.account.session.client("autoscaling")
+    client: Any = removal.account.session.client("autoscaling")
     hooks = [
         hook
         for group in groups
@@ -89,9 +89,9 @@ def _max_drain_s(found: Removal, groups: list[str]) -> int:
     return max((hook.get("GlobalTimeout", hook["HeartbeatTimeout"]) for hook in hooks), default=0) + TASK_S
 
 
-def _scale_in(found: Removal, services: list[str]) -> None:
-    scaling: Any = found.account.session.client("application-autoscaling")
-    ecs: Any = found.account.session.client("ecs")
+def _scale_in(removal: Removal, services: list[str]) -> None:
+    scaling: Any = removal.account.session.client("application-autoscaling")
+    ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]
         ids = [f"service/{cluster}/{name}"]
@@ -102,28 +102,28 @@ def _scale_in(found: Removal, services: list[str]) -> None:
         ecs.update_service(cluster=cluster, service=arn, desiredCount=0)
 
 
-def _stop(found: Removal, services: list[str]) -> None:
+def _stop(removal: Removal, services: list[str]) -> None:
     """Stop each task regardless of protection: it gets SIGTERM and Fargate's stop timeout."""
-    ecs: Any = found.account.session.client("ecs")
+    ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]
-        listed = found.account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name)
+        listed = removal.account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name)
         for task in list(listed):
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
 
-def _tasks(found: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
-    ecs: Any = found.account.session.client("ecs")
+def _tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
+    ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         for service in ecs.describe_services(cluster=arn.split("/")[-2], services=[arn])["services"]:
             if service["runningCount"]:
                 yield service["serviceName"], service["runningCount"]
 
 
-def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, tell: Callable[[str], None]) -> None:
+def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, report: Callable[[str], None]) -> None:
     since, last_report = time.monotonic(), ""
-    while left := remaining():
-        text = ", ".join(f"{count} of {name}" for name, count in left.items())
+    while remaining_counts := remaining():
+        text = ", ".join(f"{count} of {name}" for name, count in remaining_counts.items())
         waited = time.monotonic() - since
         if waited > longest_s:
             raise DrainError(
@@ -132,5 +132,5 @@ def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, tell: Callabl
             )
         if text != last_report:
             last_report = text
-            tell(f"draining: {text}, for {longest_s} s at most")
+            report(f"draining: {text}, for {longest_s} s at most")
         time.sleep(POLL_S)

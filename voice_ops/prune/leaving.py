@@ -34,7 +34,7 @@ class Removal:
     live: Templates
 
     @property
-    def is_region(self) -> bool:
+    def is_whole_region(self) -> bool:
         """Whether the whole region was removed."""
         return not self.account.templates
 
@@ -86,12 +86,12 @@ def leaving(accounts: Sequence[Account]) -> list[Removal]:
     return [each for each in results if each.stacks or _has_stale_alarms(each)]
 
 
-def _has_stale_alarms(found: Removal) -> bool:
+def _has_stale_alarms(removal: Removal) -> bool:
     """Return True if deployed alarms of a region watch a fleet that is not in the file."""
-    watching = names.stack(found.account.deployment, "observability")
-    if watching not in found.account.templates or watching not in found.live:
+    watching = names.stack(removal.account.deployment, "observability")
+    if watching not in removal.account.templates or watching not in removal.live:
         return False
-    return bool(_alarm_fleets(found.live[watching]) - _alarm_fleets(found.account.templates[watching]))
+    return bool(_alarm_fleets(removal.live[watching]) - _alarm_fleets(removal.account.templates[watching]))
 
 
 def _alarm_fleets(template: Mapping[str, Any]) -> set[str]:
@@ -105,31 +105,36 @@ def _alarm_fleets(template: Mapping[str, Any]) -> set[str]:
     }
 
 
-def missing_capacity(found: Removal) -> Iterator[str]:
+def missing_capacity(removal: Removal) -> Iterator[str]:
     """Report the capacity that calls on the removed hosts require and that does not exist yet."""
-    account = found.account
+    account = removal.account
     file = account.deployment.source.file
     live = account.stacks()
     if (rollout := stored_rollout(account)) and not rollout.rolled_back_region:
         yield (
-            f"the rollout {rollout.label}, begun at {rollout.at}, is under way in {account.region} and replaces hosts "
-            f"that stay: continue it with `voice rollout {file} --resume` until it exits with 0"
+            f"the rollout {rollout.label}, started at {rollout.at}, is in progress in {account.region} and replaces "
+            f"hosts that remain: continue it with `voice rollout {file} --resume` until it exits with 0"
         )
     for stack in account.templates:
         if stack not in live:
             yield (
-                f"{stack} is in the file and does not exist, and calls of the hosts that leave may need it: deploy it "
+                f"{stack} is in the file but not deployed, and calls of the removed hosts may need it: deploy it "
                 f"first, `cdk deploy {stack} --exclusively -c deployment={file}`"
             )
     fleets = {names.stack(account.deployment, names.fleet_tier(fleet.name)) for fleet in account.deployment.aws.asr}
-    hosts = found.hosts()
+    hosts = removal.hosts()
     prefix = names.stack(account.deployment, names.fleet_tier(""))
-    gone = [stack for stack in found.stacks if stack.startswith(prefix) and hosts[stack]]
+    removed_stacks = [stack for stack in removal.stacks if stack.startswith(prefix) and hosts[stack]]
     in_service = serving(account)
-    if gone and fleets <= live.keys() and not any(in_service[fleet.name] for fleet in account.deployment.aws.asr):
+    if (
+        removed_stacks
+        and fleets <= live.keys()
+        and not any(in_service[fleet.name] for fleet in account.deployment.aws.asr)
+    ):
         yield (
-            f"{', '.join(gone)}: {sum(hosts[stack] for stack in gone)} hosts would leave, and the fleets that stay "
-            "have 0 in service: wait until one is, or raise its `hosts.min` and deploy it"
+            f"{', '.join(removed_stacks)}: {sum(hosts[stack] for stack in removed_stacks)} hosts would be removed, and "
+            "the remaining "
+            "fleets have 0 in service: wait until a host is in service, or raise a `hosts.min` and deploy it"
         )
 
 

@@ -14,7 +14,14 @@ from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import empty_table, err, out, print_json, stop
-from voice_ops.restore.snapshots import Snapshot, SnapshotError, create_snapshot, live_group, snapshots, wanted
+from voice_ops.restore.snapshots import (
+    Snapshot,
+    SnapshotError,
+    create_snapshot,
+    live_group,
+    requested_snapshot,
+    snapshots,
+)
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
@@ -68,32 +75,32 @@ def restore(
     except (CdkError, SnapshotError) as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: run it again, it goes on where it was", INTERRUPTED) from None
+        raise stop("interrupted: run the command again to continue", INTERRUPTED) from None
 
 
 def _recreate_store(account: Account, *, deploy: bool, is_verbose: bool) -> None:
-    snapshot = wanted(account)
+    snapshot = requested_snapshot(account)
     if is_verbose:
         _print_plan(account, snapshot)
     if deploy:
         restore_store(account)
-        done = f"restored from {snapshot.name}; hosts find the store within five minutes"
-        (out if is_verbose else err).print(done, soft_wrap=True)
+        message = f"restored from {snapshot.name}; hosts find the store within five minutes"
+        (out if is_verbose else err).print(message, soft_wrap=True)
 
 
-def _print_snapshot(deployment: Deployment, made: Snapshot, *, as_json: bool) -> None:
+def _print_snapshot(deployment: Deployment, snapshot: Snapshot, *, as_json: bool) -> None:
     if as_json:
-        print_json({"taken": made}, deployment.name)
+        print_json({"taken": snapshot}, deployment.name)
     else:
-        out.print(f"{made.name} is {made.status}; `state.restore_from: {made.name}` restores from it")
+        out.print(f"{snapshot.name} is {snapshot.status}; `state.restore_from: {snapshot.name}` restores from it")
 
 
-def _show(account: Account, found: list[Snapshot], *, as_json: bool) -> None:
+def _show(account: Account, snapshots: list[Snapshot], *, as_json: bool) -> None:
     if as_json:
-        print_json({"live": live_group(account), "snapshots": found}, account.deployment.name)
+        print_json({"live": live_group(account), "snapshots": snapshots}, account.deployment.name)
         return
     table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
-    for each in found:
+    for each in snapshots:
         taken = f"{each.taken:%Y-%m-%d %H:%M}" if each.taken else ""
         table.add_row(each.name, each.group, each.source, each.version, each.status, taken)
     out.print(table)
@@ -103,23 +110,19 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
     deployment, live = account.deployment, live_group(account)
     new, stack = names.state_group(deployment), names.stack(deployment, "state")
     if live == new:
-        out.print(f"{new} is restored from {snapshot.name} already", soft_wrap=True)
+        out.print(f"{new} is already restored from {snapshot.name}", soft_wrap=True)
         return
     (group,) = (
         each for each in account.templates[stack]["Resources"].values()
         if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
     )  # fmt: skip
-    last = (
-        "after a last snapshot of it"
-        if group["UpdateReplacePolicy"] == "Snapshot"
-        else "and no snapshot of it is taken"
-    )
+    last = "after a final snapshot" if group["UpdateReplacePolicy"] == "Snapshot" else "without a final snapshot"
     since = f"{snapshot.taken:%Y-%m-%d %H:%M} UTC" if snapshot.taken else "then"
     for number, step in enumerate(
         (
-            f"{stack} makes {new} from {snapshot.name}, beside {live}",
-            f"the parameter {names.state_host(deployment)} names it: hosts read that every five minutes",
-            f"{live} is deleted, {last}; who is connected to it connects to the new one",
+            f"{stack} creates {new} from {snapshot.name}, next to {live}",
+            f"the parameter {names.state_host(deployment)} is set to its address, which hosts read every five minutes",
+            f"{live} is deleted {last}; its clients reconnect to the new one",
             "the gateway's tasks are replaced",
             f"{names.stack(deployment, 'observability')} watches the new nodes",
         ),

@@ -41,11 +41,11 @@ def snapshots(account: Account) -> Iterator[Snapshot]:
     """Yield the snapshots of all current and former stores of the deployment, the newest last."""
     results = (_snapshot(each) for each in account.listed("elasticache", "describe_snapshots", "Snapshots"))
     prefix = names.state_prefix(account.deployment)
-    ours = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
-    yield from sorted(ours, key=lambda each: (each.taken is not None, each.taken and each.taken.timestamp()))
+    own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
+    yield from sorted(own_snapshots, key=lambda each: (each.taken is not None, each.taken and each.taken.timestamp()))
 
 
-def wanted(account: Account) -> Snapshot:
+def requested_snapshot(account: Account) -> Snapshot:
     """Return the snapshot that the file specifies.
 
     Raises:
@@ -56,7 +56,7 @@ def wanted(account: Account) -> Snapshot:
     result = listed.get(state.restore_from or "")
     if result is None:
         available = ", ".join(listed) or "none"
-        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; there are: {available}")
+        raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; available: {available}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
     if _number(result.version) > _number(state.engine_version):
@@ -98,19 +98,21 @@ def live_group(account: Account) -> str:
         KeyError: There is none; the message contains the stack.
     """
     stack = names.stack(account.deployment, "state")
-    resources, known = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
-    (group,) = (known[name] for name, each in resources.items() if each["Type"] == "AWS::ElastiCache::ReplicationGroup")
+    resources, physical_names = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
+    (group,) = (
+        physical_names[name] for name, each in resources.items() if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
+    )
     return group
 
 
-def _snapshot(found: Any) -> Snapshot:  # noqa: ANN401  two of boto3's types
-    nodes = [each["SnapshotCreateTime"] for each in found.get("NodeSnapshots", []) if "SnapshotCreateTime" in each]
+def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  two of boto3's types
+    nodes = [each["SnapshotCreateTime"] for each in response.get("NodeSnapshots", []) if "SnapshotCreateTime" in each]
     return Snapshot(
-        name=found["SnapshotName"],
-        group=found.get("ReplicationGroupId", ""),
-        source=found.get("SnapshotSource", ""),
-        status=found["SnapshotStatus"],
-        version=found.get("EngineVersion", ""),
+        name=response["SnapshotName"],
+        group=response.get("ReplicationGroupId", ""),
+        source=response.get("SnapshotSource", ""),
+        status=response["SnapshotStatus"],
+        version=response.get("EngineVersion", ""),
         taken=min(nodes, default=None),
     )
 

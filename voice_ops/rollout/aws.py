@@ -41,62 +41,70 @@ class Probe:
 
 def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool, as_json: bool) -> None:
     """Show the replacements of a deploy in each region, and optionally deploy; exit if it fails."""
-    done: list[str] = []
+    finished: list[str] = []
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
         plans = [(account, rolls(account)) for account in accounts]
-        _tell(plans, regions[0].name, as_json=as_json)
+        _print_plans(plans, regions[0].name, as_json=as_json)
         for account, result in plans if deploy else ():
             problem = result and roll_out(account, result, prober(*vars(probe).values()))
             if problem:
-                raise stop(f"{''.join(done)}the rollout was rolled back: {problem}", FAILED)
-            done.append(f"{account.region} is rolled out; ")
+                raise stop(f"{''.join(finished)}the rollout was rolled back: {problem}", FAILED)
+            finished.append(f"{account.region} is rolled out; ")
     except ERRORS as error:
         raise command_error(error) from None
     except CdkError as error:
-        raise stop("".join(done) + str(error), FAILED) from None
+        raise stop("".join(finished) + str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop(
-            "interrupted: the update goes on; `aws cloudformation cancel-update-stack` ends it", INTERRUPTED
+            "interrupted: the update continues; `aws cloudformation cancel-update-stack` cancels it", INTERRUPTED
         ) from None
 
 
-def _tell(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
+def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
     """Print the replacements of each region's deploy, and exit if a quota is too small for one of them."""
-    left = {account.region: sorted(account.undefined_stacks()) for account, _ in plans}
+    unused_stacks = {account.region: sorted(account.undefined_stacks()) for account, _ in plans}
     if as_json:
         rows = [roll for _, result in plans for roll in result]
-        print_json({"rolls": rows, "left": [stack for stacks in left.values() for stack in stacks]}, name)
+        print_json({"rolls": rows, "left": [stack for stacks in unused_stacks.values() for stack in stacks]}, name)
     for account, result in plans:
         if not as_json:
             _show(result)
-            if stacks := left[account.region]:
-                out.print(f"left the file and serve on until `voice prune`: {', '.join(stacks)}", soft_wrap=True)
+            if stacks := unused_stacks[account.region]:
+                out.print(
+                    f"no longer in the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
+                )
         if short := "\n".join([*shortages(result), *missing_artifacts(account, result)]):
             raise stop(short, FAILED)
 
 
-def _show(found: list[Roll]) -> None:
-    if not found:
+def _show(rolls: list[Roll]) -> None:
+    if not rolls:
         out.print("a deploy replaces no host")
         return
     table = empty_table(
         "Hosts that a deploy replaces, in its order", ["group"], ["hosts", "at a time", "at most"], "for"
     )
-    for roll in found:
+    for roll in rolls:
         table.add_row(
             roll.group, str(roll.hosts), str(roll.at_a_time), f"{roll.longest_s / 3600:.1f} h", ", ".join(roll.changed)
         )
     out.print(table)
-    for family in dict.fromkeys(roll.quota for roll in found):
+    for family in dict.fromkeys(roll.quota for roll in rolls):
         # Groups of a stack, and stacks, are rolled one after another.
-        family_rolls = [roll for roll in found if roll.quota == family]
-        room = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
-        left = "a quota that Service Quotas does not tell" if room is None else f"{max(room, 0)} that the quota leaves"
-        most = max(roll.more_vcpus for roll in family_rolls)
-        out.print(f"{family}: {most} vCPU more than run now, of {left}; scaling adds to them")
-    out.print(f"in all at most {sum(roll.longest_s for roll in found) / 3600:.1f} h; scaling goes on meanwhile")
-    out.print(f"taken back by {', '.join(dict.fromkeys(name for roll in found for name in roll.guards))}")
+        family_rolls = [roll for roll in rolls if roll.quota == family]
+        available = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
+        unused_stacks = (
+            "a quota that Service Quotas does not report"
+            if available is None
+            else f"{max(available, 0)} available in the quota"
+        )
+        max_additional = max(roll.more_vcpus for roll in family_rolls)
+        out.print(f"{family}: {max_additional} additional vCPU, of {unused_stacks}; scaling adds to them")
+    out.print(
+        f"at most {sum(roll.longest_s for roll in rolls) / 3600:.1f} h in total; scaling continues during the rollout"
+    )
+    out.print(f"rolled back by {', '.join(dict.fromkeys(name for roll in rolls for name in roll.guards))}")
 
 
 def prober(
@@ -129,7 +137,7 @@ def prober(
     return compare
 
 
-def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> str:
+def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
     """Deploy the stacks of these groups, and monitor them.
 
     Returns:
@@ -138,14 +146,14 @@ def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> s
     Raises:
         CdkError: A deploy failed; the message contains the alarm if one has rolled it back.
     """
-    known, deployment_future = newest_ids(account, found), Future[None]()
+    earlier_ids, deployment_future = newest_ids(account, rolls), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
-                for stack in dict.fromkeys(roll.stack for roll in found):
+                for stack in dict.fromkeys(roll.stack for roll in rolls):
                     cdk.deploy_only(stack)
                 deployment_future.set_result(None)
             except BaseException as error:  # noqa: BLE001  told to whoever waits
@@ -155,10 +163,10 @@ def roll_out(account: Account, found: list[Roll], probe: Callable[[], str]) -> s
         with heartbeat(err, "deploy"):
             problem = follow(
                 account,
-                found,
+                rolls,
                 deployment_future,
-                known=known,
-                tell=lambda line: err.print(line, soft_wrap=True),
+                earlier_ids=earlier_ids,
+                report=lambda line: err.print(line, soft_wrap=True),
                 probe=probe,
             )
         try:

@@ -24,7 +24,7 @@ START_S = 300.0
 """Start-up time of a pod without a startup probe, including the node that it may wait for. ASSUMED."""
 GRACE_S = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
-SHOWN = 3
+MAX_SHOWN = 3
 DEPLOY = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 
 
@@ -68,8 +68,8 @@ def longest_s(now: LiveDeployment) -> float:
     spec = now.manifest["spec"]["template"]["spec"]
     starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
     init_container_s = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
-    one = START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
-    return float(max(1, math.ceil(now.desired / _at_a_time(now))) * one)
+    pod_s = START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
+    return float(max(1, math.ceil(now.desired / _at_a_time(now))) * pod_s)
 
 
 def _window_s(probe: Mapping[str, Any] | None) -> float:
@@ -103,7 +103,7 @@ def rollout_on_azure(
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the rollout goes on; run it again to follow it", INTERRUPTED) from None
+        raise stop("interrupted: the rollout continues; run the command again to follow it", INTERRUPTED) from None
 
 
 def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
@@ -112,15 +112,15 @@ def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
     Raises:
         typer.Exit: A Deployment has timed out.
     """
-    begin, told = time.monotonic(), dict[tuple[str, str], str]()
+    begin, reported = time.monotonic(), dict[tuple[str, str], str]()
     while True:
         now = {key: each for key, each in live(kubernetes, new.namespaces).items() if key in new.deployments}
         waiting = {key: each for key, each in now.items() if not each.rolled_out}
         for key, each in now.items():
             line = _progress(key[1], each)
-            if told.get(key) != line and (key in told or key in waiting):
+            if reported.get(key) != line and (key in reported or key in waiting):
                 err.print(line, soft_wrap=True)
-            told[key] = line
+            reported[key] = line
         if not waiting:
             return len(now)
         passed = time.monotonic() - begin
@@ -143,14 +143,14 @@ def _late_message(key: tuple[str, str], now: LiveDeployment) -> str:
     )
 
 
-def _show(found: list[Roll]) -> None:
-    if not found:
+def _show(rolls: list[Roll]) -> None:
+    if not rolls:
         out.print("a deploy replaces no pod")
         return
     table = empty_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
-    for roll in found:
-        settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:SHOWN])
-        more = f" and {len(roll.changed) - SHOWN} more" if len(roll.changed) > SHOWN else ""
+    for roll in rolls:
+        settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:MAX_SHOWN])
+        more = f" and {len(roll.changed) - MAX_SHOWN} more" if len(roll.changed) > MAX_SHOWN else ""
         table.add_row(
             roll.deployment,
             str(roll.pods),
@@ -160,6 +160,6 @@ def _show(found: list[Roll]) -> None:
         )
     out.print(table)
     out.print(
-        f"Deployments roll at the same time; `{DEPLOY}` begins it, and `voice rollout FILE --follow` reports it",
+        f"all Deployments roll out at once; `{DEPLOY}` starts them, and `voice rollout FILE --follow` monitors them",
         soft_wrap=True,
     )

@@ -67,7 +67,7 @@ def rollout(
     if sum((deploy, start is not None, resume, current)) > 1:
         raise stop("--deploy, --start, --resume and --current exclude each other; give one of them", REFUSED)
     if probe and (start is not None or resume):
-        raise stop("--probe needs --deploy, which stays until the end; call with `voice call` after --resume", REFUSED)
+        raise stop("--probe requires --deploy, which waits until the end; use `voice call` after --resume", REFUSED)
     if first.aws_section is None:
         if deploy or probe or start or resume or current:
             raise stop(

@@ -24,11 +24,11 @@ class Step:
         return f"{self.group}: {self.status}, {self.percent} %{f', {self.reason}' if self.reason else ''}"
 
 
-def steps(account: Account, rolls: list[Roll], known: dict[str, str]) -> Iterator[Step]:
+def steps(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[Step]:
     """Yield the newest refresh of each group that started after the deploy."""
     for roll in rolls:
         newest = _newest_refreshes(account, roll.group)
-        if newest and newest["InstanceRefreshId"] != known.get(roll.group):
+        if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
             percent = newest.get("PercentageComplete", 0)
             yield Step(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
 
@@ -44,31 +44,31 @@ def follow(
     rolls: list[Roll],
     deploying: "Future[None]",
     *,
-    known: dict[str, str],
-    tell: Callable[[str], None],
+    earlier_ids: dict[str, str],
+    report: Callable[[str], None],
     probe: Callable[[], str],
 ) -> str:
     """Report each change until the deploy has ended, and run the probe after each step of a group.
 
     Args:
-        known: Each group's newest refresh before the deploy.
+        earlier_ids: Each group's newest refresh before the deploy.
         probe: Function that returns a problem, or an empty text.
 
     Returns:
         The reason for a rollback, or an empty text.
     """
-    told: dict[str, Step] = {}
+    reported: dict[str, Step] = {}
     while not deploying.done():
-        for step in steps(account, rolls, known):
-            before = told.get(step.group)
+        for step in steps(account, rolls, earlier_ids):
+            before = reported.get(step.group)
             if step == before:
                 continue
-            told[step.group] = step
-            tell(str(step))
-            if step.percent and (before is None or step.percent > before.percent) and (wrong := probe()):
-                tell(f"the probe says: {wrong}; taking the rollout back")
+            reported[step.group] = step
+            report(str(step))
+            if step.percent and (before is None or step.percent > before.percent) and (problem := probe()):
+                report(f"the probe failed: {problem}; rolling back")
                 _roll_back(account, rolls)
-                return wrong
+                return problem
         wait([deploying], POLL_S)
     return ""
 

@@ -87,27 +87,27 @@ def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | 
     if rolled_back and not part.label:
         raise stop(
             f"the rollout {rolled_back.label} was rolled back: {rolled_back.rolled_back_region}; "
-            "begin another with --start",
+            "start another with --start",
             FAILED,
         )
     for account, each in zip(accounts, current_rollouts, strict=True):
         if each and not rolled_back and each.templates != digest(account.templates):
             raise stop(
-                f"{account.region}: the rollout {each.label}, begun at {each.at}, is under way, and this file makes "
-                "other templates: continue from its revision with --resume, or cancel it with "
+                f"{account.region}: the rollout {each.label}, started at {each.at}, is in progress, and this file "
+                "makes other templates: continue from its revision with --resume, or cancel it with "
                 "`aws cloudformation cancel-update-stack` and resume once more, which records that it was rolled back",
                 REFUSED,
             )
     if not part.label and not any(current_rollouts):
-        out.print("no rollout is under way")
+        out.print("no rollout is in progress")
 
 
 def _advance(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
     with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
-        tell = partial(err.print, soft_wrap=True)
-        return advance(account, rollout, partial(Deploy, cdk), clock, tell)
+        report = partial(err.print, soft_wrap=True)
+        return advance(account, rollout, partial(Deploy, cdk), clock, report)
 
 
 class Deploy:

@@ -8,7 +8,7 @@ from functools import cache, partial
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.file.model.aws import OnDemand, Spot
-from voice_blueprint.observability.aws.rollouts import guards, surge, surges
+from voice_blueprint.observability.aws.rollouts import rollback_alarms, surge, surges
 from voice_ops.aws.account import Account
 from voice_ops.aws.artifacts import prepared, remedy
 from voice_ops.aws.launches import changed_launches
@@ -45,28 +45,28 @@ class Roll:
 def rolls(account: Account) -> list[Roll]:
     """Return the hosts that a deploy of the file would replace, in its order."""
     live = account.live_templates()
-    room = cache(partial(vcpu_room, account))
+    cached_quota = cache(partial(vcpu_room, account))
     return [
-        _roll(account, room, group, stack, changed)
+        _roll(account, cached_quota, group, stack, changed)
         for stack, template in account.templates.items()
         for group, changed in changed_launches(live.get(stack, {}), template)
     ]
 
 
-def shortages(found: Sequence[Roll]) -> Iterator[str]:
+def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
     """Report the missing quota of each group whose rollout would wait for hosts."""
-    for roll in found:
+    for roll in rolls:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
             yield (
-                f"{roll.group}: {roll.more_vcpus} vCPU more than run now, and the quota {roll.quota} leaves "
-                f"{max(roll.room_vcpus, 0)}: lower `rollout.surge_percent`, or have `voice preflight FILE "
-                "--request-increases` ask for more"
+                f"{roll.group}: {roll.more_vcpus} additional vCPU, but the quota {roll.quota} has "
+                f"{max(roll.room_vcpus, 0)} left: lower `rollout.surge_percent`, or request more with "
+                "`voice preflight FILE --request-increases`"
             )
 
 
-def missing_artifacts(account: Account, found: Sequence[Roll]) -> Iterator[str]:
+def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
     """Report the missing artifacts of each fleet whose new hosts could not start without them."""
-    changed_fleets = {account.groups[roll.group].fleet for roll in found}
+    changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
     for fleet, place, complete in prepared(account):
         if fleet.name in changed_fleets and not complete:
             yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
@@ -75,9 +75,9 @@ def missing_artifacts(account: Account, found: Sequence[Roll]) -> Iterator[str]:
 def _roll(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
 ) -> Roll:
-    aws, known = account.deployment.aws, account.groups[group]
-    (fleet,) = (each for each in fleets(account.deployment) if each.name == known.fleet)
-    settings = next((each for each in aws.asr if each.name == known.fleet), aws.vad)
+    aws, group_settings = account.deployment.aws, account.groups[group]
+    (fleet,) = (each for each in fleets(account.deployment) if each.name == group_settings.fleet)
+    settings = next((each for each in aws.asr if each.name == group_settings.fleet), aws.vad)
     client = account.session.client("autoscaling")
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
     hosts = result["DesiredCapacity"] + result.get("WarmPoolSize", 0)
@@ -98,5 +98,5 @@ def _roll(
         quota=family,
         room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
         changed=changed,
-        guards=guards(account.deployment, fleet.tier, fleet.name),
+        guards=rollback_alarms(account.deployment, fleet.tier, fleet.name),
     )

@@ -38,7 +38,7 @@ class CallMeasurement:
         if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
             return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
         if self.final_s > before.final_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
-            return f"a final comes after {self.final_s:.2f} s, after {before.final_s:.2f} s before the rollout"
+            return f"a final takes {self.final_s:.2f} s, compared with {before.final_s:.2f} s before the rollout"
         return ""
 
 
@@ -72,7 +72,7 @@ async def _measure(server: str, headers_for: Access, recording: Path, transcript
             await session.close()
             await asyncio.wait_for(listening, LAST_FINAL_TIMEOUT_S)
         except TimeoutError:
-            raise CallError(f"the last words did not come within {LAST_FINAL_TIMEOUT_S} s") from None
+            raise CallError(f"the last transcript did not arrive within {LAST_FINAL_TIMEOUT_S} s") from None
         finally:
             listening.cancel()
     if not finals:

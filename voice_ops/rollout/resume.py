@@ -123,7 +123,7 @@ def advance(
     rollout: StoredRollout,
     deploy: Callable[[str], Deploying],
     clock: Clock,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Outcome:
     """Start and monitor the file's stacks one after another.
 
@@ -139,27 +139,27 @@ def advance(
     """
     for stack in account.templates:
         while (state := _state(account, stack, rollout)) != "deployed":
-            if state.startswith("went back"):
-                tell(f"{stack}: {state}")
+            if state.startswith("rolled back"):
+                report(f"{stack}: {state}")
                 store_rollout(account, StoredRollout(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
                 return Outcome.ROLLED_BACK
-            if clock.remaining_s() <= (MIN_REMAINING_S if state == "to begin" else 0):
-                tell(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
+            if clock.remaining_s() <= (MIN_REMAINING_S if state == "pending" else 0):
+                report(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
                 return Outcome.CONTINUES
-            if state != "to begin":
+            if state != "pending":
                 clock.wait()
                 continue
-            tell(f"{stack}: begins")
+            report(f"{stack}: begins")
             try:
                 has_ended = _begin(account, stack, deploy(stack), clock)
             except CdkError:
                 # After CloudFormation has started, the stack contains the reason for a rollback.
-                if _state(account, stack, rollout) == "to begin":
+                if _state(account, stack, rollout) == "pending":
                     raise
                 continue
-            if has_ended and _state(account, stack, rollout) == "to begin":
+            if has_ended and _state(account, stack, rollout) == "pending":
                 break  # CloudFormation found no changes, and keeps the current template
-        tell(f"{stack}: deployed")
+        report(f"{stack}: deployed")
     delete_rollout(account)
     return Outcome.DONE
 
@@ -185,17 +185,17 @@ def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> 
 
 
 def _state(account: Account, stack: str, rollout: StoredRollout) -> str:
-    """Return the state of a stack: ``deployed``, ``to begin``, ``at work ...`` or ``went back ...``."""
+    """Return the state of a stack: ``deployed``, ``pending``, ``in progress ...`` or ``rolled back ...``."""
     client = account.session.client("cloudformation")
     status = account.stacks().get(stack)
     if status in {None, "REVIEW_IN_PROGRESS"}:
-        return "to begin"
+        return "pending"
     status = str(status)
     if status.endswith("_IN_PROGRESS"):
-        return f"at work ({status})"
+        return f"in progress ({status})"
     if status.endswith(_ROLLED_BACK):
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]
         changed = result.get("LastUpdatedTime", result["CreationTime"])
         if changed >= datetime.fromisoformat(rollout.at):
-            return f"went back ({status}: {result.get('StackStatusReason', 'see the events of the stack')})"
-    return "deployed" if account.live_template(stack) == account.templates[stack] else "to begin"
+            return f"rolled back ({status}: {result.get('StackStatusReason', 'see the events of the stack')})"
+    return "deployed" if account.live_template(stack) == account.templates[stack] else "pending"

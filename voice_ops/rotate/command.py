@@ -29,7 +29,10 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         unsettled_users = [user for user in begun if not has_settled(user)]
         if unsettled_users and len(begun) == len(results):
             ready_at = max(user.settled_at for user in unsettled_users)
-            raise stop(f"programs still take up the new passwords: run this again after {ready_at:%H:%M} UTC", FAILED)
+            raise stop(
+                f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC",
+                FAILED,
+            )
         # An interrupted rotation is started for the remaining users, and waits for them.
         users_to_start = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
         for user in users_to_start:
@@ -47,7 +50,8 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         print_json({"begun": [user.id for user in users_to_start], "ended": ended}, deployment.name)
     elif users_to_start:
         out.print(
-            f"begun for {len(users_to_start)} users; run this again in a quarter of an hour to end it", soft_wrap=True
+            f"started for {len(users_to_start)} users; run this command again in 15 minutes to complete it",
+            soft_wrap=True,
         )
     else:
         out.print(f"ended for {len(begun)} users: the old passwords are invalid")

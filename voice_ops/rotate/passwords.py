@@ -48,25 +48,25 @@ class User:
 def users(account: Account) -> Iterator[User]:
     """Yield the users of programs, without `default`."""
     stack = names.stack(account.deployment, "state")
-    known, elasticache = account.physical_ids(stack), account.session.client("elasticache")
+    physical_names, elasticache = account.physical_ids(stack), account.session.client("elasticache")
     secrets = account.session.client("secretsmanager")
     for resource in account.live_templates()[stack]["Resources"].values():
         if resource["Type"] != "AWS::ElastiCache::User" or resource["Properties"]["UserName"] == "default":
             continue
         (result,) = elasticache.describe_users(UserId=resource["Properties"]["UserId"])["Users"]
         (named,) = set(re.findall(r'"Ref": "(\w+)"', json.dumps(resource["Properties"]["AuthenticationMode"])))
-        about: Any = secrets.describe_secret(SecretId=known[named])
+        about: Any = secrets.describe_secret(SecretId=physical_names[named])
         changed = about.get("LastChangedDate") or about["CreatedDate"]
-        yield User(result["UserId"], known[named], result["Authentication"]["PasswordCount"], changed)
+        yield User(result["UserId"], physical_names[named], result["Authentication"]["PasswordCount"], changed)
 
 
 def begin(account: Account, user: User) -> None:
     """Add a new password to the user, and store it in the secret."""
     secrets = account.session.client("secretsmanager")
-    held = json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])
+    passwords_json = json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])
     new = secrets.get_random_password(PasswordLength=LENGTH, ExcludePunctuation=True)["RandomPassword"]
-    _set_passwords(account, user, held[FIELD], new)
-    secrets.put_secret_value(SecretId=user.secret, SecretString=json.dumps({**held, FIELD: new}))
+    _set_passwords(account, user, passwords_json[FIELD], new)
+    secrets.put_secret_value(SecretId=user.secret, SecretString=json.dumps({**passwords_json, FIELD: new}))
 
 
 def end(account: Account, user: User) -> None:

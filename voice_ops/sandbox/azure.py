@@ -34,8 +34,8 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
         EngineError: A program fails, or the engine rejects a resource.
     """
     with progress.phase("pulumi preview and simulated up"):
-        done = rehearsal.run()
-    counts = {each.project.name: Counter(each.up.graph.counts()) for each in done}
+        rehearsed = rehearsal.run()
+    counts = {each.project.name: Counter(each.up.graph.counts()) for each in rehearsed}
     out.print(stack_table("created by the Pulumi programs", counts))
     with progress.phase("policy pack over every resource"):
         violations = rehearsal.violations()
@@ -44,13 +44,13 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
     out.print(f"  {len(policies)} policies: {refusing} refuse, {len(violations) - refusing} advise")
     print_violations(out, violations)
     with progress.phase("what Azure's services refuse"):
-        answers = refused(each.up.graph for each in done)
-    out.print(f"  {len(ROWS)} known refusals: {len(answers)} request(s) refused")
-    print_refused(out, answers)
+        refusals = refused(each.up.graph for each in rehearsed)
+    out.print(f"  {len(ROWS)} known refusals: {len(refusals)} request(s) refused")
+    print_refused(out, refusals)
     with progress.phase("teardown order"):
         plan = rehearsal.teardown()
     _print_teardown(plan)
-    return not refusing and not answers
+    return not refusing and not refusals
 
 
 def _print_teardown(plan: Teardown) -> None:
@@ -58,4 +58,4 @@ def _print_teardown(plan: Teardown) -> None:
     for resource, reason in sorted(plan.kept, key=lambda each: (each[1], each[0].label)):
         out.print(styled("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
     for resource in sorted(plan.forgotten, key=lambda each: each.label):
-        out.print(styled("  [dim]left in the cloud: {}[/]", resource.label), soft_wrap=True)
+        out.print(styled("  [dim]remaining in the cloud: {}[/]", resource.label), soft_wrap=True)

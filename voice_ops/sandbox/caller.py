@@ -50,8 +50,8 @@ class PeerServices(VoicePath):
         rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
         weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
         # Settings that differ from a container: names, secrets, certificate authorities, disks.
-        own = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
-        self.start_engine(**rendered | self._store(Tier.ASR) | own)
+        cache_settings = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
+        self.start_engine(**rendered | self._store(Tier.ASR) | cache_settings)
         self.wait_ready()
         self.wait_for_capacity(gateway)
         return gateway
@@ -60,8 +60,8 @@ class PeerServices(VoicePath):
         super().stop()
         self._stack.close()
 
-    def _shared(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
-        return super()._shared(host, fleet, address) | self._store(fleet)
+    def _common_settings(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
+        return super()._common_settings(host, fleet, address) | self._store(fleet)
 
     def _store(self, user: str) -> dict[str, str]:
         _, port = self._cloud.store.endpoint

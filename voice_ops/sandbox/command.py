@@ -123,9 +123,9 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
         return passed
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()
-    left = rehearsal.left()
-    out.print(f"  teardown: {left.total()} left" + (f": {describe_types(left)}" if left else ""))
-    return passed and not left
+    remaining = rehearsal.left()
+    out.print(f"  teardown: {remaining.total()} left" + (f": {describe_types(remaining)}" if remaining else ""))
+    return passed and not remaining
 
 
 def print_alert(message: Message) -> None:

@@ -28,7 +28,7 @@ from voice_ops.output import empty_table, out, styled
 from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import Heard, PeerServices, speak
 from voice_sandbox.hosts.acceleration import KVM, accelerator
-from voice_sandbox.hosts.cloud import HELD, Cloud, Host
+from voice_sandbox.hosts.cloud import WAITING_STATE, Cloud, Host
 from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
 from voice_sandbox.hosts.facts import vad_facts
 from voice_sandbox.hosts.network import CALLERS, namespace
@@ -144,33 +144,35 @@ def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
 
 def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
     """Make a call, and terminate the host during a second one."""
-    with progress.phase("gateway and Whisper beside it"):
+    with progress.phase("gateway and Whisper next to it"):
         gateway = peers.start()
-    with progress.phase("the load balancer finds it healthy"):
+    with progress.phase("its target is healthy"):
         target = balanced(cloud, host)
     before = cloud.instances(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
         host.machine.note("call")
-        heard = asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
+        call = asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
         host.machine.note("heard")
-    yield _transcript_claim(heard)
-    yield Claim(f"{target.passed_on} packets came through the load balancer", target.passed_on > 0)
+    yield _transcript_claim(call)
+    yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
     more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
-    yield Claim(f"by its own metrics its fleet grows: {', '.join(more.values())}", [*more.values()] == [HELD])
-    with progress.phase("a call through a network that loses packets"), router.on_the_way():
-        heard = asyncio.run(speak(gateway))
-    lost = router.lost()
-    yield _transcript_claim(heard)
-    yield Claim(f"netem lost {lost} of its packets", lost > 0)
+    yield Claim(
+        f"the fleet's metrics trigger a scale-out: {', '.join(more.values())}", [*more.values()] == [WAITING_STATE]
+    )
+    with progress.phase("a call through a network that loses packets"), router.path_router():
+        call = asyncio.run(speak(gateway))
+    lost_packets = router.lost()
+    yield _transcript_claim(call)
+    yield Claim(f"netem lost {lost_packets} of its packets", lost_packets > 0)
     if more and accelerator(cloud.disk.kernel) == KVM:
         yield from _call_across_hosts(cloud, host, cloud.boot(min(more), host.group), gateway, progress)
     else:
         out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a terminating host, so this caller bypasses it.
-        heard = asyncio.run(speak(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address))
-    yield _transcript_claim(heard)
-    yield Claim("the load balancer has let go of it", cloud.balancer.target(host.address) is None)
+        call = asyncio.run(speak(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address))
+    yield _transcript_claim(call)
+    yield Claim("the load balancer has deregistered it", cloud.balancer.target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", detached(host))
 
 
@@ -180,11 +182,13 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
         launch(cloud, other)
         targets = [balanced(cloud, each) for each in (host, other)]
     for change, sources in (("port", CALLERS[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
-        before = [target.passed_on for target in targets]
+        before = [target.forwarded_packets for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
-            heard = asyncio.run(speak(gateway, sources=sources))
-        yield _transcript_claim(heard)
-        forwarded_packets = [target.passed_on - earlier for target, earlier in zip(targets, before, strict=True)]
+            call = asyncio.run(speak(gateway, sources=sources))
+        yield _transcript_claim(call)
+        forwarded_packets = [
+            target.forwarded_packets - earlier for target, earlier in zip(targets, before, strict=True)
+        ]
         hosts = sum(count > 0 for count in forwarded_packets)
         text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
         yield Claim(text, hosts == (1 if change == "port" else 2))
@@ -192,17 +196,17 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
 
 def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
     """Return an address for each of two hosts whose flows the load balancer sends to it."""
-    found = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
-    return [found[each.address] for each in (host, other) if each.address in found]
+    addresses = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
+    return [addresses[each.address] for each in (host, other) if each.address in addresses]
 
 
-def _transcript_claim(heard: Heard) -> Claim:
-    text = f"a caller heard the first words after {heard.first_s:.1f} s, and {heard.words_wrong:.0%} of all wrong"
-    return Claim(text, heard.words_wrong <= WORST_ERROR_RATE)
+def _transcript_claim(call: Heard) -> Claim:
+    text = f"a caller received the first words after {call.first_s:.1f} s, and {call.words_wrong:.0%} of all wrong"
+    return Claim(text, call.words_wrong <= WORST_ERROR_RATE)
 
 
 def _timeline_table(host: Host, accelerator: str) -> Table:
     table = empty_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
     for phase in timeline(host.machine.lines):
-        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.took_s:.0f}")
+        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.duration_s:.0f}")
     return table

@@ -15,7 +15,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import asr_images, images_for
-from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.artifacts import prepared
 from voice_ops.output import describe_types
@@ -38,7 +38,7 @@ PARAMETER = "/rehearsal/{fleet}"
 """Name of the parameter with a fleet's machine images."""
 SNAPSHOT = "before-the-loss"
 SERVE_STEP = "digests: hosts come up, and deletion is refused from now on"
-BAD_IMAGE = "a rollout that an alarm takes back"
+BAD_IMAGE = "a rollout that an alarm rolls back"
 REDIS = "redis-server"
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
 """An image that is pushed between two deployments."""
@@ -73,10 +73,10 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
     try:
         rehearsal.cdk.deploy()
     except CdkError as error:
-        if "a fault that a drill asked for" not in str(error):
+        if "a fault injected by a drill" not in str(error):
             raise
     else:
-        raise DrillError(f"{edge} was created though a resource of it could not be")
+        raise DrillError(f"{edge} was created although one of its resources failed")
     finally:
         rehearsal.faults.unlink()
 
@@ -98,7 +98,7 @@ class Month:
         fleet = deployment.aws.asr[0]
         self._fleet, self._group = fleet.name, names.group(deployment, fleet.name)
         self._stack = names.stack(deployment, names.fleet_tier(fleet.name))
-        self._now = served(deployment)
+        self._now = with_digests(deployment)
         self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
         self.steps: dict[str, Step] = {
             SERVE_STEP: self._serve,
@@ -107,7 +107,7 @@ class Month:
             "new passwords": self._rotate,
             "a snapshot and a restore from it": self._restore,
             "teardown": self._tear_down,
-            "a second life: what was kept is imported": self._redeploy,
+            "a second deployment: retained resources are imported": self._redeploy,
         }
 
     def play(self, step: Step) -> list[Claim]:
@@ -133,17 +133,17 @@ class Month:
     def _roll_back(self) -> Iterator[Claim]:
         before, (image, *_) = self._boots(), asr_images(self._now.aws.asr[0])
         bad = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
-        alarm, *_ = guards(bad, Tier.ASR, self._fleet)
+        alarm, *_ = rollback_alarms(bad, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
-        said = ""
+        message = ""
         try:
             self._roll(bad)
         except CdkError as error:
-            said = str(error)
+            message = str(error)
         set_state(StateValue="OK")
         (stack,) = self._client("cloudformation").describe_stacks(StackName=self._stack)["Stacks"]
-        yield Claim(f"{alarm} ends it, and is named", alarm in said)
+        yield Claim(f"{alarm} ends it, and is named", alarm in message)
         yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
         yield Claim(f"hosts of {self._group} run what they ran", set(self._boots().values()) == set(before.values()))
 
@@ -175,10 +175,12 @@ class Month:
         account = self._account(self._now)
         restore_store(account)
         group = names.state_group(self._now)
-        (made,) = self._client("elasticache").describe_replication_groups()["ReplicationGroups"]
+        (replication_groups,) = self._client("elasticache").describe_replication_groups()["ReplicationGroups"]
         parameter = self._client("ssm").get_parameter(Name=names.state_host(self._now))["Parameter"]["Value"]
-        yield Claim(f"{group} is there, and no other", made["ReplicationGroupId"] == group)
-        yield Claim("hosts read its endpoint", parameter == made["NodeGroups"][0]["PrimaryEndpoint"]["Address"])
+        yield Claim(f"{group} is there, and no other", replication_groups["ReplicationGroupId"] == group)
+        yield Claim(
+            "hosts read its endpoint", parameter == replication_groups["NodeGroups"][0]["PrimaryEndpoint"]["Address"]
+        )
         yield Claim("no host is replaced", self._boots() == before)
         if shutil.which(REDIS):
             yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
@@ -207,14 +209,16 @@ class Month:
     def _tear_down(self) -> Iterator[Claim]:
         report: dict[str, Any] = {}
         stores = {names.state_group(self._now), names.state_prefix(self._now)}
-        gone = tear_down(self._now, report, dry_run=False, ask=False, as_json=True)
+        gone = tear_down(self._now, report, dry_run=False, confirm=False, as_json=True)
         self._client("ssm").delete_parameters(Names=[PARAMETER.format(fleet=name) for name in self._fleets])
-        yield Claim(f"all that is left is kept on purpose: {describe_types(self._rehearsal.left(self._region))}", gone)
-        kept = {each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]}
-        yield Claim("each store has left a last snapshot", {f"{store}-final" for store in stores} <= kept)
+        yield Claim(f"only retained resources remain: {describe_types(self._rehearsal.left(self._region))}", gone)
+        snapshot_names = {
+            each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]
+        }
+        yield Claim("each store has a final snapshot", {f"{store}-final" for store in stores} <= snapshot_names)
         yield from (Claim(f"{left.id} is gone", holds=False) for left in report["left"]["behind"])
-        succeeded = tear_down(self._now, {}, dry_run=False, ask=False, as_json=True)
-        yield Claim("a teardown that is tried again ends well", succeeded)
+        succeeded = tear_down(self._now, {}, dry_run=False, confirm=False, as_json=True)
+        yield Claim("a repeated teardown succeeds", succeeded)
 
     def _redeploy(self) -> Iterator[Claim]:
         for name in self._fleets:
@@ -260,8 +264,8 @@ class Month:
 
     def _publish_image(self, fleet: str) -> str:
         parameter, ssm = PARAMETER.format(fleet=fleet), self._client("ssm")
-        known = ssm.get_parameters(Names=[parameter])["Parameters"]
-        name = f"{fleet}-{known[0]['Version'] + 1 if known else 1}"
+        parameters = ssm.get_parameters(Names=[parameter])["Parameters"]
+        name = f"{fleet}-{parameters[0]['Version'] + 1 if parameters else 1}"
         image: str = self._client("ec2").register_image(Name=name, RootDeviceName="/dev/xvda")["ImageId"]
         ssm.put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
         return image
@@ -275,7 +279,7 @@ class Month:
         return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  Redis's own
 
 
-def served(deployment: Deployment) -> Deployment:
+def with_digests(deployment: Deployment) -> Deployment:
     """Return a file as after its first deploy, with digests, machine images and hosts."""
     placeholder_digests = {
         image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)

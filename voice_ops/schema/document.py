@@ -47,7 +47,7 @@ def _docstrings(model: type) -> Iterator[tuple[str, str]]:
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
     """Return the members of a module's classes. Reading the source of each class separately takes ten times as long."""
     parsed = ast.parse(inspect.getsource(sys.modules[module]))
-    return {made.name: made.body for made in parsed.body if isinstance(made, ast.ClassDef)}
+    return {node.name: node.body for node in parsed.body if isinstance(node, ast.ClassDef)}
 
 
 def schema() -> Schema:
@@ -56,17 +56,17 @@ def schema() -> Schema:
     A setting's description is the docstring below it in the model, otherwise that of its type. The value that selects a
     variant (``kind: iam``) is described by the docstring of the variant.
     """
-    whole = Deployment.model_json_schema(schema_generator=_DocstringSchema)
-    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    for part in (whole, *whole["$defs"].values()):
+    schema = Deployment.model_json_schema(schema_generator=_DocstringSchema)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    for part in (schema, *schema["$defs"].values()):
         part.pop("title", None)
         for setting in part.get("properties", {}).values():
             setting.pop("title", None)
             if "description" not in setting:
-                definitions = [part] if "const" in setting else [whole["$defs"][name] for name in types_in(setting)]
+                definitions = [part] if "const" in setting else [schema["$defs"][name] for name in types_in(setting)]
                 if len(definitions) == 1:
                     setting["description"] = definitions[0]["description"]
-    return whole
+    return schema
 
 
 def types_in(setting: Schema) -> list[str]:

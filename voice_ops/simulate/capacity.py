@@ -331,7 +331,7 @@ def _replica(azure: Azure, service: str, sized: PoolSizing, drain_s: float) -> F
         name=name,
         kind="gpu",
         instance_type=None,
-        groups=(GroupPlan(name, zones, sized.bounds.min, sized.most_replicas),),
+        groups=(GroupPlan(name, zones, sized.bounds.min, sized.max_replicas),),
         places=sized.engine.sessions,
         places_source=f"sessions of a replica on {sized.vm_size}, as sized",
         boot=Boot(tuple(phases)),

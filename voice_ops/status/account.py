@@ -38,9 +38,9 @@ def stack_rows(account: Account) -> Iterator[Row]:
     prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
         yield answer(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
-    for there in removed_regions(account) if account.deployment.is_first_region else ():
-        result = f"{len(there.stacks())} stacks of {there.deployment.name}"
-        yield answer(AREA, f"region {there.region}", result, "not in the file", warns=prune)
+    for regional in removed_regions(account) if account.deployment.is_first_region else ():
+        result = f"{len(regional.stacks())} stacks of {regional.deployment.name}"
+        yield answer(AREA, f"region {regional.region}", result, "not in the file", warns=prune)
 
 
 def protection_rows(account: Account) -> Iterator[Row]:
@@ -56,13 +56,13 @@ def protection_rows(account: Account) -> Iterator[Row]:
             is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
     if is_protected:
         desired = account.deployment.aws.deletion_protection
-        wrong = ", ".join(name for name, refused in is_protected.items() if refused != desired)
+        unexpected = ", ".join(name for name, refused in is_protected.items() if refused != desired)
         yield answer(
             AREA,
             "refuse deletion",
             f"{sum(is_protected.values())} of {len(is_protected)} stacks and load balancers",
             "all" if desired else "none",
-            warns=f"deploy the file again; it changes {wrong}" if wrong else "",
+            warns=f"deploy the file again; it changes {unexpected}" if unexpected else "",
         )
 
 
@@ -76,15 +76,15 @@ def alarm_rows(account: Account) -> Iterator[Row]:
     silent: dict[str, set[str]] = {}
     client = account.session.client("cloudwatch")
     for start in range(0, len(desired), _ALARMS_IN_ONE_CALL):
-        asked = desired[start : start + _ALARMS_IN_ONE_CALL]
+        subject = desired[start : start + _ALARMS_IN_ONE_CALL]
         result = client.describe_alarms(
-            AlarmNames=asked, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
+            AlarmNames=subject, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
         )
         for alarm in (*result["MetricAlarms"], *result.get("CompositeAlarms", [])):
             states[alarm["StateValue"]] += 1
             if alarm["StateValue"] == "ALARM":
-                name, why = alarm["AlarmName"], alarm.get("StateReason", "")
-                yield answer(AREA, f"alarm {name}", "in alarm", warns=why or "see its runbook")
+                name, reason = alarm["AlarmName"], alarm.get("StateReason", "")
+                yield answer(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
                 for fleet, metric in _own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
@@ -148,19 +148,21 @@ def cost_rows(account: Account) -> Iterator[Row]:
 
 
 def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
-    asked = f"drift of {stack}"
+    subject = f"drift of {stack}"
     deadline = time.monotonic() + DETECTION_S
     while (state := client.describe_stack_drift_detection_status(StackDriftDetectionId=run)).get(
         "DetectionStatus"
     ) == "DETECTION_IN_PROGRESS":
         if time.monotonic() > deadline:
-            return Row(AREA, asked, Status.UNANSWERED, f"not detected in {DETECTION_S:.0f} s", remedy="run it again")
+            return Row(AREA, subject, Status.UNANSWERED, f"not detected in {DETECTION_S:.0f} s", remedy="run it again")
         time.sleep(_POLL_S)
     if state["DetectionStatus"] == "DETECTION_FAILED":
-        return Row(AREA, asked, Status.UNANSWERED, state.get("DetectionStatusReason", "failed"), remedy="run it again")
+        return Row(
+            AREA, subject, Status.UNANSWERED, state.get("DetectionStatusReason", "failed"), remedy="run it again"
+        )
     drifts = client.describe_stack_resource_drifts(
         StackName=stack, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"]
     )["StackResourceDrifts"]
-    changed = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
+    drifted = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
     remedy = "add the change to the file or revert it; a deploy does not revert it" if drifts else ""
-    return answer(AREA, asked, changed or "in sync", "in sync", warns=remedy)
+    return answer(AREA, subject, drifted or "in sync", "in sync", warns=remedy)

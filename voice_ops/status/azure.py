@@ -31,18 +31,18 @@ ERRORS = (AzureError, EngineError)
 
 @dataclass(frozen=True)
 class State:
-    """A file, and the cluster of its name."""
+    """A deployment file, and the cluster that it describes."""
 
     deployment: Deployment
     cluster: Cluster
 
     @cached_property
-    def wanted(self) -> DefinedWorkloads:
+    def workloads(self) -> DefinedWorkloads:
         return defined_workloads(self.deployment)
 
     @cached_property
     def live(self) -> dict[tuple[str, str], LiveDeployment]:
-        return live(self.cluster.kubernetes, self.wanted.namespaces)
+        return live(self.cluster.kubernetes, self.workloads.namespaces)
 
 
 def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
@@ -52,7 +52,7 @@ def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.envir
         yield from unanswered_rows(AREA, TOPICS, subscription.found, subscription.remedy)
         return
     state = State(deployment, Cluster(account.connect(deployment, Counter(), subscription)))
-    questions = {about: partial(ask, state) for about, ask in TOPICS.items()}
+    questions = {about: partial(query, state) for about, query in TOPICS.items()}
     for row in run_questions(AREA, questions, ERRORS, explain_cluster):
         yield row
         if row == _not_deployed_row(deployment):
@@ -68,10 +68,10 @@ def cluster_rows(state: State) -> Iterator[Row]:
         return
     runs, power = result.get("kubernetesVersion", ""), result.get("powerState", {}).get("code", "")
     now = f"{result.get('provisioningState')}, {power}, Kubernetes {result.get('currentKubernetesVersion') or runs}"
-    wrong = "see the activity log of the cluster" if (result.get("provisioningState"), power) != RUNNING else ""
+    remedy = "see the activity log of the cluster" if (result.get("provisioningState"), power) != RUNNING else ""
     if runs != version and not runs.startswith(f"{version}."):
-        wrong = wrong or DEPLOY_CLUSTER
-    yield answer(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=wrong)
+        remedy = remedy or DEPLOY_CLUSTER
+    yield answer(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=remedy)
 
 
 def _not_deployed_row(deployment: Deployment) -> Row:
@@ -87,10 +87,10 @@ def pool_rows(state: State) -> Iterator[Row]:
     pools += [(CPU_POOL, pool.vm_size, pool.nodes) for pool in [section.cpu_pool] if pool]
     pools += [(pool.name, pool.vm_size, pool.nodes) for pool in section.pools]
     for name, size, nodes in pools:
-        asked, needed = f"pool {name}", f"{nodes.min} to {nodes.max} x {size}"
+        subject, expected = f"pool {name}", f"{nodes.min} to {nodes.max} x {size}"
         result = state.cluster.properties(f"/agentPools/{name}")
         if result is None:
-            yield answer(AREA, asked, "not deployed", needed, warns=DEPLOY_CLUSTER)
+            yield answer(AREA, subject, "not deployed", expected, warns=DEPLOY_CLUSTER)
             continue
         count = result.get("count", 0)
         now = f"{count} x {result.get('vmSize')}, {result.get('provisioningState')}"
@@ -98,10 +98,10 @@ def pool_rows(state: State) -> Iterator[Row]:
             nodes.min,
             nodes.max,
         )
-        wrong = "" if same else DEPLOY_CLUSTER
+        remedy = "" if same else DEPLOY_CLUSTER
         if result.get("provisioningState") == "Failed" or count < nodes.min:
-            wrong = "see the pool in the portal: a quota or the location's capacity may prevent it"
-        yield answer(AREA, asked, now, needed, warns=wrong)
+            remedy = "see the pool in the portal: a quota or the location's capacity may prevent it"
+        yield answer(AREA, subject, now, expected, warns=remedy)
 
 
 def deployment_rows(state: State) -> Iterator[Row]:
@@ -109,7 +109,7 @@ def deployment_rows(state: State) -> Iterator[Row]:
 
     Report those that the file does not define.
     """
-    for key in state.wanted.deployments:
+    for key in state.workloads.deployments:
         result = state.live.get(key)
         if result is None:
             yield answer(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
@@ -119,8 +119,8 @@ def deployment_rows(state: State) -> Iterator[Row]:
         if result.available < result.desired:
             wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
         yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
-        yield from _image_rows(state.wanted, key, result)
-    for namespace, name in state.live.keys() - state.wanted.deployments.keys():
+        yield from _image_rows(state.workloads, key, result)
+    for namespace, name in state.live.keys() - state.workloads.deployments.keys():
         remedy = (
             f"{DEPLOY_WORKLOADS}; if the deploy does not delete it: kubectl delete deployment "
             f"--namespace={namespace} {name}"
@@ -128,15 +128,15 @@ def deployment_rows(state: State) -> Iterator[Row]:
         yield answer(AREA, f"deployment {name}", "not in the file", "none", warns=remedy)
 
 
-def _image_rows(new: DefinedWorkloads, key: tuple[str, str], found: LiveDeployment) -> Iterator[Row]:
-    runs, named = digests(found.manifest), digests(new.deployments[key])
+def _image_rows(new: DefinedWorkloads, key: tuple[str, str], live_deployment: LiveDeployment) -> Iterator[Row]:
+    runs, named = digests(live_deployment.manifest), digests(new.deployments[key])
     for image, digest in named.items():
-        wrong = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
-        yield answer(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=wrong)
-    settings = [each for each in differences(new, key, found.manifest) if not each.endswith(".image")]
+        remedy = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
+        yield answer(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=remedy)
+    settings = [each for each in differences(new, key, live_deployment.manifest) if not each.endswith(".image")]
     if settings:
-        told = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN])}"
-        yield answer(AREA, f"settings of {key[1]}", told, "as in the file", warns=DEPLOY_WORKLOADS)
+        difference = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN])}"
+        yield answer(AREA, f"settings of {key[1]}", difference, "as in the file", warns=DEPLOY_WORKLOADS)
 
 
 def short(digest: str | None) -> str:

@@ -43,10 +43,10 @@ def calls_row(account: Account) -> Iterator[Row]:
     """Compare the capacity of hosts in service and running tasks with the calls that the file expects."""
     hosts, service = serving(account), _service(account, "edge")
     hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
-    room: Counter[Tier] = Counter()
+    capacity: Counter[Tier] = Counter()
     for each in capacities(account.deployment.aws):
-        room[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
-    tier, calls = min(room.items(), key=itemgetter(1))
+        capacity[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
+    tier, calls = min(capacity.items(), key=itemgetter(1))
     load = account.deployment.load
     yield answer(
         AREA,
@@ -110,16 +110,16 @@ def _in_service(live: AutoScalingGroupTypeDef) -> int:
     )
 
 
-def _tasks(account: Account, stack: str, asked: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
+def _tasks(account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
     service = _service(account, stack)
     if service is None:
-        return _missing(asked)
+        return _missing(subject)
     running, desired = service["runningCount"], service["desiredCount"]
-    return _count_row(account, asked, running, desired, images, (tasks.min, tasks.max))
+    return _count_row(account, subject, running, desired, images, (tasks.min, tasks.max))
 
 
 def _count_row(  # noqa: PLR0917  two places call it
-    account: Account, asked: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
+    account: Account, subject: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
 ) -> Row:
     low, high = bounds
     if any(image not in account.deployment.images for image in images):
@@ -129,11 +129,11 @@ def _count_row(  # noqa: PLR0917  two places call it
         remedy = "see the activity of the group or service; `voice preflight` checks quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it persists, deploy the file again: the account has other limits"
-    return answer(AREA, asked, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
+    return answer(AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 
-def _missing(asked: str) -> Row:
-    return answer(AREA, asked, "not deployed", warns="deploy the file")
+def _missing(subject: str) -> Row:
+    return answer(AREA, subject, "not deployed", warns="deploy the file")
 
 
 def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
@@ -172,14 +172,14 @@ def _digests(account: Account, text: str) -> dict[str, set[str]]:
     return results
 
 
-def _image_row(account: Account, who: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+def _image_row(account: Account, subject: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
     desired = account.deployment.images
     other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
-    said = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
+    digests_text = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
     return answer(
         AREA,
-        f"images of {who}",
-        said,
+        f"images of {subject}",
+        digests_text,
         ", ".join(f"{image} {_short({desired[image]})}" for image in other) or "as in the file",
         warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
     )

@@ -57,7 +57,7 @@ def teardown(
     gone = True
     try:
         if deployment.aws_section:
-            gone = tear_down(deployment, report, dry_run=dry_run, ask=not yes, as_json=as_json)
+            gone = tear_down(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
         if deployment.azure_section:
             report["azure"] = order = azure_order(deployment)
             if not as_json:
@@ -85,14 +85,14 @@ def is_guarded(deployment: Deployment) -> bool:
 def refuse_guarded(deployment: Deployment, name: str | None) -> None:
     """Exit if a required name is missing or differs."""
     if is_guarded(deployment) and name != deployment.name:
-        typed = "" if name is None else f", not {name}"
-        why = "production" if deployment.environment is Environment.PRODUCTION else "protected"
-        raise stop(f"{deployment.name} is {why}: confirm with --name {deployment.name}{typed}", REFUSED)
+        name_note = "" if name is None else f", not {name}"
+        reason = "production" if deployment.environment is Environment.PRODUCTION else "protected"
+        raise stop(f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", REFUSED)
     if name not in {None, deployment.name}:
         raise stop(f"the deployment of the file is {deployment.name}, not {name}", REFUSED)
 
 
-def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, ask: bool, as_json: bool) -> bool:
+def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, confirm: bool, as_json: bool) -> bool:
     """Tear down the AWS section, or show the plan.
 
     Args:
@@ -101,13 +101,13 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
     Returns:
         Whether no unexpected resources remain.
     """
-    made = templates(deployment)
+    defined = templates(deployment)
     account: Account | None = None
     live: dict[str, dict[str, Any]] = {}
     resources: list[Resource] = []
     stored: Sizes = {}
     try:
-        signed_in = Account(deployment, made, sign_in(deployment))
+        signed_in = Account(deployment, defined, sign_in(deployment))
         _refuse_other_account(signed_in)
         live = signed_in.live_templates()
         resources = existing(signed_in, live)
@@ -118,10 +118,10 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
             raise
         result = explain(error).found
         err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
-    planned = plan((live if account else None) or made, deployment.aws, price_list(), stored)
+    planned = plan((live if account else None) or defined, deployment.aws, price_list(), stored)
     if account:
         planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
-    gone = plan({stack: each for stack, each in made.items() if stack not in live}, deployment.aws, price_list())
+    gone = plan({stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, price_list())
     number = account.caller["Account"] if account else None
     report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
     report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
@@ -130,11 +130,11 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         print_plan(planned)
     if dry_run or account is None:
         return True
-    if ask and not is_guarded(deployment):
+    if confirm and not is_guarded(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
     earlier = retained_earlier(account, resources, planned.kept_kinds)
     _delete(account, resources)
-    delete_logs(account, {**made, **live})
+    delete_logs(account, {**defined, **live})
     return _left(account, gone, resources, report, earlier=earlier, as_json=as_json)
 
 

@@ -23,21 +23,21 @@ _INSIGHTS = "/aws/ecs/containerinsights/"
 _IMAGE_BUILDER_LOGS = "/aws/imagebuilder/"
 
 
-def end_rollout(account: Account, tell: Callable[[str], None]) -> None:
+def end_rollout(account: Account, report: Callable[[str], None]) -> None:
     """Delete the stored rollout, so that no pipeline resumes it, and cancel its update.
 
     Raises:
         DeletionError: An update has not ended in time; CloudFormation cannot delete a stack during an update.
     """
     if rollout := stored_rollout(account):
-        tell(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
+        report(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
         delete_rollout(account)
     client, since = account.session.client("cloudformation"), time.monotonic()
-    told = set[str]()
+    reported = set[str]()
     while updated := _updating_stacks(account):
-        for stack in updated.keys() - told:
-            told.add(stack)
-            tell(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
+        for stack in updated.keys() - reported:
+            reported.add(stack)
+            report(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
             if updated[stack] == "UPDATE_IN_PROGRESS":
                 client.cancel_update_stack(StackName=stack)
         if (waited := time.monotonic() - since) > MAX_UPDATE_S:
@@ -55,19 +55,19 @@ def _updating_stacks(account: Account) -> dict[str, str]:
     return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
 
 
-def end_jobs(account: Account, tell: Callable[[str], None]) -> None:
+def end_jobs(account: Account, report: Callable[[str], None]) -> None:
     """Terminate the hosts of jobs, since their interfaces would prevent the deletion of subnets and security groups.
 
     Raises:
         DeletionError: A host still exists after the timeout.
     """
     client = account.session.client("ec2")
-    since, told = time.monotonic(), set[str]()
+    since, reported = time.monotonic(), set[str]()
     while hosts := _jobs(account):
-        if fresh := sorted(hosts - told):
-            tell(f"terminate {', '.join(fresh)}: hosts of jobs, or not in an Auto Scaling group")
+        if fresh := sorted(hosts - reported):
+            report(f"terminate {', '.join(fresh)}: hosts of jobs, or not in an Auto Scaling group")
             client.terminate_instances(InstanceIds=fresh)
-            told |= hosts
+            reported |= hosts
         elif (waited := time.monotonic() - since) > MAX_WAIT_S:
             raise DeletionError(
                 f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s (limit: {MAX_WAIT_S:.0f} s): check "
@@ -125,5 +125,5 @@ def machine_images(account: Account) -> Iterator[RetainedResource]:
     tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
     for each in account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
-        why = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
-        yield RetainedResource("", each["ImageId"], IMAGE, why, None)
+        reason = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
+        yield RetainedResource("", each["ImageId"], IMAGE, reason, None)

@@ -106,8 +106,8 @@ def _retained_resource(
         else []
     )
     prices = [book.find(use.item, region) for use in uses]
-    known = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
-    return RetainedResource(stack, name, kind, why, sum(known) if len(known) == len(uses) else None)
+    known_prices = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
+    return RetainedResource(stack, name, kind, why, sum(known_prices) if len(known_prices) == len(uses) else None)
 
 
 def _reservations(section: Aws) -> Iterator[RetainedResource]:

@@ -48,7 +48,7 @@ class RemainingResource:
         return self.id == physical_id or self.id.removesuffix(":*").endswith((f":{physical_id}", f"/{physical_id}"))
 
 
-def is_expected(left: RemainingResource, resources: Iterable[Resource], kinds: set[str]) -> bool:
+def is_expected(resource: RemainingResource, resources: Iterable[Resource], kinds: set[str]) -> bool:
     """Return True if a resource remains on purpose.
 
     Args:
@@ -56,12 +56,14 @@ def is_expected(left: RemainingResource, resources: Iterable[Resource], kinds: s
         kinds: Retained resource types of stacks that did not exist then: an earlier teardown deleted them, and the ids
             of their resources are unknown.
     """
-    kept = [each for each in resources if each.kept]
-    if left.kind == BAKED_IMAGE:
+    retained = [each for each in resources if each.kept]
+    if resource.kind == BAKED_IMAGE:
         return True
-    if left.kind == SNAPSHOT:
-        return "AWS::ElastiCache::ReplicationGroup" in {*kinds, *(each.kind for each in kept)}
-    return any(_is_same(left, each) for each in kept) or any(left.kind == _KINDS.get(kind) for kind in kinds)
+    if resource.kind == SNAPSHOT:
+        return "AWS::ElastiCache::ReplicationGroup" in {*kinds, *(each.kind for each in retained)}
+    return any(_is_same(resource, each) for each in retained) or any(
+        resource.kind == _KINDS.get(kind) for kind in kinds
+    )
 
 
 def _is_same(left: RemainingResource, resource: Resource) -> bool:
@@ -79,28 +81,28 @@ def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set
         resources: Resources of the current stacks.
         kinds: Retained resource types of stacks.
     """
-    kept = {_KINDS.get(kind) for kind in kinds}
-    if not kept:
+    retained = {_KINDS.get(kind) for kind in kinds}
+    if not retained:
         return set()
     return {
-        left
-        for left in remaining_resources(account)
-        if left.kind in kept and not any(_is_same(left, each) for each in resources)
+        resource
+        for resource in remaining_resources(account)
+        if resource.kind in retained and not any(_is_same(resource, each) for each in resources)
     }
 
 
 def remaining_resources(account: Account) -> list[RemainingResource]:
     """Return all remaining resources in every region that the deployment uses."""
     tagged_resources = [
-        left for region in dict.fromkeys((account.region, GLOBAL_REGION)) for left in _tagged(account, region)
+        resource for region in dict.fromkeys((account.region, GLOBAL_REGION)) for resource in _tagged(account, region)
     ]
     listed = [
         RemainingResource(kind, result, account.region) for kind, ids in _listed(account).items() for result in ids
     ]
     return tagged_resources + [
-        left
-        for left in listed
-        if not any(left.kind == other.kind and other.has_id(left.id) for other in tagged_resources)
+        resource
+        for resource in listed
+        if not any(resource.kind == other.kind and other.has_id(resource.id) for other in tagged_resources)
     ]
 
 

@@ -20,24 +20,24 @@ def print_plan(plan: Plan) -> None:
     for kept in plan.kept:
         groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
     for (stack, kind, why), group in groups.items():
-        what = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
-        table.add_row(stack, what, _cost(group))
+        description = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
+        table.add_row(stack, description, _cost(group))
     table.add_section()
-    table.add_row("together, as far as is known", "", f"{plan.usd_per_month:,.2f}")
+    table.add_row("total of the known prices", "", f"{plan.usd_per_month:,.2f}")
     out.print(table)
 
 
 def _cost(group: list[RetainedResource]) -> str:
     if group[0].usd is None:
         return "no price known"
-    known = [each.usd_per_month for each in group if each.usd_per_month is not None]
-    return f"{sum(known):,.2f}" if len(known) == len(group) else f"{group[0].usd:g} per GB"
+    known_prices = [each.usd_per_month for each in group if each.usd_per_month is not None]
+    return f"{sum(known_prices):,.2f}" if len(known_prices) == len(group) else f"{group[0].usd:g} per GB"
 
 
 def print_remaining(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
     """Print the remaining resources: expected ones by kind, others individually."""
-    out.print(f"left as announced: {_count_by_kind(expected)}", soft_wrap=True)
-    out.print(f"left behind: {_count_by_kind(unexpected)}", soft_wrap=True)
+    out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
+    out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)
     for left in unexpected:
         out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", left.kind, left.id, left.region), soft_wrap=True)
 

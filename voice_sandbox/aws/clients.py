@@ -30,7 +30,7 @@ def client(service: str, *, region: str, account: str) -> BaseClient:
 def _client(service: str, region: str, account: str) -> BaseClient:
     # `Any`, since the name is not a literal, and mypy takes five seconds to check 400 overloads.
     session: Any = boto3.Session(aws_access_key_id="sandbox", aws_secret_access_key="sandbox", region_name=region)  # noqa: S106
-    made: BaseClient = session.client(
+    new_client: BaseClient = session.client(
         service,
         endpoint_url=_endpoint[0],
         config=Config(
@@ -44,5 +44,5 @@ def _client(service: str, region: str, account: str) -> BaseClient:
     def for_account(request: AWSRequest, **_: object) -> None:
         request.headers["x-moto-account-id"] = account
 
-    made.meta.events.register("before-sign.*.*", for_account)
-    return made
+    new_client.meta.events.register("before-sign.*.*", for_account)
+    return new_client

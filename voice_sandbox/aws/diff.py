@@ -13,7 +13,7 @@ from voice_sandbox.changes import Op
 
 Templates = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
-Place = tuple[str, str]
+ResourceKey = tuple[str, str]
 """A stack, and a resource's logical id in it."""
 
 
@@ -28,15 +28,15 @@ class Step:
         changes: Own properties that cannot change in place.
         because: Replaced resources to which it refers in properties that cannot change in place.
         downgrades: Properties that its service refuses to lower, with both values.
-        kept_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
+        keeps_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
     """
 
     op: Op
-    place: Place
+    place: ResourceKey
     kind: str
     changes: tuple[str, ...] = ()
-    because: frozenset[Place] = frozenset()
-    kept_name: bool = False
+    because: frozenset[ResourceKey] = frozenset()
+    keeps_name: bool = False
     downgrades: tuple[str, ...] = ()
 
 
@@ -48,11 +48,13 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.
 def compare(old: Templates, new: Templates) -> list[Step]:
     """Return a step for each resource of both."""
     before, after = _resources(old), _resources(new)
-    kept = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
-    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in kept}
-    replaced = {place for place in kept if own[place]}
-    named = {place: frozenset(_named_where_fixed(place, after[place], new)) & kept for place in kept}
-    while more := {place for place in kept - replaced if named[place] & replaced}:
+    unchanged_types = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
+    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in unchanged_types}
+    replaced = {place for place in unchanged_types if own[place]}
+    named = {
+        place: frozenset(_immutable_references(place, after[place], new)) & unchanged_types for place in unchanged_types
+    }
+    while more := {place for place in unchanged_types - replaced if named[place] & replaced}:
         replaced |= more
     steps = [
         Step(
@@ -61,7 +63,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             after[place]["Type"],
             own[place],
             named[place] & replaced,
-            kept_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
+            keeps_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
         )
         if place in replaced
         else Step(
@@ -70,14 +72,14 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             after[place]["Type"],
             downgrades=tuple(_downgrades(before[place], after[place])),
         )
-        for place in kept
+        for place in unchanged_types
     ]
-    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - kept]
-    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - kept]
+    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - unchanged_types]
+    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.place, step.op.value))
 
 
-def _resources(templates: Templates) -> dict[Place, dict[str, Any]]:
+def _resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
     found = {}
     for stack, template in templates.items():
@@ -117,7 +119,7 @@ def is_older(version: str, other: str) -> bool:
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
-def _named_where_fixed(place: Place, body: Mapping[str, Any], templates: Templates) -> Iterator[Place]:
+def _immutable_references(place: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in create_only(body["Type"]):
         for value in _at(body.get("Properties"), path):
@@ -139,14 +141,14 @@ def imports(node: Json) -> Iterator[str]:
                 yield from imports(item)
 
 
-def _exporters(name: str, templates: Templates) -> Iterator[Place]:
+def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
     for stack, template in templates.items():
         for output in template.get("Outputs", {}).values():
             if output.get("Export", {}).get("Name") == name:
                 yield from ((stack, named) for named in references(output["Value"]))
 
 
-def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[Place], stack: str) -> bool:
+def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str) -> bool:
     names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
     taken = {(stack, name) for _, values in names for value in values for name in references(value)}
     return bool(names) and all(before == after != [] for before, after in names) and not taken & because

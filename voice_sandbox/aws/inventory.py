@@ -9,13 +9,15 @@ import boto3
 import jmespath
 import yaml
 
-LISTED: dict[str, list[Any]] = yaml.safe_load(Path(__file__).with_name("inventory.yaml").read_text(encoding="utf-8"))
+LIST_CALLS: dict[str, list[Any]] = yaml.safe_load(
+    Path(__file__).with_name("inventory.yaml").read_text(encoding="utf-8")
+)
 
 
-def _listed(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]:
-    service, operation, path, *asked = LISTED[kind]
+def _list_ids(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]:
+    service, operation, path, *arguments = LIST_CALLS[kind]
     client: Any = session.client(service, endpoint_url=endpoint)
-    request = asked[0] if asked else {}
+    request = arguments[0] if arguments else {}
     if client.can_paginate(operation):
         return client.get_paginator(operation).paginate(**request).search(path)  # type: ignore[no-any-return]
     return jmespath.search(path, getattr(client, operation)(**request))  # type: ignore[no-any-return]
@@ -42,14 +44,14 @@ def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
     return (budget["BudgetName"] for budget in budgets)
 
 
-_COUNTED = {"key": _keys, "DNS record": _dns_records, "budget": _budgets}
-KINDS = {*LISTED, *_COUNTED}
+_LISTED_KINDS = {"key": _keys, "DNS record": _dns_records, "budget": _budgets}
+KINDS = {*LIST_CALLS, *_LISTED_KINDS}
 
 
 def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
     """Return the ids of all resources, by kind."""
-    found = {kind: set(_listed(session, endpoint, kind)) for kind in LISTED}
-    return found | {kind: set(count(session, endpoint)) for kind, count in _COUNTED.items()}
+    found = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
+    return found | {kind: set(count(session, endpoint)) for kind, count in _LISTED_KINDS.items()}
 
 
 def added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:

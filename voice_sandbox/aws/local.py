@@ -26,14 +26,14 @@ def start(port: int = 0) -> str:
     patches.install()
     server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
     server.start()
-    _, bound = server.get_host_and_port()
-    endpoint = f"http://localhost:{bound}"
+    _, actual_port = server.get_host_and_port()
+    endpoint = f"http://localhost:{actual_port}"
     serve_at(endpoint)
     return endpoint
 
 
 def add_hosted_zone(identifier: str, name: str) -> None:
-    """Add a public DNS zone that an operator has before the first deploy, with its id in Route 53."""
+    """Add the public DNS zone that an operator created before the first deploy, with its Route 53 id."""
     backend = route53_backends[DEFAULT_ACCOUNT_ID]["aws"]
     moto_id_manager.set_custom_id(HostedZoneIdentifier(DEFAULT_ACCOUNT_ID, name, None), identifier)
     backend.create_hosted_zone(name, private_zone=False)

@@ -23,11 +23,15 @@ def main() -> None:
     It prints one line of JSON with the endpoint as soon as the server is ready.
     """
     parser = argparse.ArgumentParser(description="A local AWS on a free port of this machine.")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) selects a free port")
     parser.add_argument("--verbose", action="store_true", help="log every request")
     parser.add_argument("--hosted-zone", nargs=2, metavar=("ID", "NAME"), help="a DNS zone that exists from the start")
-    parser.add_argument("--real-hosts", action="store_true", help="machines answer lifecycle hooks, not stand-ins")
-    parser.add_argument("--stores", type=Path, help="replication groups have a real Redis, with its socket here")
+    parser.add_argument(
+        "--real-hosts", action="store_true", help="machines complete lifecycle hooks instead of stand-ins"
+    )
+    parser.add_argument(
+        "--stores", type=Path, help="folder for the sockets of actual Redis servers, one per replication group"
+    )
     parser.add_argument("--faults", type=Path, help="file of resources that cannot be created: stack/logical id")
     options = parser.parse_args()
 

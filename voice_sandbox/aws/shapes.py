@@ -47,7 +47,11 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
 def member(shape: Shape | None, name: str) -> str | None:
     """Return the spelling of a member in a structure, or None if it has none of that name."""
     members = shape.members if isinstance(shape, StructureShape) else {}
-    return name if name in members else next((known for known in members if known.lower() == name.lower()), None)
+    return (
+        name
+        if name in members
+        else next((candidate for candidate in members if candidate.lower() == name.lower()), None)
+    )
 
 
 def _structure(shape: StructureShape, value: Json, path: str) -> Json:
@@ -62,7 +66,7 @@ def _structure(shape: StructureShape, value: Json, path: str) -> Json:
         name = member(shape, key)
         if name is None:
             raise UnknownPropertyError(
-                f"{path}: unknown property {key} (the API takes {', '.join(sorted(shape.members))})"
+                f"{path}: unknown property {key} (the API accepts {', '.join(sorted(shape.members))})"
             )
         result[name] = conform(shape.members[name], item, f"{path}.{key}")
     return result

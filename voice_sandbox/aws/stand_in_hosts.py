@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from moto.autoscaling.models import autoscaling_backends
 
 from voice_sandbox.aws.clients import client
-from voice_sandbox.aws.patches.lifecycle import LivingBackend
+from voice_sandbox.aws.patches.lifecycle import LifecycleBackend
 
 BOOT_S = 0.2
 """Minimum duration of a hook, so that every wait state is visible."""
@@ -34,8 +34,8 @@ def _waiting() -> list[tuple[str, ...]]:
         (account, region, group.name, host.instance_id, hook)
         for account, regions in list(autoscaling_backends.items())
         for region, backend in list(regions.items())
-        if isinstance(backend, LivingBackend)
-        for group in backend.living()
+        if isinstance(backend, LifecycleBackend)
+        for group in backend.lifecycle_groups()
         for host in group.all_hosts()
         for hook in list(host.actions)
     ]

@@ -62,13 +62,15 @@ def _derived(kind: str) -> str:
     module, _, name = kind.partition(":")
     shape = resource_shape(f"azure-native:{kind}")
     inputs = shape.inputs if shape else {}
-    named = [field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"]
-    parents = [field.name for field in named if field.required]
-    own = [field.name for field in named if not field.required]
+    name_fields = [
+        field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"
+    ]
+    parents = [field.name for field in name_fields if field.required]
+    own = [field.name for field in name_fields if not field.required]
     best = next((field for field in own if field.removesuffix("Name").lower() in name.lower()), None)
     best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{_camel(name)}Name")
-    if known := definitions().get(kind):
-        provider, *types = known["type"].partition("@")[0].split("/")
+    if definition := definitions().get(kind):
+        provider, *types = definition["type"].partition("@")[0].split("/")
     else:
         provider = f"Microsoft.{module.capitalize()}"
         types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel(name))]

@@ -31,15 +31,15 @@ class Child(AbstractContextManager["Child"]):
 
     def __init__(self, programs: Sequence[Path] = ()) -> None:
         self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            own = [str(theirs.fileno()), *map(str, programs)]
+        self._requests, child_end = socket.socketpair()
+        with child_end:
+            own = [str(child_end.fileno()), *map(str, programs)]
             self.process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-P", "-u", "-m", "voice_sandbox.azure.host", *own],
                 stdin=subprocess.PIPE,
                 stdout=self._errors,
                 stderr=self._errors,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 env=_own_environment(),
                 # The parent handles Ctrl-C, and stops the child.
                 start_new_session=True,

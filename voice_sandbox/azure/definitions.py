@@ -43,41 +43,49 @@ def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
         kind: Type without its package, such as `containerservice:AgentPool`.
         inputs: Inputs of azure-native: without `properties`, and including the resource's location.
     """
-    known = definitions().get(kind)
-    return list(_check(known["body"], request(kind, inputs, known["body"]), "")) if known else []
+    definition_of_type = definitions().get(kind)
+    return (
+        list(_check(definition_of_type["body"], request(kind, inputs, definition_of_type["body"]), ""))
+        if definition_of_type
+        else []
+    )
 
 
 def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     """Return the request body that azure-native sends for inputs."""
     *place, own = arm.path_inputs(kind)
     renamed = RENAMED.get(kind, {})
-    given = {renamed.get(name, name): value for name, value in inputs.items() if name not in (*place, own)}
+    input_values = {renamed.get(name, name): value for name, value in inputs.items() if name not in (*place, own)}
     if "location" in body["object"]:
-        given.setdefault("location", "that of the group")  # azure-native looks it up
+        input_values.setdefault("location", "that of the group")  # azure-native looks it up
     if "name" in body["object"] and inputs.get(own) is not None:
-        given["name"] = inputs[own]
-    if isinstance(given.get("autoScalerProfile"), Mapping):
-        profile = given["autoScalerProfile"].items()
-        given["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
-    if isinstance(given.get("criteria"), Mapping):
-        criteria = given["criteria"].items()
-        given["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
-    identity = given.get("identity")
+        input_values["name"] = inputs[own]
+    if isinstance(input_values.get("autoScalerProfile"), Mapping):
+        profile = input_values["autoScalerProfile"].items()
+        input_values["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
+    if isinstance(input_values.get("criteria"), Mapping):
+        criteria = input_values["criteria"].items()
+        input_values["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
+    identity = input_values.get("identity")
     if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
         listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
-        given["identity"] = {**identity, "userAssignedIdentities": listed}
-    return given
+        input_values["identity"] = {**identity, "userAssignedIdentities": listed}
+    return input_values
 
 
-def _with_properties(known: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_properties(definition_of_type: Mapping[str, Any], input_values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Move properties that an object does not have itself to its `properties`.
 
     azure-native flattens these at every level.
     """
-    if "properties" not in known or known["properties"][0] & READ_ONLY:
-        return given
-    own = {name: value for name, value in given.items() if name in known and not known[name][0] & READ_ONLY}
-    inner = {name: value for name, value in given.items() if name not in own}
+    if "properties" not in definition_of_type or definition_of_type["properties"][0] & READ_ONLY:
+        return input_values
+    own = {
+        name: value
+        for name, value in input_values.items()
+        if name in definition_of_type and not definition_of_type[name][0] & READ_ONLY
+    }
+    inner = {name: value for name, value in input_values.items() if name not in own}
     return {**own, "properties": {**own.get("properties", {}), **inner}} if inner else own
 
 
@@ -90,80 +98,80 @@ def _check(node: Node, value: Any, at: str) -> Iterator[str]:
         if not isinstance(value, bool):
             yield f"{at}: {value!r} is neither true nor false"
         return
-    ((kind, told),) = ((kind, told) for kind, told in node.items() if kind in _CHECKS)
-    yield from _CHECKS[kind](told, value, at)
+    ((kind, definition),) = ((kind, definition) for kind, definition in node.items() if kind in _CHECKS)
+    yield from _CHECKS[kind](definition, value, at)
 
 
 def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{at}: {value!r} is no object"
+        yield f"{at}: {value!r} is not an object"
         return
     value = _with_properties(properties, value)
     for name, (flags, _) in properties.items():
         if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
-            yield f"{_below(at, name)}: Azure asks for it"
+            yield f"{_below(at, name)}: Azure requires it"
     for name, item in value.items():
         if name not in properties:
-            yield f"{_below(at, name)}: Azure knows no such property"
+            yield f"{_below(at, name)}: Azure has no such property"
         elif properties[name][0] & READ_ONLY:
-            yield f"{_below(at, name)}: only Azure sets it"
+            yield f"{_below(at, name)}: it is read-only"
         else:
             yield from _check(properties[name][1], item, _below(at, name))
 
 
-def _choice(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     """Yield the problems of one of several objects, selected by the value of a property."""
-    chosen = value.get(told["by"]) if isinstance(value, Mapping) else None
-    if chosen not in told["of"]:
-        yield f"{_below(at, told['by'])}: {chosen!r} is none of {', '.join(told['of'])}"
+    chosen = value.get(definition["by"]) if isinstance(value, Mapping) else None
+    if chosen not in definition["of"]:
+        yield f"{_below(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
     else:
-        yield from _check(told["of"][chosen], value, at)
+        yield from _check(definition["of"][chosen], value, at)
 
 
-def _list(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _list(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{at}: {value!r} is no list"
+        yield f"{at}: {value!r} is not a list"
         return
-    yield from _within(told, len(value), at, "items")
+    yield from _within(definition, len(value), at, "items")
     for number, item in enumerate(value):
-        yield from _check(told["of"], item, f"{at}[{number}]")
+        yield from _check(definition["of"], item, f"{at}[{number}]")
 
 
-def _map(told: Node, value: Any, at: str) -> Iterator[str]:
+def _map(definition: Node, value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{at}: {value!r} is no map"
+        yield f"{at}: {value!r} is not a map"
         return
     for name, item in value.items():
-        yield from _check(told, item, f"{at}[{name}]")
+        yield from _check(definition, item, f"{at}[{name}]")
 
 
-def _enum(told: list[Any], value: Any, at: str) -> Iterator[str]:
+def _enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
     # Definitions allow any text for future versions; nothing that is deployed here uses one.
-    if value not in told and not _OPEN.search(at):
-        yield f"{at}: {value!r} is none of {', '.join(map(str, told))}"
+    if value not in definition and not _OPEN.search(at):
+        yield f"{at}: {value!r} is not one of {', '.join(map(str, definition))}"
 
 
-def _string(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _string(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, str):
-        yield f"{at}: {value!r} is no text"
+        yield f"{at}: {value!r} is not a string"
         return
-    yield from _within(told, len(value), at, "characters")
-    if "pattern" in told and not re.search(told["pattern"], value):
-        yield f"{at}: {value!r} does not match {told['pattern']}"
+    yield from _within(definition, len(value), at, "characters")
+    if "pattern" in definition and not re.search(definition["pattern"], value):
+        yield f"{at}: {value!r} does not match {definition['pattern']}"
 
 
-def _int(told: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _int(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
-        yield f"{at}: {value!r} is no whole number"
+        yield f"{at}: {value!r} is not an integer"
         return
-    yield from _within(told, value, at, "")
+    yield from _within(definition, value, at, "")
 
 
-def _within(told: Mapping[str, Any], value: float, at: str, what: str) -> Iterator[str]:
-    if not told.get("min", value) <= value <= told.get("max", value):
-        limits = f"{told.get('min', '')} to {told.get('max', '')}"
-        yield f"{at}: {value:g} {what} is not {limits}".replace("  ", " ")
+def _within(definition: Mapping[str, Any], value: float, at: str, unit: str) -> Iterator[str]:
+    if not definition.get("min", value) <= value <= definition.get("max", value):
+        limits = f"{definition.get('min', '')} to {definition.get('max', '')}"
+        yield f"{at}: {value:g} {unit} is not {limits}".replace("  ", " ")
 
 
 def _below(at: str, name: str) -> str:

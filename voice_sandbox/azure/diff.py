@@ -64,9 +64,9 @@ class Step:
     @property
     def resource(self) -> Resource:
         """The new resource, or the previous one if it is deleted."""
-        found = self.new or self.old
-        assert found is not None  # noqa: S101 - a step is about something
-        return found
+        current = self.new or self.old
+        assert current is not None  # noqa: S101 - a step is about something
+        return current
 
 
 def compare(old: Graph | None, new: Graph) -> list[Step]:
@@ -75,8 +75,8 @@ def compare(old: Graph | None, new: Graph) -> list[Step]:
     steps: list[Step] = []
     replaced: set[str] = set()
     for resource in new.resources:
-        known = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
-        step = _step(before.pop(known) if known else None, resource, replaced)
+        previous_urn = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
+        step = _step(before.pop(previous_urn) if previous_urn else None, resource, replaced)
         if step.op is Op.REPLACE:
             replaced.add(step.urn)
         steps.append(step)

@@ -76,8 +76,8 @@ def _kubelet_identity(fake: Fake) -> dict[str, Any]:
 
 
 def _node_group(fake: Fake) -> str:
-    asked = fake.inputs.get("nodeResourceGroup")
-    return str(asked or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
+    requested = fake.inputs.get("nodeResourceGroup")
+    return str(requested or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
 
 
 _BY_TYPE: Mapping[tuple[str, str], Maker] = {
@@ -151,12 +151,12 @@ def _by_name(fake: Fake, field: Field) -> Any:
     return {} if "outputs." in field.annotation and not field.is_list else None
 
 
-def _identity(fake: Fake, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(fake: Fake, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Return a managed identity in ARM's format: the list of identities is a map."""
-    answer = dict(asked)
-    if "SystemAssigned" in str(asked.get("type")):
+    answer = dict(requested)
+    if "SystemAssigned" in str(requested.get("type")):
         answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT}
-    listed = asked.get("userAssignedIdentities")
+    listed = requested.get("userAssignedIdentities")
     if isinstance(listed, list):
         answer["userAssignedIdentities"] = {
             str(identity): {key: fake_uuid(str(identity), key) for key in ("clientId", "principalId")}

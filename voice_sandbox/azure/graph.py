@@ -118,16 +118,16 @@ class Graph:
         """Return the resources of a full or short type: `containerservice:AgentPool`."""
         return [resource for resource in self.resources if kind in (resource.type, short_type(resource.type))]
 
-    def named(self, name: str, kind: str | None = None) -> Resource:
+    def resource_named(self, name: str, kind: str | None = None) -> Resource:
         """Return the only resource with a name, and optionally a type.
 
         Raises:
             KeyError: None or several have that name.
         """
-        found = [resource for resource in (self.of_type(kind) if kind else self.resources) if resource.name == name]
-        if len(found) != 1:
-            raise KeyError(f"{len(found)} resources are called {name!r}" + (f" and are a {kind}" if kind else ""))
-        return found[0]
+        matches = [resource for resource in (self.of_type(kind) if kind else self.resources) if resource.name == name]
+        if len(matches) != 1:
+            raise KeyError(f"{len(matches)} resources are called {name!r}" + (f" and are a {kind}" if kind else ""))
+        return matches[0]
 
     def children(self, urn: str) -> list[Resource]:
         return [resource for resource in self.resources if resource.parent == urn]
@@ -137,14 +137,14 @@ class Graph:
 
         A dependency on a component includes its children, as in Pulumi's own SDKs; a parent does not.
         """
-        found: set[str] = set()
+        matches: set[str] = set()
         waiting = list(self.by_urn[urn].needs)
         while waiting:
             current = waiting.pop()
-            if current not in found and current in self.by_urn:
-                found.add(current)
+            if current not in matches and current in self.by_urn:
+                matches.add(current)
                 waiting.extend(self.by_urn[current].needs)
-        return found
+        return matches
 
     def managed(self) -> Iterator[Resource]:
         """Yield the resources that a provider would create.
@@ -180,8 +180,8 @@ def short_type(kind: str) -> str:
 
 def label_for(graph: Graph | Mapping[str, Resource], urn: str) -> str:
     """Return the label of a resource, or the end of its URN if it is unknown."""
-    known = graph.by_urn if isinstance(graph, Graph) else graph
-    if urn in known:
-        return known[urn].label
+    resources_by_urn = graph.by_urn if isinstance(graph, Graph) else graph
+    if urn in resources_by_urn:
+        return resources_by_urn[urn].label
     _, types, name = urn.rsplit("::", 2)
     return f'{short_type(types.rpartition("$")[2])} "{name}"'

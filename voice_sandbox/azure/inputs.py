@@ -40,8 +40,8 @@ def _is_custom_kind(token: str, inputs: Properties) -> bool:
     parts = token.split(":")
     if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PARTS:
         return False
-    named = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
-    return named and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
+    is_same_kind = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
+    return is_same_kind and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
 
 
 def remote_problem(token: str) -> str | None:
@@ -51,43 +51,43 @@ def remote_problem(token: str) -> str | None:
     return None
 
 
-def _check(shape: Shape, given: Properties, path: str) -> Iterator[str]:
-    for name, wanted in shape.inputs.items():
-        if wanted.required and given.get(name) is None:
+def _check(shape: Shape, properties: Properties, path: str) -> Iterator[str]:
+    for name, field in shape.inputs.items():
+        if field.required and properties.get(name) is None:
             yield f"missing required input {path}{name}"
-    for name, value in given.items():
-        known = shape.inputs.get(name)
-        if known is None:
+    for name, value in properties.items():
+        field_shape = shape.inputs.get(name)
+        if field_shape is None:
             if name not in shape.outputs and not name.startswith("__"):
                 close = get_close_matches(name, shape.inputs, n=1)
                 yield f"unknown input {path}{name}" + (f"; did you mean {close[0]}?" if close else "")
-        elif known.args:
-            yield from _check_nested(shape.module, known, value, f"{path}{name}")
+        elif field_shape.args:
+            yield from _check_nested(shape.module, field_shape, value, f"{path}{name}")
 
 
-def _check_nested(module: str, wanted: Field, value: Any, path: str) -> Iterator[str]:
-    nested = args_shape(module, wanted.args or "")
+def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[str]:
+    nested = args_shape(module, field.args or "")
     if nested is None:
         return
-    for where, item in _items(wanted, value, path):
+    for where, item in _items(field, value, path):
         if isinstance(item, Mapping):
             yield from _check(nested, item, f"{where}.")
         elif item is not None:
-            yield f"{where} has to be an object, not {item!r}"
+            yield f"{where} must be an object, not {item!r}"
 
 
-def _items(wanted: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the known objects in a value."""
     while isinstance(value, Secret):
         value = value.value
-    found: Iterator[tuple[str, Any]]
-    if wanted.is_list and isinstance(value, list):
-        found = ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    elif wanted.is_map and isinstance(value, Mapping):
-        found = ((f"{path}.{key}", item) for key, item in value.items())
+    nested_values: Iterator[tuple[str, Any]]
+    if field.is_list and isinstance(value, list):
+        nested_values = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    elif field.is_map and isinstance(value, Mapping):
+        nested_values = ((f"{path}.{key}", item) for key, item in value.items())
     else:
-        found = iter([(path, value)])
-    for where, item in found:
+        nested_values = iter([(path, value)])
+    for where, item in nested_values:
         bare = item.value if isinstance(item, Secret) else item
         if not isinstance(bare, Unknown):
             yield where, bare

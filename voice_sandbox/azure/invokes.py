@@ -47,24 +47,26 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
     kind = ":".join(match.groups()) if match else ""
     if resource_shape(f"azure-native:{kind}") is None:
         raise ResourceError(
-            f"{token}: the local engine has no answer for this function; it answers getClientConfig, "
-            "list*Credentials of a cluster, and get<Type> of what the stack created"
+            f"{token}: the local engine does not support this function; it supports getClientConfig, "
+            "list*Credentials of a cluster, and get<Type> of resources that the stack created"
         )
     owner = _find(token, kind, arguments, created)
     return {**reveal(owner.outputs), "id": owner.id}
 
 
 def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
-    wanted = arm.arm_id(kind, arguments)
-    if wanted is None:
-        raise ResourceError(f"{token}: its arguments do not name a {kind}: {', '.join(sorted(arguments)) or 'none'}")
+    resource_id = arm.arm_id(kind, arguments)
+    if resource_id is None:
+        raise ResourceError(
+            f"{token}: its arguments do not identify a {kind}: {', '.join(sorted(arguments)) or 'none'}"
+        )
     for resource in created:
-        if resource.id and resource.id.lower() == wanted.lower():
+        if resource.id and resource.id.lower() == resource_id.lower():
             return resource
-    name = wanted.rpartition("/")[2]
+    name = resource_id.rpartition("/")[2]
     raise OrderError(
-        f'the call of {token} needs {kind} "{name}", which does not exist yet at that moment; '
-        f"pass an output of that resource as argument, or depend on it ({wanted})"
+        f'the call of {token} needs {kind} "{name}", which does not exist yet; '
+        f"pass an output of that resource as argument, or depend on it ({resource_id})"
     )
 
 

@@ -77,8 +77,10 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 dependencies=tuple(sorted(request.dependencies)),
                 provider=_provider(request.provider),
             )
-            found = self._recorder.read(declared)
-            return resource_pb2.ReadResourceResponse(urn=found.urn, id=found.id or "", properties=encode(found.outputs))
+            resource = self._recorder.read(declared)
+            return resource_pb2.ReadResourceResponse(
+                urn=resource.urn, id=resource.id or "", properties=encode(resource.outputs)
+            )
 
         return self._refusing(context, answer)
 

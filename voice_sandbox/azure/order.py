@@ -15,7 +15,7 @@ from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.azure.values import reveal, strings
 
-_TELLING_LENGTH = 12
+_MIN_DISTINCTIVE_LENGTH = 12
 """Minimum length of strings whose origin can be determined."""
 
 _COMMON = {arm.SUBSCRIPTION, arm.TENANT, arm.CLIENT, arm.OBJECT}
@@ -50,18 +50,18 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
         for value, owner in owners.items():
             if owner.urn == resource.urn:
                 continue
-            if _holds(text, value):
-                yield Need(resource.urn, owner.urn, f"one of its inputs holds {value}, which {owner.label} brings")
+            if _contains(text, value):
+                yield Need(resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides")
             elif value == (owner.id or "").lower() and own.startswith(f"{value}/"):
                 yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
         metadata = reveal(resource.inputs.get("metadata"))
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         if (resource.provider, namespace) in namespaces:
             there = namespaces[resource.provider, namespace]
-            yield Need(resource.urn, there.urn, f"it lies in the namespace {namespace}")
+            yield Need(resource.urn, there.urn, f"it is in the namespace {namespace}")
 
 
-def _holds(text: str, value: str) -> bool:
+def _contains(text: str, value: str) -> bool:
     """Return True if a text contains a value as a whole: `.../aks` is not in `.../aks-2`."""
     end = text.find(value)
     while end >= 0:
@@ -76,11 +76,11 @@ def _owners(graph: Graph) -> dict[str, Resource]:
     """Return the resource that created each characteristic value: lower-case ids, addresses, principals."""
     owners: dict[str, Resource] = {}
     for resource in graph.resources:
-        asked = {text.lower() for text in strings(resource.inputs)}
+        texts = {text.lower() for text in strings(resource.inputs)}
         if resource.type.startswith("azure-native:") and not resource.external:
             for text in (resource.id or "", *strings(_computed(resource))):
                 value = text.lower()
-                if len(value) >= _TELLING_LENGTH and value not in asked and not value.startswith("microsoft."):
+                if len(value) >= _MIN_DISTINCTIVE_LENGTH and value not in texts and not value.startswith("microsoft."):
                     owners.setdefault(value, resource)
     return {value: owner for value, owner in owners.items() if value not in _COMMON}
 
@@ -105,7 +105,7 @@ def check_creation(graph: Graph) -> None:
         broken.setdefault(
             (need.resource, need.needs),
             f"{graph[need.resource].label} {when} {graph[need.needs].label}: {need.because}, "
-            "and nothing makes it wait; pass an output of that resource, or name it in depends_on",
+            "but does not depend on it; pass an output of that resource, or add it to depends_on",
         )
     if broken:
         raise OrderError("\n".join(broken.values()))
@@ -133,12 +133,12 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
         graphs: Created stacks, in the order of their creation.
 
     Raises:
-        OrderError: A resource would be deleted while an existing one needs it.
+        OrderError: A resource would be deleted before an existing one needs it.
     """
     created = list(graphs)
     everything = [resource for graph in created for resource in graph.resources]
     needs = _all_needs(created)
-    kept = _kept(everything, needs)
+    kept = _retained(everything, needs)
     deleted: list[Resource] = []
     forgotten: list[Resource] = []
     alive = {resource.urn: resource for resource in everything}
@@ -148,7 +148,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
             continue
         holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
         if holder:
-            raise OrderError(f"{resource.label} would be deleted while {holder.label}, which needs it, is still there")
+            raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it, is still there")
         del alive[resource.urn]
         if resource.urn in managed:
             (forgotten if resource.retain_on_delete else deleted).append(resource)
@@ -166,7 +166,7 @@ def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
     return needs
 
 
-def _kept(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+def _retained(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
     kept = {resource.urn: "protected" for resource in everything if resource.protect}
     waiting = [resource for resource in everything if resource.protect]
     labels = {resource.urn: resource for resource in everything}

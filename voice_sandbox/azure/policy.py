@@ -59,7 +59,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
     def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: Child | None = None) -> None:
         missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
         if missing:
-            raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which make a policy pack")
+            raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which a policy pack requires")
         self._folder = folder.resolve()
         self._config = dict(config or {})
         self._cleanup = ExitStack()
@@ -74,16 +74,16 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         """Run the pack for every resource of a graph, then for the stack.
 
         Raises:
-            PolicyPackError: It does not start, or a policy raises an exception.
+            PolicyPackError: The pack does not start, or a policy raises an exception.
         """
         analyzer = self._connected()
-        found: list[PolicyViolation] = []
+        violations: list[PolicyViolation] = []
         for resource in graph.resources:
             if not resource.external:
                 request = self._request(graph, resource)
-                found += _violations(graph, self._ask(analyzer.Analyze, request), resource.urn)
+                violations += _violations(graph, self._ask(analyzer.Analyze, request), resource.urn)
         whole = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
-        return found + _violations(graph, self._ask(analyzer.AnalyzeStack, whole), "")
+        return violations + _violations(graph, self._ask(analyzer.AnalyzeStack, whole), "")
 
     def _ask(self, method: Any, request: Any) -> Iterable[Any]:
         try:
@@ -116,8 +116,8 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         request = {"folder": str(self._folder), "engine": engine, "config": self._config}
         port: int | None = (self._host.ask({"pack": request}, _START_S) or {}).get("port")
         if port is None:
-            said = self._host.errors().strip()[-2000:]
-            raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{said}")
+            stderr = self._host.errors().strip()[-2000:]
+            raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{stderr}")
         return port
 
     def stop(self) -> None:

@@ -60,9 +60,11 @@ class Project:
             raise ProjectError(f"{folder / 'Pulumi.yaml'}: a project needs a name")
         runtime = settings.get("runtime")
         if (runtime.get("name") if isinstance(runtime, dict) else runtime) != "python":
-            raise ProjectError(f"{folder / 'Pulumi.yaml'}: runtime is {runtime!r}; the local engine runs python")
+            raise ProjectError(
+                f"{folder / 'Pulumi.yaml'}: runtime is {runtime!r}; the local engine only supports python"
+            )
         if not (folder / "__main__.py").is_file():
-            raise ProjectError(f"{folder}: there is no __main__.py, the program of a Python project")
+            raise ProjectError(f"{folder}: has no __main__.py, which is the program of a Python project")
         config, secrets = _config(name, _document(folder / f"Pulumi.{stack}.yaml", required=False))
         config |= {_full(name, key): value for key, value in (overrides or {}).items()}
         return cls(name, folder.resolve(), stack, config, tuple(sorted(secrets)))
@@ -90,12 +92,12 @@ def _document(file: Path, *, required: bool) -> dict[str, Any]:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if required:
-            raise ProjectError(f"{file}: there is no such file; a Pulumi project has one") from None
+            raise ProjectError(f"{file}: this file does not exist, but a Pulumi project requires it") from None
         return {}
     except (OSError, yaml.YAMLError) as error:
         raise ProjectError(f"{file}: {error}") from None
     if document is None and not required:
         return {}
     if not isinstance(document, dict):
-        raise ProjectError(f"{file}: holds {type(document).__name__}, not a mapping")
+        raise ProjectError(f"{file}: contains {type(document).__name__}, not a mapping")
     return document

@@ -12,7 +12,7 @@ from voice_sandbox.azure import arm, definitions, fakes, invokes, schema
 from voice_sandbox.azure.errors import EngineError, OrderError, ResourceError
 from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_for, short_type
 from voice_sandbox.azure.inputs import problems
-from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, holds_secret, reveal
+from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, contains_secret, reveal
 
 _AZURE = "azure-native:"
 
@@ -74,8 +74,8 @@ class Recorder:
         with self._lock:
             if declared.urn in self._resources:
                 raise ResourceError(
-                    f"{declared.label}: declared twice; a type, the parents' types and a name make a resource unique, "
-                    "so give one of the two another name"
+                    f"{declared.label}: declared twice; type, parents' types and name must be unique together, "
+                    "so rename one of the two"
                 )
             self._check_order(declared)
             named = self._named(declared)
@@ -93,9 +93,9 @@ class Recorder:
     def read(self, declared: Resource) -> Resource:
         """Look up a resource that was created elsewhere: another stack's outputs, or an object by its id."""
         with self._lock:
-            found = self._stack_reference(declared) if declared.type == STACK_REFERENCE_TYPE else self._read(declared)
-            self._resources[found.urn] = found
-            return found
+            lookup = self._stack_reference(declared) if declared.type == STACK_REFERENCE_TYPE else self._read(declared)
+            self._resources[lookup.urn] = lookup
+            return lookup
 
     def invoke(self, token: str, arguments: Properties) -> dict[str, Any]:
         """Return the result of a function that the program calls.
@@ -135,16 +135,16 @@ class Recorder:
         elif declared.type.startswith("kubernetes:"):
             metadata = inputs.get("metadata") or {}
             if isinstance(metadata, Mapping) and not {"name", "generateName"} & set(metadata):
-                made_up = arm.auto_name("", f"{declared.name}-", declared.urn)
+                generated_name = arm.auto_name("", f"{declared.name}-", declared.urn)
                 annotations = {**(metadata.get("annotations") or {}), "pulumi.com/autonamed": "true"}
-                inputs["metadata"] = {**metadata, "name": made_up, "annotations": annotations}
+                inputs["metadata"] = {**metadata, "name": generated_name, "annotations": annotations}
         return replace(declared, inputs=inputs)
 
     def _with_outputs(self, declared: Resource) -> Resource:
         if not declared.custom:
             return declared
         outputs, identifier = self._answer(declared)
-        secret = {name for name, value in declared.inputs.items() if holds_secret(value)}
+        secret = {name for name, value in declared.inputs.items() if contains_secret(value)}
         secret |= set(declared.additional_secret_outputs)
         marked = {name: Secret(reveal(value)) if name in secret else value for name, value in outputs.items()}
         return replace(declared, id=identifier, outputs=marked)
@@ -162,7 +162,7 @@ class Recorder:
         identifier = arm.arm_id(kind, declared.inputs)
         if identifier is None:
             missing = [name for name in arm.path_inputs(kind) if declared.inputs.get(name) is None]
-            raise ResourceError(f"{declared.label}: its place in Azure needs {' and '.join(missing)}")
+            raise ResourceError(f"{declared.label}: its resource id requires {' and '.join(missing)}")
         fake = fakes.Fake(kind, declared.inputs, identifier, self._location(identifier))
         return fakes.azure_outputs(fake), identifier
 
@@ -178,30 +178,30 @@ class Recorder:
     def _location(self, identifier: str) -> str | None:
         """Return the region of the resource group in an id."""
         group = "/".join(identifier.split("/")[:5]).lower()
-        known = (*self._existing.resources, *self._resources.values())
-        return next((str(r.outputs.get("location")) for r in known if (r.id or "").lower() == group), None)
+        candidates = (*self._existing.resources, *self._resources.values())
+        return next((str(r.outputs.get("location")) for r in candidates if (r.id or "").lower() == group), None)
 
     def _stack_reference(self, declared: Resource) -> Resource:
-        wanted = str(declared.inputs.get("name"))
-        full = f"local/{self._project}/{wanted}" if "/" not in wanted else wanted
+        expected_name = str(declared.inputs.get("name"))
+        full = f"local/{self._project}/{expected_name}" if "/" not in expected_name else expected_name
         outputs = self._existing.outputs.get(full)
         if outputs is None:
-            known = ", ".join(sorted(self._existing.outputs)) or "none"
-            raise ResourceError(f"{declared.label}: there is no stack {full}; stacks with outputs: {known}")
+            candidates = ", ".join(sorted(self._existing.outputs)) or "none"
+            raise ResourceError(f"{declared.label}: there is no stack {full}; stacks with outputs: {candidates}")
         answer = {
-            "name": wanted,
+            "name": expected_name,
             "outputs": dict(outputs),
-            "secretOutputNames": sorted(name for name, value in outputs.items() if holds_secret(value)),
+            "secretOutputNames": sorted(name for name, value in outputs.items() if contains_secret(value)),
         }
-        return replace(declared, id=wanted, outputs=answer, external=True)
+        return replace(declared, id=expected_name, outputs=answer, external=True)
 
     def _read(self, declared: Resource) -> Resource:
         wrong = problems(declared.type, {}) if not declared.type.startswith((_AZURE, "kubernetes:")) else []
         if wrong:
             raise ResourceError(f"{declared.label}: {wrong[0]}")
-        known = [r for r in self._existing.resources if r.id == declared.id and r.type == declared.type]
-        if known:
-            return replace(declared, outputs=known[0].outputs, external=True)
+        candidates = [r for r in self._existing.resources if r.id == declared.id and r.type == declared.type]
+        if candidates:
+            return replace(declared, outputs=candidates[0].outputs, external=True)
         outputs: dict[str, Any] = dict(declared.inputs)
         if declared.type.startswith(_AZURE) and declared.id and not isinstance(declared.id, Unknown):
             kind = declared.type.removeprefix(_AZURE)

@@ -26,7 +26,10 @@ _TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
 )
 AZURE, KUBERNETES = (
-    {kind: {path: source for source, paths in said.items() for path in paths} for kind, said in _TABLE[cloud].items()}
+    {
+        kind: {path: source for source, paths in paths_by_source.items() for path in paths}
+        for kind, paths_by_source in _TABLE[cloud].items()
+    }
     for cloud in ("azure", "kubernetes")
 )
 """By type, immutable inputs that the SDK's definitions do not specify, with their sources."""
@@ -48,8 +51,8 @@ def triggers(resource: Resource) -> tuple[str, ...]:
 
 def replaces(resource: Resource, path: str) -> bool:
     """Return True if a change at an input path replaces a resource."""
-    anywhere = _INDEX.sub("", path)
-    return any(covers(trigger, path) or covers(trigger, anywhere) for trigger in triggers(resource))
+    unindexed_path = _INDEX.sub("", path)
+    return any(covers(trigger, path) or covers(trigger, unindexed_path) for trigger in triggers(resource))
 
 
 @cache

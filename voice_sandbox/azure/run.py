@@ -116,8 +116,8 @@ def _wait(host: Child, request: Mapping[str, Any], project: Project, served: lis
             f"Its last output:\n{_tail(_output(host, served[0]))}"
         )
     if answer.get("code") != 0:
-        said = [_output(host, each) for each in served]
-        text = next((text for text in said if FAILURE_MARK in text), said[0])
+        outputs = [_output(host, each) for each in served]
+        text = next((text for text in outputs if FAILURE_MARK in text), outputs[0])
         raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
 
 

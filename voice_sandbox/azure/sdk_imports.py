@@ -17,7 +17,7 @@ from voice_sandbox.azure.schema import SDKS, file_for
 
 SDK = SDKS["azure-native"]
 
-_OF_A_FILE = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
+_EXTRA_NAMES = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
 """Names that a file defines in addition to the class or function after which it is named."""
 
 
@@ -30,14 +30,14 @@ class Service(ModuleType):
         self.__package__ = self.__name__
 
     def __getattr__(self, name: str) -> object:
-        own = _OF_A_FILE.fullmatch(name)
+        own = _EXTRA_NAMES.fullmatch(name)
         for file in (file_for(own[1]), "_inputs", "_enums") if own and not name.startswith("__") else ():
             if importlib.util.find_spec(f"{self.__name__}.{file}"):
                 module = importlib.import_module(f"{self.__name__}.{file}")
-                found: object = getattr(module, name, module if file == name else None)
-                if found is not None:
-                    setattr(self, name, found)
-                    return found
+                value: object = getattr(module, name, module if file == name else None)
+                if value is not None:
+                    setattr(self, name, value)
+                    return value
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 

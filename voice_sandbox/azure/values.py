@@ -137,6 +137,6 @@ def strings(value: Any) -> Iterator[str]:
     return (leaf for leaf in _leaves(reveal(value)) if isinstance(leaf, str))
 
 
-def holds_secret(value: Any) -> bool:
+def contains_secret(value: Any) -> bool:
     """Return True if a value contains a secret."""
     return any(isinstance(leaf, Secret) for leaf in _leaves(value))

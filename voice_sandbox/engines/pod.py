@@ -18,7 +18,7 @@ from voice_sandbox.engines.substitutions import Substitutes
 
 Manifest = Mapping[str, Any]
 
-READY_WITHIN_S = 800.0
+READY_TIMEOUT_S = 800.0
 """All engines of a pod start together, which takes a minute on two idle cores, and many on busy ones."""
 _POLL_S = 0.2
 
@@ -114,16 +114,16 @@ class Pod:
     def passes(self, name: str, probe: str) -> bool:
         """Return True if a container passes its probe now; without a probe, if it runs."""
         (container,) = (each for each in self._all() if each.name == name)
-        found, process = container.manifest.get(probe), self.containers[name]
+        probe_spec, process = container.manifest.get(probe), self.containers[name]
         if process.exit_code() is not None:
             return False
-        if not found:
+        if not probe_spec:
             return True
-        if "httpGet" in found:
-            get = found["httpGet"]
+        if "httpGet" in probe_spec:
+            get = probe_spec["httpGet"]
             at = Running(name, process.process, process.folder, self.url(get["port"]), get["path"])
-            return at.status(float(found.get("timeoutSeconds", 1))) in range(200, 400)
-        argv = [self._substitutes.moved(argument) for argument in found["exec"]["command"]]
+            return at.status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
+        argv = [self._substitutes.localize(argument) for argument in probe_spec["exec"]["command"]]
         try:
             return subprocess.run(argv, capture_output=True, check=False, timeout=30).returncode == 0  # noqa: S603
         except subprocess.TimeoutExpired:  # the kubelet treats a probe that times out as failed
@@ -141,7 +141,7 @@ class Pod:
         for each in self._engines:
             self.containers[each.name].start()
 
-    def wait_for(self, name: str, probe: str = "readinessProbe", within_s: float = READY_WITHIN_S) -> float:
+    def wait_for(self, name: str, probe: str = "readinessProbe", within_s: float = READY_TIMEOUT_S) -> float:
         """Wait until a container passes a probe, and return the duration in seconds.
 
         Raises:
@@ -152,7 +152,7 @@ class Pod:
             if process.exit_code() is not None:
                 raise EngineError(f"{name} ended with {process.exit_code()}:\n{process.tail()}")
             if time.monotonic() - began > within_s:
-                raise EngineError(f"{name} does not pass its {probe} within {within_s:.0f} s:\n{process.tail()}")
+                raise EngineError(f"{name} did not pass its {probe} within {within_s:.0f} s:\n{process.tail()}")
             time.sleep(_POLL_S)
         return time.monotonic() - began
 

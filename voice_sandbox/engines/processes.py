@@ -25,9 +25,9 @@ ENVIRONMENT = ROOT / ".tools/engines"
 """Environment that ``make test-engines`` installs."""
 MODELS = ENVIRONMENT / "models"
 LOOPBACK = "127.0.0.1"
-READY_WITHIN_S = 600.0
+READY_TIMEOUT_S = 600.0
 """An engine is ready after 25 s on two idle cores, and after minutes on busy ones."""
-STOP_WITHIN_S = 60.0
+STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.2
 _INHERITED = ("LANG", "LC_ALL", "TMPDIR")
 
@@ -36,11 +36,11 @@ class EngineError(Exception):
     """A process did not behave as expected. The message contains the end of its log."""
 
 
-_GONE_WITHIN_S = 60.0
+_EXIT_TIMEOUT_S = 60.0
 """An engine's memory is freed before its process exits, which takes longest on a busy machine."""
 
 
-def _is_taken(port: int) -> bool:
+def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
@@ -80,8 +80,8 @@ class Running:
             EngineError: The engines' environment is missing, or another process uses its port.
         """
         port = urllib.parse.urlsplit(self.url).port
-        if port and _is_taken(port):
-            raise EngineError(f"{self.name}: port {port} is taken: end what listens there")
+        if port and _is_in_use(port):
+            raise EngineError(f"{self.name}: port {port} is in use: stop the process that listens on it")
         program = shutil.which(self.process.argv[0], path=self._path())
         if program is None:
             raise EngineError(
@@ -106,7 +106,7 @@ class Running:
             )
         return self
 
-    def wait_ready(self, within_s: float = READY_WITHIN_S) -> Self:
+    def wait_ready(self, within_s: float = READY_TIMEOUT_S) -> Self:
         """Wait until it is ready.
 
         Raises:
@@ -118,7 +118,7 @@ class Running:
                 raise EngineError(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
             if time.monotonic() > limit:
                 raise EngineError(
-                    f"{self.name} does not answer at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
+                    f"{self.name} did not respond at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
                 )
             time.sleep(_POLL_S)
         return self
@@ -142,7 +142,7 @@ class Running:
         if self._child and self._child.poll() is None:
             self._child.terminate()
 
-    def wait(self, within_s: float = STOP_WITHIN_S) -> int:
+    def wait(self, within_s: float = STOP_TIMEOUT_S) -> int:
         """Wait until it exits, and return the exit code.
 
         Raises:
@@ -153,7 +153,7 @@ class Running:
         try:
             return self._child.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.name} does not end within {within_s:.0f} s:\n{self.tail()}") from None
+            raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
         """Kill it and its children, as the loss of a node does.
@@ -171,7 +171,7 @@ class Running:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill()
             self._child.wait()
-            psutil.wait_procs(children, timeout=_GONE_WITHIN_S)
+            psutil.wait_procs(children, timeout=_EXIT_TIMEOUT_S)
 
     def stop(self) -> None:
         """Stop it, and kill it after a timeout."""

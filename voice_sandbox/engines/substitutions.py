@@ -10,7 +10,7 @@ from typing import Any
 from voice_blueprint.engines.launch.base import Launcher, compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
-BESIDE_MODELS = "<beside the models>"
+RELATIVE_TO_MODELS = "<beside the models>"
 """Folder with the tiny models, which all engines on this machine share."""
 
 
@@ -58,10 +58,10 @@ def _small_store(adapter: str) -> str:
 
 SUBSTITUTIONS = (
     Substitution(
-        VLLM, "--load-format", "dummy", "weights are random; a seed makes them the same in every process", True
+        VLLM, "--load-format", "dummy", "weights are random; the seed makes them equal in every process", True
     ),
-    Substitution(VLLM, "--quantization", None, "kernels for FP8 weights need a GPU"),
-    Substitution(VLLM, "--tensor-parallel-size", "1", "a tiny model is not worth two processes", required=True),
+    Substitution(VLLM, "--quantization", None, "kernels for FP8 weights require a GPU"),
+    Substitution(VLLM, "--tensor-parallel-size", "1", "a tiny model does not need two processes", required=True),
     Substitution(
         VLLM,
         "--distributed-executor-backend",
@@ -70,29 +70,35 @@ SUBSTITUTIONS = (
         "on one GPU it is this one",
         True,
     ),
-    Substitution(VLLM, "--gpu-memory-utilization", "0.1", "a share of the machine's memory on a CPU", required=True),
+    Substitution(
+        VLLM, "--gpu-memory-utilization", "0.1", "on a CPU, a fraction of the machine's memory", required=True
+    ),
     Substitution(
         VLLM, "--enforce-eager", "", "compiling takes minutes on two cores, and there are no CUDA graphs", True
     ),
-    Substitution(VLLM, "--kv-transfer-config", _in_host_memory, "NIXL hands over host memory where there is no GPU"),
+    Substitution(VLLM, "--kv-transfer-config", _in_host_memory, "without a GPU, NIXL transfers host memory"),
     Substitution(
         VLLM, "--kv-cache-memory-bytes", str(2**28), "512 bytes a token; the default is half of the memory", True
     ),
     Substitution(
         VLLM,
         "VLLM_CACHE_ROOT",
-        f"{BESIDE_MODELS}/cache",
-        "an engine reads there what an earlier one found out about a model's class; alone it imports vLLM once more",
+        f"{RELATIVE_TO_MODELS}/cache",
+        "a shared cache of model classes; without it, each engine imports vLLM twice",
     ),
     Substitution(VLLM, "VLLM_CPU_OMP_THREADS_BIND", "nobind", "several engines share two cores", True),
     Substitution(
-        VLLM, "OMP_WAIT_POLICY", "PASSIVE", "threads that wait must not take the cores from the other engines", True
+        VLLM, "OMP_WAIT_POLICY", "PASSIVE", "waiting threads must not occupy the cores of other engines", True
     ),
     Substitution(VLLM, "UCX_TLS", "tcp,shm,self", "there is no CUDA transport"),
     Substitution(
-        LMCACHE, "--supported-transfer-mode", "engine_driven", "the default opens GPU memory of the engine", True
+        LMCACHE,
+        "--supported-transfer-mode",
+        "engine_driven",
+        "by default, the server opens the engine's GPU memory",
+        True,
     ),
-    Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share this machine's memory", required=True),
+    Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share the memory of this machine", required=True),
     Substitution(LMCACHE, "--l2-adapter", _small_store, "the disk is this machine's"),
 )
 
@@ -108,7 +114,7 @@ def real_weights(context_tokens: int) -> tuple[Substitution, ...]:
     """
     return (
         Substitution(VLLM, "--load-format", "auto", "the weights are real"),
-        Substitution(VLLM, "--max-model-len", str(context_tokens), "the model has a shorter context"),
+        Substitution(VLLM, "--max-model-len", str(context_tokens), "the model has a shorter context length"),
     )
 
 
@@ -160,19 +166,19 @@ class Substitutes:
             for each in (*SUBSTITUTIONS, *self.more)
             if each.program == program and each.name not in self.skip and _apply(each, argv, environment)
         ]
-        moved = [self.moved(argument) for argument in argv]
+        localize = [self.localize(argument) for argument in argv]
         if program == VLLM:
-            moved[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
+            localize[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
         return Process(
-            moved,
-            {name: self.moved(value) for name, value in environment.items()},
-            {Path(self.moved(path)): self.moved(text) for path, text in launcher.files().items()},
+            localize,
+            {name: self.localize(value) for name, value in environment.items()},
+            {Path(self.localize(path)): self.localize(text) for path, text in launcher.files().items()},
             applied,
         )
 
-    def moved(self, text: str) -> str:
+    def localize(self, text: str) -> str:
         """Return text with this machine's ports and folders."""
-        text = text.replace(BESIDE_MODELS, str(self.models.parent))
+        text = text.replace(RELATIVE_TO_MODELS, str(self.models.parent))
         text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
             re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._port(found[0])), text) if self.ports else text
@@ -208,7 +214,7 @@ def _apply(substitution: Substitution, argv: list[str], environment: dict[str, s
     name, value = substitution.name, substitution.value
     has = name in (environment if substitution.is_variable else argv)
     if not has and substitution.required:
-        raise ValueError(f"{argv[0]} renders no {name}: the substitution matches nothing; correct it")
+        raise ValueError(f"{argv[0]} does not render {name}; correct or remove the substitution")
     if not has and not substitution.adds:
         return False
     if substitution.is_variable:

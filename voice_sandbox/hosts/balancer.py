@@ -18,8 +18,8 @@ from zlib import crc32
 
 _LOOK_S = 0.5
 _TIMEOUT_S = 5
-_LARGEST = 65535
-Place = tuple[str, int]
+_MAX_PACKET = 65535
+Endpoint = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Target:
     """A registered host.
 
     Attributes:
-        in_a_row: Number of consecutive equal check results, and whether they succeeded.
-        passed_on: Number of forwarded packets.
+        consecutive_results: Number of consecutive equal check results, and whether they succeeded.
+        forwarded_packets: Number of forwarded packets.
     """
 
     is_healthy: bool = False
-    in_a_row: int = 0
+    consecutive_results: int = 0
     answered: bool = False
     looked_at: float = float("-inf")
-    passed_on: int = 0
+    forwarded_packets: int = 0
 
 
 class Balancer:
@@ -70,7 +70,7 @@ class Balancer:
         self._rules = rules
         self._registered = registered
         self._targets: dict[str, Target] = {}
-        self._flows: dict[Place | str, str] = {}
+        self._flows: dict[Endpoint | str, str] = {}
         self.lost = 0
         self._public = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._public.settimeout(_LOOK_S)
@@ -89,7 +89,7 @@ class Balancer:
     def _forward(self) -> None:
         while not self._closing.is_set():
             try:
-                payload, caller = self._public.recvfrom(_LARGEST)
+                payload, caller = self._public.recvfrom(_MAX_PACKET)
             except TimeoutError:
                 continue
             address = self.choose(caller)
@@ -98,9 +98,9 @@ class Balancer:
                 self.lost += 1
             else:
                 self._private.sendto(_packet(caller, (address, self._rules.port), payload), (address, 0))
-                target.passed_on += 1
+                target.forwarded_packets += 1
 
-    def choose(self, caller: Place) -> str | None:
+    def choose(self, caller: Endpoint) -> str | None:
         """Return the target of a caller's packets, or None if no target is healthy."""
         healthy = sorted(address for address, target in self._targets.items() if target.is_healthy)
         if not healthy:
@@ -117,12 +117,12 @@ class Balancer:
             for address, target in self._targets.items():
                 if time.monotonic() >= target.looked_at + self._rules.interval_s:
                     target.looked_at = time.monotonic()
-                    self._note(target, answered=_answers(address, self._rules.health_port))
+                    self._note(target, answered=_accepts_connection(address, self._rules.health_port))
 
     def _note(self, target: Target, *, answered: bool) -> None:
-        target.in_a_row = target.in_a_row + 1 if answered == target.answered else 1
+        target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
         target.answered = answered
-        if target.in_a_row >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
+        if target.consecutive_results >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
             target.is_healthy = answered
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class Balancer:
         self._private.close()
 
 
-def _answers(address: str, port: int) -> bool:
+def _accepts_connection(address: str, port: int) -> bool:
     try:
         socket.create_connection((address, port), _TIMEOUT_S).close()
     except OSError:
@@ -141,7 +141,7 @@ def _answers(address: str, port: int) -> bool:
     return True
 
 
-def _packet(source: Place, destination: Place, payload: bytes) -> bytes:
+def _packet(source: Endpoint, destination: Endpoint, payload: bytes) -> bytes:
     """Return a UDP packet over IPv4; the kernel fills in length, id and checksum of its header."""
     ip = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, socket.IPPROTO_UDP, 0,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_LIFE = timedelta(days=825)
+_VALIDITY = timedelta(days=825)
 _PEM = serialization.Encoding.PEM
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
@@ -44,13 +44,13 @@ class Authority:
             folder.mkdir(parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
             name = _named("voice-serve rehearsal of hosts")
-            made = (
+            files = (
                 _certificate(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
                 .add_extension(_SIGNS, critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             )
-            self.file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(_PEM))
+            self.file.write_bytes(files.sign(key, hashes.SHA256()).public_bytes(_PEM))
             self._key_file.touch(mode=0o600)
             self._key_file.write_bytes(_private(key))
 
@@ -68,13 +68,13 @@ class Authority:
         if address is not None:
             known_as.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        made = (
+        files = (
             _certificate(_named(name[:64]), key.public_key(), issuer)
             .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
-        certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+        certificate.write_bytes(files.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
         private.touch(mode=0o600)
         private.write_bytes(_private(key))
         return certificate, private
@@ -99,7 +99,7 @@ def _certificate(subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x50
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _LIFE)
+        .not_valid_after(now + _VALIDITY)
     )
 
 

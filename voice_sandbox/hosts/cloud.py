@@ -26,7 +26,7 @@ from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
-HELD = "Pending:Wait"
+WAITING_STATE = "Pending:Wait"
 """State of an instance that a launch hook delays."""
 _REGISTRY_NAME = ".dkr.ecr."
 _FOLLOW_S = 1
@@ -218,10 +218,10 @@ class Cloud:
         )["LaunchTemplateVersions"]
         script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
         facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} ZONE= INTERFACE=ens5"
-        said = run(
+        output = run(
             "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
         )
-        return dict(line.split("=", 1) for line in said.splitlines())
+        return dict(line.split("=", 1) for line in output.splitlines())
 
     def instances(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""
@@ -256,9 +256,9 @@ class Cloud:
         """Return the newest instance that a group's hook delays; without one, increase the desired capacity."""
         client = self.aws.client("autoscaling")
         states = self.instances(group).values()
-        if HELD not in states:
+        if WAITING_STATE not in states:
             client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(states) + 1)
-        *_, instance = [name for name, state in self.instances(group).items() if state == HELD]
+        *_, instance = [name for name, state in self.instances(group).items() if state == WAITING_STATE]
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
@@ -285,7 +285,7 @@ class Cloud:
 
     def _introduce(self, host: Host, described: dict[str, Any]) -> None:
         """Register a machine's instance with the metadata service."""
-        self._states = {**self._states, host.instance: HELD}
+        self._states = {**self._states, host.instance: WAITING_STATE}
         attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
         facts = Facts(
             user_data=_decoded(attribute["UserData"]),

@@ -60,14 +60,14 @@ def disk() -> Disk:
     """
     folder = CACHE / _recipe_hash()
     authority = Authority(CACHE)
-    made = Disk(folder / "root.ext4", folder / "vmlinuz", folder / "initrd.img", authority)
+    new_disk = Disk(folder / "root.ext4", folder / "vmlinuz", folder / "initrd.img", authority)
     if not folder.exists():
         making = folder.with_suffix(".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
         _make(making, authority)
         making.rename(folder)
-    return made
+    return new_disk
 
 
 def _recipe_hash() -> str:

@@ -38,27 +38,30 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     ask = host.machine.run
     (interface,) = json.loads(ask("ip -json -details link show dev ens5"))
     pages = {name: int(number) for name, number in re.findall(r"(HugePages_\w+):\s+(\d+)", ask("cat /proc/meminfo"))}
-    asked = vad.huge_pages.count
+    requested = vad.huge_pages.count
     used = pages["HugePages_Total"] - pages["HugePages_Free"] + pages["HugePages_Rsvd"]
-    yield Claim(f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == asked)
-    yield Claim(f"the program has {used} of them", used > 0)
+    yield Claim(f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == requested)
+    yield Claim(f"the program uses {used} of them", used > 0)
     path = vad.data_path
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _af_xdp(path, interface, ask("ethtool -l ens5; ethtool -g ens5"), ask("ss --xdp --no-header"))
     # bash logs why it has no connection; no server listens there.
-    said = ask(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
-    has_way_out = bool(deployment.aws.network.nat_gateways)
-    yield Claim(f"asked for the internet, the VPC says: {said}", (said == _REACHED) == has_way_out)
+    reason = ask(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
+    has_internet_route = bool(deployment.aws.network.nat_gateways)
+    yield Claim(
+        f"a connection to the internet was rejected by the VPC with: {reason}",
+        (reason == _REACHED) == has_internet_route,
+    )
     process = ask("pgrep --exact --oldest vad-dataplane").strip()
     yield from _pollers(ask(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
     yield from _grants(ask(f"cat /proc/{process}/status"))
 
 
 def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
-    _, of_queues, of_rings = rings.split("Current hardware settings:")
-    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", of_queues)[:1])
-    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", of_rings, re.MULTILINE))
+    _, queue_output, ring_output = rings.split("Current hardware settings:")
+    (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", queue_output)[:1])
+    (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", ring_output, re.MULTILINE))
     yield Claim(f"the interface has {queues} queues", queues == path.rx_queues)
     yield Claim(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
     mode = interface.get("xdp", {}).get("mode")
@@ -68,7 +71,7 @@ def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str)
 
 
 def _pollers(status: str, count: int) -> Iterator[Claim]:
-    """Yield the check that each poller has a core of its own."""
+    """Yield the check that each poller has its own core."""
     values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
     cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
     alone = len(set(cores)) == len(cores) == count and all(core.isdigit() for core in cores)
@@ -79,9 +82,9 @@ def _grants(status: str) -> Iterator[Claim]:
     """Yield the checks that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
     spec = specs()[Image.VAD_DATAPLANE]
     assert isinstance(spec, BuiltImage)  # noqa: S101  it has a Dockerfile
-    wanted = sum(1 << _CAPABILITIES[name] for name in spec.capabilities)
+    capability_mask = sum(1 << _CAPABILITIES[name] for name in spec.capabilities)
     fields = dict(re.findall(r"^(\w+):\s+(\S+)$", status, re.MULTILINE))
     for name in ("CapEff", "CapPrm", "CapBnd"):
-        yield Claim(f"{name} is {fields[name]}", int(fields[name], 16) == wanted)
+        yield Claim(f"{name} is {fields[name]}", int(fields[name], 16) == capability_mask)
     yield Claim(f"Seccomp is {fields['Seccomp']}", fields["Seccomp"] == _FILTERED)
     yield Claim(f"NoNewPrivs is {fields['NoNewPrivs']}", fields["NoNewPrivs"] == "1")

@@ -63,11 +63,11 @@ class Front:
         connection: Any = writer.get_extra_info("ssl_object")
         try:
             port = self._backend(self._names[connection.context])
-            behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", port)
+            backend_reader, backend_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pass_on(reader, behind_writer), _pass_on(behind_reader, writer))
+        await asyncio.gather(_pass_on(reader, backend_writer), _pass_on(backend_reader, writer))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)

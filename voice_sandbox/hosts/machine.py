@@ -153,7 +153,7 @@ class Machine:
     def is_on(self) -> bool:
         return self._process.poll() is None
 
-    def said(self, text: str, *, since_s: float = 0) -> Line | None:
+    def find_line(self, text: str, *, since_s: float = 0) -> Line | None:
         """Return the first console line with a text after a time."""
         return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
 
@@ -172,7 +172,7 @@ class Machine:
         deadline = time.monotonic() + _ANSWER_S
         while not (answer := self._ask("guest-exec-status", {"pid": process}))["exited"]:
             if time.monotonic() > deadline:
-                raise HostsError(f"{self.name}: `{command}` did not end in {_ANSWER_S} s")
+                raise HostsError(f"{self.name}: `{command}` did not finish in {_ANSWER_S} s")
             time.sleep(0.2)
         output = base64.b64decode(answer.get("out-data", "")).decode()
         if check and answer.get("exitcode"):
@@ -180,7 +180,7 @@ class Machine:
             raise HostsError(f"{self.name}: `{command}` failed with {answer['exitcode']}: {errors or output}")
         return output
 
-    def tell(self, command: str) -> None:
+    def run_in_background(self, command: str) -> None:
         """Run a shell command inside without waiting, for a shutdown of the machine."""
         self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
         self._agent = None
@@ -205,7 +205,7 @@ class Machine:
                 if synced:
                     return answer["return"]
                 synced = answer.get("return") == stamp
-        raise HostsError(f"{self.name}: no answer to {what} in {_ANSWER_S} s")
+        raise HostsError(f"{self.name}: no response to {what} in {_ANSWER_S} s")
 
     def _send(self, what: str, arguments: dict[str, Any]) -> None:
         assert self._agent is not None  # noqa: S101  connected above
@@ -249,8 +249,8 @@ class Machine:
             with connection.makefile("rb") as answers:
                 returned = (answer["return"] for answer in map(json.loads, answers) if "return" in answer)
                 next(returned)
-                if said := next(returned):
-                    raise HostsError(f"{self.name}: `{line}`: {said.strip()}")
+                if message := next(returned):
+                    raise HostsError(f"{self.name}: `{line}`: {message.strip()}")
 
     def stop(self) -> None:
         """Kill the machine."""

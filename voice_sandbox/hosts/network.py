@@ -32,7 +32,7 @@ def namespace() -> Iterator[None]:
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/thread-self/ns/net").open("rb") as home:
         if libc.unshare(_CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "a network namespace of its own needs root")
+            raise OSError(ctypes.get_errno(), "creating a network namespace requires root")
         try:
             run("ip", "link", "set", "lo", "up")
             yield
@@ -80,8 +80,8 @@ class Network:
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
     def subnet_of(self, address: str) -> IPv4Network:
-        (found,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
-        return found
+        (network,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
+        return network
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
         """Return a new tap for a machine, which gets its address by DHCP."""

@@ -61,38 +61,38 @@ def launch(cloud: Cloud, host: Host) -> None:
 
 
 def _in_service(cloud: Cloud, host: Host) -> bool:
-    given_up = host.machine.said("voice-host: FAILED: ")
+    given_up = host.machine.find_line("voice-host: FAILED: ")
     # Read before the group, since everything that a host has reported until its script ended is known there.
     has_ended = given_up and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
     state = cloud.instances(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
         reason = cloud.failure(host)
-        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group has no reason'}")
+        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
     if given_up and has_ended:
         reason = given_up.text.partition("FAILED: ")[2]
-        raise HostsError(f"{host.instance} gave up and could not tell its group: {reason}")
+        raise HostsError(f"{host.instance} failed and could not report it to its group:  {reason}")
     return state == "InService"
 
 
 def balanced(cloud: Cloud, host: Host) -> Target:
     """Wait until the load balancer sends callers to a host in service."""
     healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
-    wait_until("the load balancer finds it healthy", healthy, host, HEALTHY_S)
+    wait_until("its target is healthy", healthy, host, HEALTHY_S)
     target = cloud.balancer.target(host.address)
     if target is None:
-        raise HostsError(f"{host.instance} left its target group")
+        raise HostsError(f"{host.instance} was removed from its target group")
     return target
 
 
 def reboot(host: Host) -> None:
     """Restart a host from inside and wait until its programs are ready again."""
     before_s = host.machine.age_s
-    host.machine.tell("systemctl reboot")
-    ready = lambda: host.machine.said("voice-host: containers", since_s=before_s) is not None and _answers(host)  # noqa: E731
+    host.machine.run_in_background("systemctl reboot")
+    ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _is_ready(host)  # noqa: E731
     wait_until("it serves after a reboot", ready, host, READY_S)
 
 
-def _answers(host: Host) -> bool:
+def _is_ready(host: Host) -> bool:
     try:
         create_connection((host.address, contract.VAD_HEALTH.number), 5).close()
     except OSError:
@@ -107,7 +107,10 @@ def terminate(cloud: Cloud, host: Host) -> None:
         InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
     )
     wait_until(
-        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+        "it drains",
+        lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
+        host,
+        DRAINED_S,
     )
     wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
 
@@ -118,7 +121,10 @@ def interrupt(cloud: Cloud, host: Host) -> None:
     end = datetime.now(UTC) + timedelta(minutes=2)
     host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
     wait_until(
-        "it drains", lambda: host.machine.said("voice-host: drained", since_s=before_s) is not None, host, DRAINED_S
+        "it drains",
+        lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
+        host,
+        DRAINED_S,
     )
     cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
 

@@ -19,7 +19,7 @@ IMPAIRMENT = "delay 30ms reorder 5% loss random 3%"
 """Packets that are not delayed are reordered, since they overtake the preceding ones."""
 _HARDWARE = Hardware(memory_mib=512, cpus=1)
 _MAC = "02:00:00:00:00:fe"
-_IMPAIR = f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=0
+_SETUP = f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=0
 tc qdisc add dev ens5 root handle 1: prio bands 4
 tc qdisc add dev ens5 parent 1:4 netem {IMPAIRMENT}
 tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.number} 0xffff flowid 1:4"""
@@ -38,10 +38,10 @@ class Router:
         self._machine = Machine("router", cloud.disk, _HARDWARE, link=link, is_instance=False, folder=cloud.folder)
 
     @contextmanager
-    def on_the_way(self) -> Iterator[None]:
+    def path_router(self) -> Iterator[None]:
         """Route all packets to the host through the machine, which impairs audio."""
         self._machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
-        self._machine.run(_IMPAIR)
+        self._machine.run(_SETUP)
         way = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
         run("ip", "route", "add", *way)
         yield

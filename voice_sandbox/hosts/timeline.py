@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from voice_sandbox.hosts.machine import NOTE, Line
 
-_SAYS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
+_LOGS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
 _BEGINS = {
     "huge_pages": "huge pages",
     "mtu": "MTU",
@@ -38,14 +38,14 @@ class Phase:
 
     name: str
     begin_s: float
-    took_s: float
+    duration_s: float
 
 
 def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
     """Yield the completed phases in order; those of a reboot follow those of the launch."""
     name, begin_s = "boot", 0.0
     for line in lines:
-        match = _SAYS.search(line.text)
+        match = _LOGS.search(line.text)
         if not match:
             continue
         begun = _BEGINS.get(match[1].split()[0])

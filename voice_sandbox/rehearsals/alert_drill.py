@@ -129,8 +129,15 @@ def _inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Message]]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if body["Type"] == "Notification":
-                told = json.loads(body["Message"])
-                inbox.put(Message(body["Subject"], told["AlarmName"], told["NewStateReason"], told["AlarmDescription"]))
+                alarm_message = json.loads(body["Message"])
+                inbox.put(
+                    Message(
+                        body["Subject"],
+                        alarm_message["AlarmName"],
+                        alarm_message["NewStateReason"],
+                        alarm_message["AlarmDescription"],
+                    )
+                )
             self.send_response(200)
             self.end_headers()
 

@@ -145,6 +145,6 @@ class Rehearsal:
         rmtree(self.home, ignore_errors=True)
         if isinstance(error, Exception) and ended is not None:
             raise CdkError(
-                f"the local AWS has ended in the middle of it (exit code {ended}), and all that was in it is gone: run "
-                "the command again; where it is killed each time, this machine has too little memory"
+                f"the local AWS exited during the rehearsal (exit code {ended}), and its state is lost: run "
+                "the command again; if it exits again, this machine has too little memory"
             ) from error

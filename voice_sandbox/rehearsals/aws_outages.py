@@ -7,31 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from voice_sandbox.aws.diff import Place, Step
+from voice_sandbox.aws.diff import ResourceKey, Step
 from voice_sandbox.changes import Op, Outage
 
-_HOSTS = "its hosts: calls on them end, and new ones wait for a boot and a load of weights (docs/cold-start.md)"
-_NETWORK = "every host, task and store in it, until all are made anew: an hour or more"
-_ADDRESS = "the address that callers have: calls end, and clients, records and firewalls that name it have to change"
-DOWN: Mapping[str, str] = {
+_HOSTS = (
+    "its hosts: their calls end, and new calls wait until a host has booted and loaded its weights (docs/cold-start.md)"
+)
+_NETWORK = "every host, task and store in it, until all are recreated: an hour or more"
+_ADDRESS = "the address that callers use: calls end, and clients, records and firewalls that contain it must be updated"
+OUTAGES_BY_TYPE: Mapping[str, str] = {
     "AWS::ApiGateway::DomainName": _ADDRESS,
     "AWS::ApiGateway::RestApi": _ADDRESS,
     "AWS::AutoScaling::AutoScalingGroup": _HOSTS,
-    "AWS::EC2::EIP": "the address that calls go out from: who lets it in by name has to change it",
+    "AWS::EC2::EIP": "the source address of outgoing connections: allow lists that contain it must be updated",
     "AWS::EC2::Subnet": _NETWORK,
     "AWS::EC2::VPC": _NETWORK,
-    "AWS::ECR::Repository": "all images, until they are pushed again: until then no host can start one",
-    "AWS::ECS::Cluster": "the gateway: open calls end, new ones wait for tasks, some minutes",
-    "AWS::ECS::Service": "the gateway: open calls end, new ones wait for tasks, some minutes",
-    "AWS::ElastiCache::ReplicationGroup": "all sessions: every call ends, new ones wait 10 to 20 minutes for a store; "
-    "`voice restore` keeps them, from a snapshot",
+    "AWS::ECR::Repository": "all images, until they are pushed again; until then, no host can start a container",
+    "AWS::ECS::Cluster": "the gateway: active calls end, and new calls wait some minutes for tasks",
+    "AWS::ECS::Service": "the gateway: active calls end, and new calls wait some minutes for tasks",
+    "AWS::ElastiCache::ReplicationGroup": "all sessions: every call ends, and new calls wait 10 to 20 minutes for a "
+    "store; `voice restore` restores sessions from a snapshot",
     "AWS::ElasticLoadBalancingV2::LoadBalancer": _ADDRESS,
-    "AWS::ElasticLoadBalancingV2::TargetGroup": "calls through it, until the new group has found its hosts healthy: "
-    "a minute or two",
-    "AWS::KMS::Key": "what it encrypted, once the key is deleted: 7 to 30 days",
-    "AWS::Logs::LogGroup": "all logs until now",
-    "AWS::S3::Bucket": "what lies in it",
-    "AWS::SecretsManager::Secret": "the password or key in it: who holds the old one is refused until it reads the new",
+    "AWS::ElasticLoadBalancingV2::TargetGroup": "calls through it, until the hosts of the new group are healthy: "
+    "one to two minutes",
+    "AWS::KMS::Key": "the data that it encrypts, once the key is deleted after 7 to 30 days",
+    "AWS::Logs::LogGroup": "all existing logs",
+    "AWS::S3::Bucket": "its objects",
+    "AWS::SecretsManager::Secret": "the password or key in it: clients with the old value are rejected until they "
+    "read the new one",
 }
 """Outages by type; durations are estimates from `docs/cold-start.md` and AWS's documentation. Retained resources remain
 in the account, but no stack or program refers to them any more."""
@@ -40,26 +43,30 @@ in the account, but no stack or program refers to them any more."""
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return the unaccepted replacements and deletions, by the resources whose own properties cause them."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
-    found = []
+    result = []
     for step in steps:
         stack, name = step.place
-        down = [DOWN[step.kind]] if step.kind in DOWN and (step.changes or step.op is Op.DELETE) else []
+        down = (
+            [OUTAGES_BY_TYPE[step.kind]]
+            if step.kind in OUTAGES_BY_TYPE and (step.changes or step.op is Op.DELETE)
+            else []
+        )
         if step.downgrades:
-            down.append("nothing, but the deploy fails: the service refuses to go back to an older version")
-        if step.kept_name:
-            down.append("the deploy itself: CloudFormation replaces nothing that keeps a name of its own")
+            down.append("nothing, but the deploy fails: the service does not support downgrades")
+        if step.keeps_name:
+            down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
         if down and name not in set(accepted):
-            along = len(_along(step.place, replaced)) if step.changes else 0
+            also_replaced = len(_also_replaced(step.place, replaced)) if step.changes else 0
             changes = (
-                step.changes or step.downgrades or tuple(f"what it has of {each}" for _, each in sorted(step.because))
+                step.changes or step.downgrades or tuple(f"a reference to {each}" for _, each in sorted(step.because))
             )
-            found.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), along))
-    return found
+            result.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced))
+    return result
 
 
-def _along(cause: Place, replaced: Sequence[Step]) -> set[Place]:
+def _also_replaced(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
-    taken = {cause}
-    while more := {step.place for step in replaced if step.because & taken} - taken:
-        taken |= more
-    return taken - {cause}
+    affected = {cause}
+    while more := {step.place for step in replaced if step.because & affected} - affected:
+        affected |= more
+    return affected - {cause}

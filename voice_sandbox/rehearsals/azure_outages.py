@@ -11,33 +11,34 @@ from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import short_type
 from voice_sandbox.changes import Op, Outage
 
-_ENGINES = "until new engines have loaded: 15 to 25 minutes, or longer where no GPU node is free"
-_CLUSTER = "every service, until cluster, pools and engines are made anew: an hour or more"
-DOWN: Mapping[str, str] = {
-    "apps/v1:Deployment": f"what it runs, {_ENGINES}",
-    "containerregistry:Registry": "all images, until they are pushed again: until then no node can start one",
-    "containerservice:AgentPool": f"what runs on the pool, {_ENGINES}. Without that: add a pool of another name and a "
-    "service on it, and take the old ones away once the new one serves (docs/guides/azure.md)",
+_ENGINES = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
+_CLUSTER = "every service, until cluster, pools and engines are recreated: an hour or more"
+OUTAGES_BY_TYPE: Mapping[str, str] = {
+    "apps/v1:Deployment": f"its pods, {_ENGINES}",
+    "containerregistry:Registry": "all images, until they are pushed again; until then, no node can start a container",
+    "containerservice:AgentPool": f"the pods on the pool, {_ENGINES}. To avoid it, add a pool with another name and a "
+    "service on it, and remove the old ones once the new service is ready (docs/guides/azure.md)",
     "containerservice:ManagedCluster": _CLUSTER,
     "core/v1:Namespace": f"everything in it, {_ENGINES}",
-    "core/v1:PersistentVolumeClaim": "what lies on it, and what mounts it, until all models are fetched again",
-    "dashboard:Grafana": "dashboards that people made, for good",
-    "keyvault:Vault": "its secrets, for good where nobody restores them",
-    "monitor:AzureMonitorWorkspace": "all metrics until now; scaling holds its replicas meanwhile",
-    "network:ApplicationGateway": "session API and audio of callers, until a new one serves: 10 minutes or more",
-    "network:NatGateway": "the way out of every node, for minutes: images, models and engines outside",
-    "network:PublicIPAddress": "the address that callers come to, or calls go out from, for good: who knows it has to "
-    "change it",
+    "core/v1:PersistentVolumeClaim": "its data, and the pods that mount it, until all models are downloaded again",
+    "dashboard:Grafana": "dashboards that users created, permanently",
+    "keyvault:Vault": "its secrets, permanently unless they are restored",
+    "monitor:AzureMonitorWorkspace": "all existing metrics; the number of replicas does not change in the meantime",
+    "network:ApplicationGateway": "session API and audio of callers, until a new gateway is ready: 10 minutes or more",
+    "network:NatGateway": "outbound connections of every node, for minutes: images, models and external engines",
+    "network:PublicIPAddress": "the address that callers use, or the source address of outgoing connections, "
+    "permanently: clients and allow lists that contain it must be updated",
     "network:Subnet": _CLUSTER,
     "network:VirtualNetwork": _CLUSTER,
-    "operationalinsights:Workspace": "all logs until now",
+    "operationalinsights:Workspace": "all existing logs",
     **dict.fromkeys(
         ("redisenterprise:Database", "redisenterprise:RedisEnterprise"),
-        "every session and its transcript, for good; no call begins until a new store answers: 10 minutes or more",
+        "every session and its transcript, permanently; calls cannot start until a new store is ready: 10 minutes "
+        "or more",
     ),
     **dict.fromkeys(
         ("storage:BlobContainer", "storage:StorageAccount"),
-        "all archived transcripts, for good; calls go on, and later ones are archived in the new one",
+        "all archived transcripts, permanently; calls continue, and later transcripts are stored in the new one",
     ),
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
@@ -49,22 +50,22 @@ _EMPTY_BEFORE = frozenset({"network:PublicIPAddress", "network:Subnet"})
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return the unaccepted replacements and deletions, by the resources whose own inputs cause them."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
-    found = []
+    result = []
     for step in steps:
         kind, name = short_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.replaces)
         deleted = step.op is Op.DELETE and kind not in _EMPTY_BEFORE
-        if (deleted or changes) and kind in DOWN and name not in set(accepted):
-            along = len(_along(step, replaced)) if changes else 0
-            found.append(Outage(name, step.resource.label, changes, DOWN[kind], along))
-    return found
+        if (deleted or changes) and kind in OUTAGES_BY_TYPE and name not in set(accepted):
+            also_replaced = len(_also_replaced(step, replaced)) if changes else 0
+            result.append(Outage(name, step.resource.label, changes, OUTAGES_BY_TYPE[kind], also_replaced))
+    return result
 
 
-def _along(cause: Step, replaced: Sequence[Step]) -> set[str]:
+def _also_replaced(cause: Step, replaced: Sequence[Step]) -> set[str]:
     """Return the URNs of the resources that are replaced together with a resource, directly or indirectly."""
-    taken = {cause.urn}
+    affected = {cause.urn}
     for step in replaced:  # in the order of creation
         needs = {urn for urns in step.resource.property_dependencies.values() for urn in urns}
-        if step.because and taken & (needs | {step.resource.provider or ""}):
-            taken.add(step.urn)
-    return taken - {cause.urn}
+        if step.because and affected & (needs | {step.resource.provider or ""}):
+            affected.add(step.urn)
+    return affected - {cause.urn}

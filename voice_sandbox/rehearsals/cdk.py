@@ -140,9 +140,9 @@ class Cdk:
         if process.returncode and any(word in line for line in lines for word in _FULL):
             free = shutil.disk_usage(self._home).free // 2**20
             raise CdkError(
-                f"cdk {command} failed: no space is left on the disk of {self._home.parent} ({free} MiB are free now; "
-                f"a rehearsal takes up to {NEEDED_MIB}), or on that of ~/{_PACKAGES}: free some, or set TMPDIR to a "
-                "folder that has more, and run the command again"
+                f"cdk {command} failed: no space left on the disk of {self._home.parent} ({free} MiB are available; "
+                f"a rehearsal takes up to {NEEDED_MIB}), or on that of ~/{_PACKAGES}: free some space, or set "
+                "TMPDIR to a folder with more space, and run the command again"
             )
         if process.returncode:
             raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))

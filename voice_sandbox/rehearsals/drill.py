@@ -33,7 +33,7 @@ class Scenario:
     Attributes:
         samples: One value per alarm period, oldest first.
         fires: Whether the rule must fire; otherwise, nothing may change.
-        beside: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
+        other_rules: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
         at_rest: Whether it starts with the number of hosts before the drill, since a fleet at its maximum cannot grow.
     """
 
@@ -42,7 +42,7 @@ class Scenario:
     rule: ScalingRule
     samples: tuple[float, ...]
     fires: bool
-    beside: tuple[ScalingRule, ...] = ()
+    other_rules: tuple[ScalingRule, ...] = ()
     at_rest: bool = False
 
 
@@ -95,10 +95,16 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
                 fires=True,
             )
         if full := next((rule for rule in rules if rule.metric == "SlotsTaken" and rule.adds_hosts), None):
-            beside = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
+            other_rules = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
             samples = (100.0,) * full.datapoints_to_alarm
             yield Scenario(
-                f"slots 100 %, busy {HALF_BUSY:g} %", fleet, full, samples, fires=True, beside=beside, at_rest=True
+                f"slots 100 %, busy {HALF_BUSY:g} %",
+                fleet,
+                full,
+                samples,
+                fires=True,
+                other_rules=other_rules,
+                at_rest=True,
             )
 
 
@@ -133,12 +139,12 @@ class Drill:
         played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
             if scenario.at_rest:
-                self._take_back(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
+                self._restore(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
             played.append(self.play(scenario))
             yield played[-1]
-        self._take_back(played)
+        self._restore(played)
 
-    def _take_back(self, played: Iterable[Outcome]) -> None:
+    def _restore(self, played: Iterable[Outcome]) -> None:
         """Restore the number of hosts of each group before the first of these."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.before.items():
@@ -146,9 +152,9 @@ class Drill:
 
     def play(self, scenario: Scenario) -> Outcome:
         """Publish a scenario's samples by period, evaluate the alarm after each, and act on a change to ALARM."""
-        alarm, *beside = (
+        alarm, *other_rules = (
             LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, rule))
-            for rule in (scenario.rule, *scenario.beside)
+            for rule in (scenario.rule, *scenario.other_rules)
         )
         before = self._capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
@@ -157,14 +163,14 @@ class Drill:
         for value in (*scenario.samples, None, None):
             if value is not None:
                 alarm.publish(value, self._clock)
-                for other in beside:
+                for other in other_rules:
                     other.publish(HALF_BUSY, self._clock)
             self._clock += alarm.period
             newest = alarm.state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
                 self._act(alarm, scenario.samples[-1])
             state = newest
-            for other in beside:
+            for other in other_rules:
                 if other.state(self._clock, AlarmState.OK) is AlarmState.ALARM:
                     self._act(other, HALF_BUSY)
         return Outcome(scenario, before, self._capacities(scenario.fleet))

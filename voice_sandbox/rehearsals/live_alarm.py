@@ -74,7 +74,7 @@ class LiveAlarm:
 
     def _datapoint(self, start: datetime) -> float | None:
         statistic = self._alarm["Statistic"]
-        found = self._cloudwatch.get_metric_statistics(
+        statistics = self._cloudwatch.get_metric_statistics(
             Namespace=self._alarm["Namespace"],
             MetricName=self._alarm["MetricName"],
             Dimensions=self._alarm["Dimensions"],
@@ -83,4 +83,4 @@ class LiveAlarm:
             Period=self._alarm["Period"],
             Statistics=[statistic],
         )["Datapoints"]
-        return float(found[0][statistic]) if found else None
+        return float(statistics[0][statistic]) if statistics else None

@@ -53,8 +53,8 @@ class EdgeVerifier:
         archive = {(TRANSCRIPT_PATH, "GET"), (TRANSCRIPT_PATH, "DELETE")} if edge.archive else set()
         routes = ROUTES | archive
         preflights = {(path, "OPTIONS") for path, _ in routes} if edge.allowed_origins else set()
-        wanted = routes | preflights
-        yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in wanted)}", set(methods) == wanted)
+        expected = routes | preflights
+        yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in expected)}", set(methods) == expected)
         for (path, verb), method in methods.items():
             yield Claim(
                 f"{verb} {path}: through a VPC link", method["methodIntegration"]["connectionType"] == "VPC_LINK"
@@ -62,16 +62,17 @@ class EdgeVerifier:
         if self._deployment.aws.edge.authorizer.kind == "iam":
             signed = {route for route, method in methods.items() if method["authorizationType"] == "AWS_IAM"}
             yield Claim(
-                "API: who opens a session signs, its token does the rest", signed == {(SESSIONS_PATH, "POST"), *archive}
+                "API: a new session requires a signature, all other methods its token",
+                signed == {(SESSIONS_PATH, "POST"), *archive},
             )
 
     def _listeners(self) -> Iterator[Claim]:
-        wanted = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
+        expected = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
         claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
         if self._deployment.aws.agents:
-            wanted |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
+            expected |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
             claim += ", TLS 443 to the agents"
-        yield Claim(claim, self._forwards("internet-facing") == wanted)
+        yield Claim(claim, self._forwards("internet-facing") == expected)
         internal = {(protocol, port) for _, _, protocol, port in self._forwards("internal")}
         yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
 
@@ -90,18 +91,20 @@ class EdgeVerifier:
 
     def _records(self) -> Iterator[Claim]:
         """Yield the checks of the DNS records that route callers of all regions, and away from an unhealthy region."""
-        aws, of_all = self._deployment.aws, self._deployment.shared_domain
-        if of_all is None or aws.edge.domain is None:
+        aws, shared_name = self._deployment.aws, self._deployment.shared_domain
+        if shared_name is None or aws.edge.domain is None:
             return
-        host, asked = api_host(of_all), (media_host(aws.edge.domain), HEALTH_PATH)
-        records = self._route53.list_resource_record_sets(HostedZoneId=of_all.zone_id)["ResourceRecordSets"]
+        host, checked_endpoint = api_host(shared_name), (media_host(aws.edge.domain), HEALTH_PATH)
+        records = self._route53.list_resource_record_sets(HostedZoneId=shared_name.zone_id)["ResourceRecordSets"]
         checks = [
             self._route53.get_health_check(HealthCheckId=record["HealthCheckId"])["HealthCheck"]["HealthCheckConfig"]
             for record in records
             if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
         ]
         found = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
-        yield Claim(f"{host} leads to {aws.region} while {''.join(asked)} answers", found == [asked])
+        yield Claim(
+            f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", found == [checked_endpoint]
+        )
 
     def _alarms(self) -> Iterator[Claim]:
         found = {
@@ -116,21 +119,24 @@ class EdgeVerifier:
             alarm = found.get(name)
             # Tests compare its numbers in the templates with docs/runbooks/README.md.
             yield Claim(
-                f"{name}: with a runbook and a listener",
+                f"{name}: with a runbook and an action",
                 alarm is not None
                 and names.runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
                 and bool(alarm["AlarmActions"]),
             )
 
     def _dashboards(self) -> Iterator[Claim]:
-        known = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
+        metric_names = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
         for dashboard in dashboards(self._deployment):
             name = names.dashboard(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
-            drawn = {
+            widget_metrics = {
                 row[1]
                 for widget in body["widgets"]
                 for row in widget["properties"].get("metrics", [])
                 if isinstance(row[0], str)
             }
-            yield Claim(f"dashboard {name}: {len(drawn)} metrics, all in the contract", bool(drawn) and drawn <= known)
+            yield Claim(
+                f"dashboard {name}: {len(widget_metrics)} metrics, all in the contract",
+                bool(widget_metrics) and widget_metrics <= metric_names,
+            )

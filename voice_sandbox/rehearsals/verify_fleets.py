@@ -12,7 +12,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, ScalingRule
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, held_back
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, lacks_digests
 from voice_sandbox.rehearsals.claim import Claim
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ class FleetVerifier:
             bounds = fleet.hosts_per_zone
             yield from self._group(name, self._low(bounds.min, VAD_IMAGES), bounds.max)
             text = self._user_data(name)
-            wanted = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
-            yield Claim(f"{name}: user data contains {', '.join(wanted)}", all(line in text for line in wanted))
+            assignments = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
+            yield Claim(
+                f"{name}: user data contains {', '.join(assignments)}", all(line in text for line in assignments)
+            )
         for rule in fleet.scaling:
             yield from self._alarm(names.VAD_FLEET, rule, groups)
 
@@ -61,9 +63,9 @@ class FleetVerifier:
             for rule in fleet.scaling:
                 yield from self._alarm(fleet.name, rule, [name])
 
-    def _low(self, asked: int, images: tuple[Image, ...]) -> int:
+    def _low(self, configured: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group: 0 while one of its images has no digest."""
-        return 0 if held_back(self._deployment, images) else asked
+        return 0 if lacks_digests(self._deployment, images) else configured
 
     def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
@@ -100,8 +102,10 @@ class FleetVerifier:
         )
 
     def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
-        found = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
-        reference = found["LaunchTemplate"]
+        group_descriptions = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+            "AutoScalingGroups"
+        ][0]
+        reference = group_descriptions["LaunchTemplate"]
         return self._ec2.describe_launch_template_versions(
             LaunchTemplateId=reference["LaunchTemplateId"], Versions=[reference["Version"]]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]

@@ -23,8 +23,8 @@ from voice_blueprint.engines.launch.vllm import HEALTH_PATH as VLLM_HEALTH_PATH
 from voice_blueprint.engines.launch.vllm import START_LOG
 from voice_blueprint.engines.launch.whisper import engine_for, whisper_engine
 from voice_blueprint.file.model.aws import AsrFleet, Engine
-from voice_blueprint.hosts import artifacts_name, asr_images, held_back
-from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.hosts import artifacts_name, asr_images, lacks_digests
+from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -138,12 +138,12 @@ class AcceleratorFleet(Construct):
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                guards=guards(self._deployment, Tier.ASR, fleet.name),
+                guards=rollback_alarms(self._deployment, Tier.ASR, fleet.name),
                 purchase=fleet.purchase,
             ),
         )
         # A host without its image would boot, fail and be relaunched indefinitely.
-        if fleet.warm_pool and not held_back(self._deployment, self._images):
+        if fleet.warm_pool and not lacks_digests(self._deployment, self._images):
             size = fleet.warm_pool.size
             group.add_warm_pool(
                 # Without both values, the pool fills up to the group's maximum.

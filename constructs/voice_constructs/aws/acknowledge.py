@@ -3,7 +3,7 @@
 from aws_cdk import Acknowledgment
 from constructs import IConstruct
 
-_MEANT: list[tuple[IConstruct, Acknowledgment]] = []
+_ACKNOWLEDGED: list[tuple[IConstruct, Acknowledgment]] = []
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
@@ -14,7 +14,7 @@ def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
         rule: Id of the finding, with its part in brackets if cdk-nag reports one finding per part.
         reason: Reason, for the report.
     """
-    _MEANT.append((construct, Acknowledgment(id=rule, reason=reason)))
+    _ACKNOWLEDGED.append((construct, Acknowledgment(id=rule, reason=reason)))
 
 
 def acknowledged() -> list[tuple[IConstruct, Acknowledgment]]:
@@ -23,6 +23,6 @@ def acknowledged() -> list[tuple[IConstruct, Acknowledgment]]:
     Only a validating synth passes them to the CDK, since each requires two calls into jsii's process, in total a
     twelfth of a synth's calls.
     """
-    recorded = _MEANT.copy()
-    _MEANT.clear()
+    recorded = _ACKNOWLEDGED.copy()
+    _ACKNOWLEDGED.clear()
     return recorded

@@ -54,14 +54,14 @@ class Agents(FargateTier):
     def __init__(self, scope: Construct, id_: str, *, props: AgentsProps) -> None:
         super().__init__(scope, id_, props=props)
         agents = props.agents
-        kept = {
+        secrets = {
             PROMPT: agents.prompt_secret,
             CHAT_KEY: agents.chat.key_secret,
             SPEECH_KEY: agents.speech.key_secret,
             TOOLS_KEY: agents.tools_key_secret,
             TWILIO_TOKEN: agents.twilio and agents.twilio.token_secret,
         }
-        injected = {variable: self._existing(variable, name) for variable, name in kept.items() if name}
+        injected = {variable: self._existing(variable, name) for variable, name in secrets.items() if name}
         environment = {
             variable: value
             for variable, value in _environment(self._deployment, agents, props.gateway_url).items()

@@ -45,22 +45,22 @@ class AlertAlarms(Construct):
         super().__init__(scope, id_)
         self._props = props
         alarms = {alert.alarm_name(props.deployment): self._build_alarm(alert) for alert in props.alerts}
-        noticed = [alert.alarm_name(props.deployment) for alert in props.alerts if alert.callers_affected]
-        if not noticed:
+        alarm_names = [alert.alarm_name(props.deployment) for alert in props.alerts if alert.callers_affected]
+        if not alarm_names:
             return
         self._build_composite(
             "CallersAffected",
             names.alert_alarm(props.deployment, CALLERS_AFFECTED),
-            self._describe(CALLERS_AFFECTED, "Callers notice: see which of its alarms fire."),
-            " OR ".join(f'ALARM("{name}")' for name in noticed),
-            [alarms[name] for name in noticed],
+            self._describe(CALLERS_AFFECTED, "Callers are affected: see which of its alarms fire."),
+            " OR ".join(f'ALARM("{name}")' for name in alarm_names),
+            [alarms[name] for name in alarm_names],
         )
 
     def _build_alarm(self, alert: Alert) -> cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm:
         if alert.confirm_s is None:
-            return self._build_metric_alarm(alert, told=[self._props.topic_arn])
+            return self._build_metric_alarm(alert, actions=[self._props.topic_arn])
         # The alarms of the windows send no notifications.
-        parts = [self._build_metric_alarm(alert, ending, told=[]) for ending in alert.windows]
+        parts = [self._build_metric_alarm(alert, ending, actions=[]) for ending in alert.windows]
         return self._build_composite(
             _logical_id(alert),
             alert.alarm_name(self._props.deployment),
@@ -69,7 +69,7 @@ class AlertAlarms(Construct):
             parts,
         )
 
-    def _build_metric_alarm(self, alert: Alert, ending: str = "", *, told: list[str]) -> cloudwatch.CfnAlarm:
+    def _build_metric_alarm(self, alert: Alert, ending: str = "", *, actions: list[str]) -> cloudwatch.CfnAlarm:
         rule, period_s = alert.rule, alert.windows[ending]
         watched = self._one(alert) if len(alert.series) == 1 else self._several(alert, period_s)
         return cloudwatch.CfnAlarm(
@@ -82,8 +82,8 @@ class AlertAlarms(Construct):
             datapoints_to_alarm=rule.datapoints_to_alarm,
             evaluation_periods=rule.evaluation_periods,
             treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
-            alarm_actions=told or None,
-            ok_actions=told or None,
+            alarm_actions=actions or None,
+            ok_actions=actions or None,
             **watched,  # type: ignore[arg-type]
         )
 

@@ -29,16 +29,16 @@ class ApiLink(Construct):
             vpc_subnets=context.network.private_subnets(),
             internet_facing=False,
             security_groups=[context.network.security_groups[Tier.API_LOAD_BALANCER]],
-            # API Gateway connects over PrivateLink with addresses of its own; no other traffic is allowed.
+            # API Gateway connects over PrivateLink with its own addresses; no other traffic is allowed.
             enforce_security_group_inbound_rules_on_private_link_traffic=False,
-            # The link enters in any zone, and with few tasks a zone may have none.
+            # The link can use any zone, and with few tasks, a zone may have none.
             cross_zone_enabled=True,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
         acknowledge(
             self.load_balancer,
             "AwsSolutions-ELB2",
-            "AWS writes access logs of TLS listeners only; API Gateway logs every request that comes this way",
+            "AWS writes access logs of TLS listeners only; API Gateway logs every request of this path",
         )
         self.gateway_targets = context.task_targets(self, "GatewayTargets", GATEWAY_HTTP)
         self.load_balancer.add_listener(

@@ -29,17 +29,21 @@ class Artifacts:
     def allow(self, role: iam.Role, name: str, *, region: str, write: bool = False) -> None:
         """Grant a role in another stack read or write access to the objects with a prefix."""
         via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
-        below = {"StringLike": {"s3:prefix": f"{name}/*"}}
+        prefix_condition = {"StringLike": {"s3:prefix": f"{name}/*"}}
         for actions, resource, conditions in (
             (["s3:PutObject"] if write else ["s3:GetObject"], self.bucket.arn_for_objects(f"{name}/*"), None),
-            (["s3:ListBucket"], self.bucket.bucket_arn, below),
+            (["s3:ListBucket"], self.bucket.bucket_arn, prefix_condition),
             # S3 reads the parts of a multipart upload again when it assembles them.
             (["kms:Decrypt", "kms:GenerateDataKey"] if write else ["kms:Decrypt"], self.key.key_arn, via_s3),
         ):
             role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions))
-        here = Stack.of(self.bucket)
-        exported = here.resolve(here.export_value(self.bucket.bucket_arn))["Fn::ImportValue"]
-        acknowledge(role, f"AwsSolutions-IAM5[Resource::{exported}/{name}/*]", "A model is many objects below one name")
+        stack = Stack.of(self.bucket)
+        exported = stack.resolve(stack.export_value(self.bucket.bucket_arn))["Fn::ImportValue"]
+        acknowledge(
+            role,
+            f"AwsSolutions-IAM5[Resource::{exported}/{name}/*]",
+            "A model consists of many objects with one prefix",
+        )
 
 
 def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
@@ -62,5 +66,5 @@ def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPo
         ],
         removal_policy=removal_policy,
     )
-    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail has who wrote them")
+    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail records writes")
     return Artifacts(bucket, key)

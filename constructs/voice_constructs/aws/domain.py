@@ -76,7 +76,7 @@ class EdgeDomain(HostDomain):
 
 
 class AnyRegionDomain(HostDomain):
-    """``api.any.<name>``, which exists in every region: Route 53 responds with the nearest healthy region.
+    """``api.any.<name>``, which exists in every region: Route 53 resolves it to the nearest healthy region.
 
     A region is healthy while its gateways respond on the media host. Their response depends on the store, and requires
     no key. Audio requires no such name, since the response to a new session contains its audio and event URLs.
@@ -87,9 +87,9 @@ class AnyRegionDomain(HostDomain):
         api_host: Host name of the session API.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, of_all: Domain, own: Domain, region: str) -> None:
-        self.api_host = edge.api_host(of_all)
-        super().__init__(scope, id_, zone_id=of_all.zone_id, hosts=(self.api_host,))
+    def __init__(self, scope: Construct, id_: str, *, shared: Domain, own: Domain, region: str) -> None:
+        self.api_host = edge.api_host(shared)
+        super().__init__(scope, id_, zone_id=shared.zone_id, hosts=(self.api_host,))
         check = route53.CfnHealthCheck(
             self,
             "Check",

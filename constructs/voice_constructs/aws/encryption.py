@@ -73,7 +73,7 @@ class EncryptionKey(kms.Key):
             f"arn:{PARTITION}:iam::{ACCOUNT_ID}:role/aws-service-role/"
             "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
         )
-        of_auto_scaling = {
+        auto_scaling_principal = {
             "StringEquals": {"kms:CallerAccount": ACCOUNT_ID},
             "ArnEquals": {"aws:PrincipalArn": role},
         }
@@ -82,7 +82,7 @@ class EncryptionKey(kms.Key):
                 principals=[iam.AnyPrincipal()],
                 actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
                 resources=["*"],
-                conditions=of_auto_scaling,
+                conditions=auto_scaling_principal,
             )
         )
         self.add_to_resource_policy(
@@ -90,7 +90,7 @@ class EncryptionKey(kms.Key):
                 principals=[iam.AnyPrincipal()],
                 actions=["kms:CreateGrant"],
                 resources=["*"],
-                conditions={**of_auto_scaling, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+                conditions={**auto_scaling_principal, "Bool": {"kms:GrantIsForAWSResource": "true"}},
             )
         )
 

@@ -20,7 +20,7 @@ from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSI
 from voice_blueprint.contract.network import Port, Tier
 from voice_blueprint.contract.session_api import HEALTH_COMMAND
 from voice_blueprint.file.model.edge import TaskCount
-from voice_blueprint.hosts import digest, held_back
+from voice_blueprint.hosts import digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
@@ -68,7 +68,7 @@ class FargateTier(Construct):
         super().__init__(scope, id_)
         self._within = props
         self._deployment = props.context.deployment
-        self._held_back = held_back(self._deployment, (self.image,))
+        self._held_back = lacks_digests(self._deployment, (self.image,))
         self.log_group = props.context.log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
         self.token_key = self._build_token_key()
         self.cluster = ecs.Cluster(
@@ -92,8 +92,8 @@ class FargateTier(Construct):
         acknowledge(
             secret,
             "AwsSolutions-SMG4",
-            "A rotation is a new secret value and a new deployment of the service: tasks of one service must agree, "
-            "and tokens of the old key live for minutes",
+            "A rotation is a new secret value and a new deployment of the service: all tasks must use one key, "
+            "and tokens of the old key expire within minutes",
         )
         return secret
 
@@ -122,11 +122,11 @@ class FargateTier(Construct):
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
             **(more_secrets or {}),
         }
-        acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; the rest are names and numbers")
+        acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; other values are names and numbers")
         acknowledge(
             task,
             "AwsSolutions-IAM5[Resource::*]",
-            "ecr:GetAuthorizationToken knows no resources; what may be pulled is one repository",
+            "ecr:GetAuthorizationToken does not support resources; pulls are limited to one repository",
         )
         linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
         linux.drop_capabilities(ecs.Capability.ALL)
@@ -158,10 +158,10 @@ class FargateTier(Construct):
         tasks = stack.format_arn(service="ecs", resource="task", resource_name=f"{self.cluster.cluster_name}/*")
         task.add_to_task_role_policy(iam.PolicyStatement(actions=[*PROTECTION_ACTIONS], resources=[tasks]))
         account = self._deployment.aws.account or "<AWS::AccountId>"
-        made = self.cluster.node.default_child
-        assert isinstance(made, ecs.CfnCluster)  # noqa: S101  the L2's own resource
-        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(made)}>/*"
-        acknowledge(task, f"AwsSolutions-IAM5[Resource::{own}]", "A task's id is not known before it runs")
+        cfn_cluster = self.cluster.node.default_child
+        assert isinstance(cfn_cluster, ecs.CfnCluster)  # noqa: S101  the L2's own resource
+        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
+        acknowledge(task, f"AwsSolutions-IAM5[Resource::{own}]", "A task's id is unknown before it runs")
 
     def _state_host(self) -> ecs.Secret:
         """Refer to the store's endpoint by the parameter's name: a restore changes its value without an export."""

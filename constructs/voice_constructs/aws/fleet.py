@@ -18,7 +18,7 @@ from voice_blueprint.contract.environment import (
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.network import PROMETHEUS, VALKEY, Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import digest, held_back
+from voice_blueprint.hosts import digest, lacks_digests
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import log_group
@@ -49,12 +49,12 @@ class FleetContext:
     def security_group(self, tier: Tier) -> ec2.ISecurityGroup:
         return self.network.security_groups[tier]
 
-    def min_hosts(self, asked: int, images: Sequence[Image]) -> int:
+    def min_hosts(self, configured: int, images: Sequence[Image]) -> int:
         """Return the minimum number of hosts of a group.
 
         It is 0 while an image has no digest, since its hosts could never become ready.
         """
-        return 0 if held_back(self.deployment, tuple(images)) else asked
+        return 0 if lacks_digests(self.deployment, tuple(images)) else configured
 
     def image_uri(self, image: Image) -> str:
         """Return an image's URI with its digest; for an image without one, a URI that does not exist."""

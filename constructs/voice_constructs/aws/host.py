@@ -62,12 +62,12 @@ class HostRole(iam.Role):
         acknowledge(
             self,
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/AmazonSSMManagedInstanceCore]",
-            "Session Manager is the only way into a host (no SSH, no open port); AWS maintains its action list",
+            "Session Manager is the only way into a host (no SSH, no open port); AWS maintains its list of actions",
         )
         acknowledge(
             self,
             "AwsSolutions-IAM5[Resource::*]",
-            "GetAuthorizationToken and PutMetricData know no resources; metrics are held to one namespace",
+            "GetAuthorizationToken and PutMetricData do not support resources; metrics are limited to one namespace",
         )
         for repository in props.repositories:
             repository.grant_pull(self)
@@ -96,7 +96,7 @@ class HostRole(iam.Role):
             acknowledge(
                 self,
                 f"AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:autoscaling:{props.region}:<AWS::AccountId>{group}]",
-                "EC2 Auto Scaling puts an id of its own before the group's name; the name is exact",
+                "EC2 Auto Scaling adds its own id before the group's name; the name itself is exact",
             )
 
     def _allow(
@@ -179,7 +179,7 @@ def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineIm
     A template parameter resolves to the latest version at each deploy, a dynamic reference to the configured one.
     """
     chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
-    if machine_images.floats(chosen):
+    if machine_images.is_mutable(chosen):
         return ec2.MachineImage.from_ssm_parameter(chosen)
     if not machine_images.is_ami(chosen):
         chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()
@@ -302,7 +302,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
     acknowledge(
         group,
         "AwsSolutions-AS3",
-        "Operators are told by the alarms' topic; a message for every launch and termination is noise",
+        "Operators are notified by the alarms' topic; a message for every launch and termination would be noise",
     )
     return group
 

@@ -17,7 +17,7 @@ from voice_blueprint.aws import machine_images, names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, held_back
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
@@ -60,7 +60,7 @@ class HostImages(Construct):
         fleets += [_Fleet(f.name, Tier.ASR, f.instance_type, f.root_volume_gib, asr_images(f)) for f in aws.asr]
         self._profile = self._build_profile()
         for fleet in fleets:
-            if not held_back(props.deployment, fleet.images):
+            if not lacks_digests(props.deployment, fleet.images):
                 self._build_pipeline(fleet)
 
     def _build_profile(self) -> iam.CfnInstanceProfile:
@@ -74,7 +74,7 @@ class HostImages(Construct):
             acknowledge(
                 role,
                 f"AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]",
-                "Image Builder's documentation asks for the two; AWS maintains their action lists",
+                "Image Builder's documentation requires both; AWS maintains their lists of actions",
             )
         acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
         for repository in self._props.repositories.values():
@@ -82,24 +82,31 @@ class HostImages(Construct):
         return iam.CfnInstanceProfile(self, "Profile", roles=[role.role_name])
 
     def _build_pipeline(self, fleet: _Fleet) -> None:
-        deployment, here = self._deployment, Construct(self, fleet.name.capitalize())
+        deployment, fleet_scope = self._deployment, Construct(self, fleet.name.capitalize())
         name = f"{deployment.name}-{fleet.name}"
         bake = self._bake(fleet)
         # Components and recipes are immutable: changed content needs a new name.
-        known = [digest(deployment, image) for image in fleet.images]
-        named = f"{name}-{_fingerprint(voice_userdata.render_bake(bake(known), 'bake'), fleet.root_volume_gib)}"
+        digests = [digest(deployment, image) for image in fleet.images]
+        versioned_name = (
+            f"{name}-{_fingerprint(voice_userdata.render_bake(bake(digests), 'bake'), fleet.root_volume_gib)}"
+        )
         uris = [
             self._props.repositories[image].repository_uri_for_digest(each)
-            for image, each in zip(fleet.images, known, strict=True)
+            for image, each in zip(fleet.images, digests, strict=True)
         ]
         component = imagebuilder.CfnComponent(
-            here, "Component", name=named, version="1.0.0", platform="Linux", data=_document(named, bake(uris))
+            fleet_scope,
+            "Component",
+            name=versioned_name,
+            version="1.0.0",
+            platform="Linux",
+            data=_document(versioned_name, bake(uris)),
         )
         accelerator = catalog.instance_types()[fleet.instance_type].accelerator
         recipe = imagebuilder.CfnImageRecipe(
-            here,
+            fleet_scope,
             "Recipe",
-            name=named,
+            name=versioned_name,
             version="1.0.0",
             parent_image=f"ssm:{machine_images.public_parameter(catalog.instance_types()[fleet.instance_type])}",
             components=[imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(component_arn=component.attr_arn)],
@@ -117,7 +124,7 @@ class HostImages(Construct):
         )
         subnets = self._props.network.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS)
         infrastructure = imagebuilder.CfnInfrastructureConfiguration(
-            here,
+            fleet_scope,
             "Infrastructure",
             name=name,
             instance_profile_name=self._profile.ref,
@@ -130,7 +137,7 @@ class HostImages(Construct):
             terminate_instance_on_failure=True,
         )
         distribution = imagebuilder.CfnDistributionConfiguration(
-            here,
+            fleet_scope,
             "Distribution",
             name=name,
             distributions=[
@@ -144,7 +151,7 @@ class HostImages(Construct):
             ],
         )
         imagebuilder.CfnImagePipeline(
-            here,
+            fleet_scope,
             "Pipeline",
             name=name,
             image_recipe_arn=recipe.attr_arn,
@@ -186,8 +193,8 @@ def _fingerprint(script: str, volume_gib: int) -> str:
 def _document(name: str, bake: voice_userdata.Bake) -> str:
     """Return the document of a component: build, reboot, and check the result."""
 
-    def run(what: str, script: str) -> dict[str, object]:
-        return {"name": what, "action": "ExecuteBash", "inputs": {"commands": [script]}}
+    def run(step_name: str, script: str) -> dict[str, object]:
+        return {"name": step_name, "action": "ExecuteBash", "inputs": {"commands": [script]}}
 
     reboot = {"name": "reboot", "action": "Reboot", "inputs": {"delaySeconds": 5}}
     return json.dumps(

@@ -31,19 +31,19 @@ class LogMetrics(Construct):
         deployment = props.deployment
         # A VPC of this product is an RFC 1918 range of /16 or smaller, so two octets identify it.
         first, second, *_ = deployment.aws.network.cidr.split(".")
-        for name, counted in LOG_METRICS.items():
+        for name, log_metric in LOG_METRICS.items():
             logs.CfnMetricFilter(
                 self,
                 name,
-                log_group_name=props.log_groups[counted.source].log_group_name,
+                log_group_name=props.log_groups[log_metric.source].log_group_name,
                 # str.format is not used, since the patterns contain braces and brackets.
-                filter_pattern=counted.pattern.replace("{address_prefix}", f"{first}.{second}."),
+                filter_pattern=log_metric.pattern.replace("{address_prefix}", f"{first}.{second}."),
                 metric_transformations=[
                     logs.CfnMetricFilter.MetricTransformationProperty(
                         metric_namespace=log_namespace(deployment.name),
                         metric_name=name,
-                        metric_value=counted.value,
-                        unit=counted.metric.unit,
+                        metric_value=log_metric.value,
+                        unit=log_metric.metric.unit,
                     )
                 ],
             )

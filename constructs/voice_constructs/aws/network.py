@@ -118,7 +118,7 @@ class VoiceNetwork(Construct):
             _allow(groups, flow)
         # These are the only public entry points.
         for tier in (Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER):
-            acknowledge(groups[tier], "AwsSolutions-EC23", "The public listeners are what callers connect to")
+            acknowledge(groups[tier], "AwsSolutions-EC23", "Callers connect to the public listeners")
         return groups
 
     def _build_endpoints(self, props: VoiceNetworkProps) -> None:

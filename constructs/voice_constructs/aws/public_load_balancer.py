@@ -112,7 +112,9 @@ class TlsLoadBalancer(Construct):
             ],
             removal_policy=self._context.retention.logs,
         )
-        acknowledge(bucket, "AwsSolutions-S1", "It holds access logs; logging access to it would log the logging")
+        acknowledge(
+            bucket, "AwsSolutions-S1", "It contains access logs; logging access to it would create logs of logs"
+        )
         delivery, conditions = (
             iam.ServicePrincipal("delivery.logs.amazonaws.com"),
             log_delivery_policy(deployment.aws.region),

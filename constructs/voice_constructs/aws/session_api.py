@@ -79,9 +79,11 @@ class SessionApi(Construct):
         self._build_outputs(domain)
         if domain is not None:
             self._name_it(domain)
-            if of_all := context.deployment.shared_domain:
+            if shared := context.deployment.shared_domain:
                 region = context.deployment.aws.region
-                self._name_it(AnyRegionDomain(self, "AnyRegion", of_all=of_all, own=domain.domain, region=region))
+                self._name_it(
+                    AnyRegionDomain(self, "AnyRegion", shared=shared, own=domain.domain, region=region)
+                )
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
         throttle = self._context.settings.throttle
@@ -113,7 +115,7 @@ class SessionApi(Construct):
             api,
             "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
             "AmazonAPIGatewayPushToCloudWatchLogs]",
-            "The role is the account's, for every API in it, and this policy is the one that API Gateway asks for",
+            "The role applies to every API of the account, and API Gateway requires this policy",
         )
         return api
 
@@ -124,8 +126,10 @@ class SessionApi(Construct):
         if self._context.settings.authorizer.kind == "iam":
             opening = [self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)]
             if self._context.settings.archive:
-                of_any = session_api.TRANSCRIPT_PATH.format(id="*")
-                opening += [self.rest_api.arn_for_execute_api(each, of_any, STAGE) for each in ("GET", "DELETE")]
+                transcript_path = session_api.TRANSCRIPT_PATH.format(id="*")
+                opening += [
+                    self.rest_api.arn_for_execute_api(each, transcript_path, STAGE) for each in ("GET", "DELETE")
+                ]
             policy = iam.ManagedPolicy(
                 self,
                 "Callers",
@@ -135,7 +139,10 @@ class SessionApi(Construct):
             if self._context.settings.archive:
                 self._acknowledge_transcripts(policy)
             CfnOutput(
-                self, "CallersPolicy", value=policy.managed_policy_arn, description="Attach it to who opens sessions"
+                self,
+                "CallersPolicy",
+                value=policy.managed_policy_arn,
+                description="Attach to principals that open sessions",
             ).override_logical_id("CallersPolicy")
 
     def _acknowledge_transcripts(self, policy: iam.ManagedPolicy) -> None:
@@ -149,7 +156,7 @@ class SessionApi(Construct):
             acknowledge(
                 policy,
                 f"AwsSolutions-IAM5[Resource::{own}]",
-                "The gateway returns a transcript to its own caller alone",
+                "The gateway returns a transcript only to the caller that owns it",
             )
 
     def _build_execution_log(self) -> None:
@@ -171,15 +178,15 @@ class SessionApi(Construct):
             answers={"201": self._model("Session", session_api.SESSION), "400": error, "503": error},
             request=self._model("SessionRequest", session_api.SESSION_REQUEST),
         )
-        of_session = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
+        session_parameters = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
         session = sessions.add_resource("{id}")
-        self._route(session, "DELETE", answers={"204": None, "404": error}, token=of_session)
+        self._route(session, "DELETE", answers={"204": None, "404": error}, token=session_parameters)
         events = session.add_resource("events")
         self._route(
             events,
             "GET",
             answers={"200": None, "404": error},
-            token={**of_session, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
+            token={**session_parameters, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
         resources = [sessions, session, events]
@@ -200,7 +207,9 @@ class SessionApi(Construct):
             request_parameters={"method.request.path.id": True} if "{id}" in resource.path else None,
         )
         for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4"):
-            acknowledge(made, rule, "Browsers ask for permission without credentials; the answer is the same for all")
+            acknowledge(
+                made, rule, "Browsers send preflight requests without credentials; the response is the same for all"
+            )
 
     def _model(self, name: str, schema: Schema) -> apigateway.IModel:
         model = apigateway.CfnModel(
@@ -249,12 +258,14 @@ class SessionApi(Construct):
                 for status, model in answers.items()
             ],
         )
-        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator's, not of a user pool")
+        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator, not of a user pool")
         reasons = {
-            "session": "The gateway service verifies the session's token, which it gave to the caller who opened it",
+            "session": "The gateway service verifies the session's token, which it issued to the caller that opened "
+            "the session",
             "jwt": "The gateway service verifies the caller's token: a REST API can only do so with a Lambda function",
-            "api-key": "The method takes no request without an API key",
-            "none": "The deployment file asks for it; the check edge-authorizer-in-production refuses it there",
+            "api-key": "The method requires an API key",
+            "none": "The deployment file configures it; the check edge-authorizer-in-production rejects it in "
+            "production",
         }
         if kind in reasons:
             acknowledge(made, "AwsSolutions-APIG4", reasons[kind])

@@ -94,7 +94,7 @@ class ValkeyStore(Construct):
         acknowledge(
             secret,
             "AwsSolutions-SMG4",
-            "`voice rotate` does it: users have two passwords meanwhile, which a rotation by AWS leaves out",
+            "`voice rotate` rotates it: users temporarily have two passwords, which rotation by AWS does not support",
         )
         return secret
 
@@ -182,13 +182,14 @@ class ValkeyStore(Construct):
         acknowledge(
             group,
             "AwsSolutions-AEC6",
-            "Every tier has a user and password of its own (RBAC user group), which AUTH's one token excludes",
+            "Every tier has its own user and password (RBAC user group), which a single AUTH token does not support",
         )
         if not several:
             acknowledge(
                 group,
                 "AwsSolutions-AEC4",
-                "replicas: 0 in the deployment file, which production may not say: with the node its calls end",
+                "replicas: 0 in the deployment file, which is rejected for production: if the node fails, its "
+                "calls end",
             )
         return group
 

@@ -34,7 +34,9 @@ class TranscriptArchive(Construct):
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(retention_days))],
             removal_policy=removal_policy,
         )
-        acknowledge(self.bucket, "AwsSolutions-S1", "Only the gateway's role reads it; CloudTrail has its data events")
+        acknowledge(
+            self.bucket, "AwsSolutions-S1", "Only the gateway's role reads it; CloudTrail records its data events"
+        )
 
     @property
     def url(self) -> str:
@@ -55,9 +57,9 @@ class TranscriptArchive(Construct):
             role.add_to_principal_policy(
                 iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions)
             )
-        made = self.bucket.node.default_child
-        assert isinstance(made, s3.CfnBucket)  # noqa: S101  the L2's own resource
-        name = Stack.of(self).get_logical_id(made)
+        cfn_bucket = self.bucket.node.default_child
+        assert isinstance(cfn_bucket, s3.CfnBucket)  # noqa: S101  the L2's own resource
+        name = Stack.of(self).get_logical_id(cfn_bucket)
         for prefix in prefixes:
             rule = f"AwsSolutions-IAM5[Resource::<{name}.Arn>/{prefix}*]"
-            acknowledge(role, rule, "A transcript's name is a session's, a report's name is a day's")
+            acknowledge(role, rule, "A transcript's key contains its session id, and a report's key its day")

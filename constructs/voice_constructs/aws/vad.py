@@ -27,7 +27,7 @@ from voice_blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
 from voice_blueprint.engines.launch.coldstart import start_budget
 from voice_blueprint.file.model.aws import DataPathMode, Engine, OnDemand
 from voice_blueprint.hosts import VAD_IMAGES
-from voice_blueprint.observability.aws.rollouts import guards
+from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -140,7 +140,7 @@ class VadFleet(Construct):
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                guards=guards(self._deployment, Tier.VAD, names.VAD_FLEET),
+                guards=rollback_alarms(self._deployment, Tier.VAD, names.VAD_FLEET),
                 purchase=OnDemand(),
                 behind_load_balancer=not self._vfio,
             ),

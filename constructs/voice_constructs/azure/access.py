@@ -31,7 +31,7 @@ class Administrators(pulumi.ComponentResource):
             ("keep-secrets", Role.KEY_VAULT_SECRETS_OFFICER, vault.id),
             ("administer-grafana", Role.GRAFANA_ADMIN, monitoring.grafana_id),
         ]
-        if registry.made:
+        if registry.is_managed:
             grants += [
                 ("push-images", Role.ACR_PUSH, registry.id),
                 ("import-images", Role.ACR_IMPORT, registry.id),

@@ -69,21 +69,23 @@ class Cluster(pulumi.ComponentResource):
         self.identity = Identity("control-plane", scope=scope, opts=inside)
         self.kubelet = Identity("kubelet", scope=scope, opts=inside)
         grants: list[pulumi.Resource] = [
-            self.identity.may("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, network.nodes_subnet_id),
-            self.identity.may("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
-            self.kubelet.may("kubelet-pulls-images", Role.ACR_PULL, registry.id),
+            self.identity.grant_role("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, network.nodes_subnet_id),
+            self.identity.grant_role("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
+            self.kubelet.grant_role("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
         if zone := scope.deployment.azure.existing.private_dns_zone(api_server_zone(scope.location)):
             # AKS links the zone to the network and creates the API server's record in it.
             grants += [
-                self.identity.may("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
-                self.identity.may("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
+                self.identity.grant_role("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
+                self.identity.grant_role("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
             ]
         if network.rtp_address:
             # AKS looks up the address in its resource group, and assigns it to its load balancer.
             grants += [
-                self.identity.may("control-plane-reads-addresses", Role.READER, scope.group_id),
-                self.identity.may("control-plane-uses-rtp-address", Role.NETWORK_CONTRIBUTOR, network.rtp_address.id),
+                self.identity.grant_role("control-plane-reads-addresses", Role.READER, scope.group_id),
+                self.identity.grant_role(
+                    "control-plane-uses-rtp-address", Role.NETWORK_CONTRIBUTOR, network.rtp_address.id
+                ),
             ]
         cluster = self._build_cluster(name, network, monitoring, grants)
         self.id: pulumi.Output[str] = cluster.id
@@ -106,7 +108,7 @@ class Cluster(pulumi.ComponentResource):
             server_fqdn="public" if profiles.has_public_name(self._scope.deployment.azure) else None,
         )
         return pulumi.Output.secret(
-            credentials.apply(lambda found: signs_in_with_azure_cli(base64.b64decode(found.kubeconfigs[0].value)))
+            credentials.apply(lambda result: signs_in_with_azure_cli(base64.b64decode(result.kubeconfigs[0].value)))
         )
 
     def _build_cluster(

@@ -20,7 +20,7 @@ class Dashboards(pulumi.ComponentResource):
     def __init__(self, name: str, *, scope: Scope) -> None:
         super().__init__("voice:azure:Dashboards", name)
         for each in dashboards(scope.deployment):
-            shown = azure_dashboard.Dashboard(
+            dashboard_resource = azure_dashboard.Dashboard(
                 f"dashboard-{each.topic}",
                 resource_group_name=scope.group,
                 dashboard_name=each.topic,
@@ -31,7 +31,7 @@ class Dashboards(pulumi.ComponentResource):
             azure_dashboard.DashboardDefinition(
                 f"dashboard-{each.topic}",
                 resource_group_name=scope.group,
-                dashboard_name=shown.name,
+                dashboard_name=dashboard_resource.name,
                 definition_name="default",
                 properties=azure_dashboard.DashboardDefinitionPropertiesArgs(
                     serialized_data=json.dumps(document(scope.deployment, each))

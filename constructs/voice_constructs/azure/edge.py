@@ -59,7 +59,7 @@ class CallerEdge(pulumi.ComponentResource):
         self._idle_s = max(edge.idle_timeout_s, agents.idle_timeout_s if agents else 0)
         self._child = pulumi.ResourceOptions(parent=self)
         identity = Identity("edge", scope=scope, opts=self._child)
-        reads = identity.may("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
+        reads = identity.grant_role("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
         address = self._build_address()
         self.id = self._build_gateway(name, identity, address, self._build_firewall(name), [reads]).id
         rtp = network.rtp_address
@@ -194,11 +194,11 @@ class CallerEdge(pulumi.ComponentResource):
                     name=pool,
                     backend_addresses=[
                         network.ApplicationGatewayBackendAddressArgs(
-                            ip_address=address_of(scope.deployment.azure.network.cidr)
+                            ip_address=address_for(scope.deployment.azure.network.cidr)
                         )
                     ],
                 )
-                for pool, address_of in (("gateway", gateway_address), ("agent", agent_address))
+                for pool, address_for in (("gateway", gateway_address), ("agent", agent_address))
                 if pool == "gateway" or pool in self._ports
             ],
             probes=[self._probe(each, port) for each, port in self._ports.items()],

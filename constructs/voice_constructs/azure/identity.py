@@ -65,7 +65,7 @@ class Identity(pulumi.ComponentResource):
         self.principal_id: pulumi.Output[str] = identity.principal_id
         self.register_outputs({})
 
-    def may(self, name: str, role: Role, on: pulumi.Input[str]) -> authorization.RoleAssignment:
+    def grant_role(self, name: str, role: Role, on: pulumi.Input[str]) -> authorization.RoleAssignment:
         """Grant the identity a role on one resource."""
         return grant(name, scope=self._scope, role=role, on=on, to=self.principal_id, parent=self)
 

@@ -79,8 +79,8 @@ class Monitoring(pulumi.ComponentResource):
 
     def _build_grafana(self, scope: Scope, network: VoiceNetwork) -> dashboard.Grafana:
         reader = Identity("grafana", scope=scope, opts=pulumi.ResourceOptions(parent=self))
-        reader.may("grafana-reads-metrics", Role.MONITORING_DATA_READER, self.metrics_id)
-        reader.may("grafana-reads-logs", Role.MONITORING_READER, self.logs_id)
+        reader.grant_role("grafana-reads-metrics", Role.MONITORING_DATA_READER, self.metrics_id)
+        reader.grant_role("grafana-reads-logs", Role.MONITORING_READER, self.logs_id)
         grafana = dashboard.Grafana(
             "grafana",
             resource_group_name=scope.group,

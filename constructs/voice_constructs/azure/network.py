@@ -107,8 +107,8 @@ class VoiceNetwork(pulumi.ComponentResource):
             jump = self._build_subnet(
                 "jump",
                 virtual_network,
-                prefix=ranges.jump,
-                rules=[_inbound("ssh", 100, source=ranges.bastion, destination=ranges.jump, port="22")],
+                prefix=ranges.jump_host,
+                rules=[_inbound("ssh", 100, source=ranges.bastion, destination=ranges.jump_host, port="22")],
                 nat_gateway=gateway.id,
                 depends_on=[endpoints],
             )

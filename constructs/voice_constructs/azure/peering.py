@@ -15,16 +15,18 @@ class Peering(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: PeeredNetwork) -> None:
         super().__init__("voice:azure:Peering", name)
-        there = IdParts.of(access.network_id)
+        remote_network = IdParts.of(access.network_id)
         inside = pulumi.ResourceOptions(parent=self)
-        theirs = _peering(
+        remote_side = _peering(
             "operators-to-deployment",
-            group=there.group,
-            at=there.name,
+            group=remote_network.group,
+            at=remote_network.name,
             to=network.id,
             called=scope.deployment.name,
             allow_gateway_transit=access.through_gateway,
-            opts=_in_subscription(there.subscription, inside) if there.subscription != scope.subscription else inside,
+            opts=_in_subscription(remote_network.subscription, inside)
+            if remote_network.subscription != scope.subscription
+            else inside,
         )
         _peering(
             "deployment-to-operators",
@@ -34,7 +36,7 @@ class Peering(pulumi.ComponentResource):
             called="operators",
             use_remote_gateways=access.through_gateway,
             # A gateway can be used only after its own side permits it.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[theirs]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[remote_side]),
         )
         self.register_outputs({})
 

@@ -70,7 +70,7 @@ class GpuPools(pulumi.ComponentResource):
             if not isinstance(pool.purchase, ReservedNodes):
                 continue
             key = pool.purchase.group_id.lower()
-            by_group[key] = by_group.get(key) or self._cluster.identity.may(
+            by_group[key] = by_group.get(key) or self._cluster.identity.grant_role(
                 f"control-plane-uses-reservation-of-{pool.name}", Role.CONTRIBUTOR, pool.purchase.group_id
             )
             grants[pool.name] = by_group[key]

@@ -70,8 +70,8 @@ class PrivateLink(pulumi.ComponentResource):
             tags=scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        for who, network_id in at.resolvers.items():
-            called = f"{name}-{who}" if who else name
+        for label, network_id in at.resolvers.items():
+            called = f"{name}-{label}" if label else name
             links.append(
                 privatedns.VirtualNetworkLink(
                     called,

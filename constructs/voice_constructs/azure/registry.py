@@ -21,14 +21,14 @@ class ImageRegistry(pulumi.ComponentResource):
 
     Attributes:
         id: Resource id, for pull permissions.
-        made: Whether this deployment created it, including its push permissions and its audit log.
+        is_managed: Whether this deployment created it, including its push permissions and its audit log.
         name: Name.
         login_server: Host part of its image references.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:
         super().__init__("voice:azure:ImageRegistry", name)
-        self.made = scope.deployment.azure.existing.registry_id is None
+        self.is_managed = scope.deployment.azure.existing.registry_id is None
         self.id: pulumi.Input[str]
         self.name: pulumi.Input[str]
         self.login_server: pulumi.Input[str]

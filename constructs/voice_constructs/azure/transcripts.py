@@ -48,7 +48,7 @@ class TranscriptArchive(pulumi.ComponentResource):
             public_access=storage.PublicAccess.NONE,
             opts=scope.retention.data(parent=self),
         )
-        older = storage.DateAfterModificationArgs(days_after_modification_greater_than=retention_days)
+        expiry = storage.DateAfterModificationArgs(days_after_modification_greater_than=retention_days)
         storage.ManagementPolicy(
             name,
             resource_group_name=scope.group,
@@ -62,7 +62,7 @@ class TranscriptArchive(pulumi.ComponentResource):
                         type=storage.RuleType.LIFECYCLE,
                         definition=storage.ManagementPolicyDefinitionArgs(
                             actions=storage.ManagementPolicyActionArgs(
-                                base_blob=storage.ManagementPolicyBaseBlobArgs(delete=older)
+                                base_blob=storage.ManagementPolicyBaseBlobArgs(delete=expiry)
                             ),
                             filters=storage.ManagementPolicyFilterArgs(
                                 blob_types=["blockBlob"], prefix_match=[f"{CONTAINER}/"]

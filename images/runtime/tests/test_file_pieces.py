@@ -51,3 +51,14 @@ async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieces, store
     await pieces.delete("first")
     await pieces.delete("second")
     assert await store.keys("file:*") == []
+
+
+async def test_a_piece_that_was_queued_twice_is_claimed_once(store: Redis) -> None:
+    """Two gateways may find concurrently that its host has failed."""
+    pieces = FilePieces(store)
+    await pieces.put(Piece("twice", b"audio", None))
+    await store.rpush(state.FILE_PIECES, "twice")
+    claimed = await pieces.claim("a host")
+    assert claimed
+    assert claimed.name == "twice"
+    assert await pieces.count_waiting() == 0

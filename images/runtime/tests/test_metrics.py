@@ -17,6 +17,8 @@ def test_metric_lines_have_a_timestamp_and_limited_values() -> None:
     first, second, created = map(json.loads, lines)
     assert first["TimeToFinal"] == list(range(MAX_VALUES_PER_LINE))
     assert (second["TimeToFinal"], created["SessionsCreated"]) == (MAX_VALUES_PER_LINE, 1)
-    assert since <= first["_aws"]["Timestamp"] <= time.time_ns() // 1_000_000
+    timestamp = first["_aws"]["Timestamp"]
+    assert isinstance(timestamp, int), "milliseconds, as CloudWatch requires"
+    assert since <= timestamp <= time.time_ns() // 1_000_000
     metrics.flush()
     assert len(lines) == 3

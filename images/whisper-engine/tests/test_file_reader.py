@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from images.conftest import PATIENCE_S
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES
-from voice_runtime import state
+from voice_runtime import state, tasks
 from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.transcripts import TimedWord
 from voice_whisper import file_reader
@@ -55,9 +55,7 @@ async def reader(
     host = FileReader("h1", FilePieces(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
     running = asyncio.create_task(host.run(has_time))
     yield counters
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    await tasks.cancel([running])
 
 
 async def answer(store: Redis, piece: Piece) -> PieceTranscript:

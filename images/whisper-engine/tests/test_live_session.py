@@ -133,6 +133,20 @@ async def test_pauses_inside_a_sentence_do_not_split_its_text(store: Redis, ssrc
     assert " ".join(final.text for final in said) == "We can see it."
 
 
+async def test_a_transcript_of_a_silence_is_only_used_for_its_utterance(store: Redis, ssrc: int) -> None:
+    """The first utterance is transcribed during the silence that ends it, and the second one at its commit."""
+    engine = Scripted([("Yes.", 0.1, 0.9), ("No.", 8.1, 8.9)])
+    async with live(store, ssrc, engine, end_of_turn_ms=1000) as session:
+        first = chunks_of(ssrc, sound()[: 50 * 320])
+        await say(session, [replace(chunk, number=number) for number, chunk in enumerate(first)])
+        await finals(store, ssrc, 1)
+        second = cut(ssrc, sound()[: 50 * 320], 50, first=400)
+        await say(session, [replace(chunk, number=len(first) + chunk.number) for chunk in second])
+        said = await finals(store, ssrc, 2)
+    assert [(final.text, final.commit) for final in said] == [("Yes.", False), ("No.", True)]
+    assert ["turn" in final.stages_ms for final in said] == [True, False]
+
+
 async def test_language_and_words_of_a_call_can_be_changed(store: Redis, ssrc: int) -> None:
     """From the next utterance on: the caller changes the language, or lists expected words."""
     engine = Scripted([("Yes", 0.1, 0.5)])

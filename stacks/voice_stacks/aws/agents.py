@@ -36,8 +36,12 @@ class AgentsStack(VoiceStack):
     ) -> None:
         super().__init__(app, deployment)
         context = edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
-        named = deployment.aws.edge.domain
-        domain = HostDomain(self, "Domain", zone_id=named.zone_id, hosts=(agent_host(named),)) if named else None
+        domain_config = deployment.aws.edge.domain
+        domain = (
+            HostDomain(self, "Domain", zone_id=domain_config.zone_id, hosts=(agent_host(domain_config),))
+            if domain_config
+            else None
+        )
         self.load_balancer = TlsLoadBalancer(
             self,
             "Public",
@@ -46,7 +50,7 @@ class AgentsStack(VoiceStack):
             port=AGENT_HTTP,
             target_id="Targets",
             domain=domain,
-            host=agent_host(named) if named else None,
+            host=agent_host(domain_config) if domain_config else None,
         )
         CfnOutput(self, "AgentHost", value=self.load_balancer.host, description="Host of conversations: TLS 443")
         self.agents = Agents(

@@ -37,14 +37,14 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
     first, *_ = [stack for regional in deployment.in_regions() for stack in build(app, regional)]
-    meant = acknowledged()
+    acknowledgments = acknowledged()
     if validate:
         # Imported here, since the rules' module costs as much as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
         from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
         Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-        for construct, acknowledgment in meant:
+        for construct, acknowledgment in acknowledgments:
             Validations.of(construct).acknowledge(acknowledgment)
     annotations = Annotations.of(first)
     for finding in checks.run(deployment):

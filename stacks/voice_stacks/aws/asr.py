@@ -6,7 +6,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import asr_images, held_back
+from voice_blueprint.hosts import asr_images, lacks_digests
 from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetProps
 from voice_constructs.aws.artifacts_job import ArtifactsJob
 from voice_stacks.aws.fleet import FleetStack
@@ -30,7 +30,7 @@ class AsrStack(FleetStack):
         group = self.context.log_group
         self.export(group.log_group_name, group.log_group_arn, self.context.key.key_arn)
         for fleet in deployment.aws.asr:
-            if fleet.artifacts and not held_back(deployment, asr_images(fleet)):
+            if fleet.artifacts and not lacks_digests(deployment, asr_images(fleet)):
                 props = AcceleratorFleetProps(fleet=fleet, context=self.context)
                 ArtifactsJob(self, f"{fleet.name.capitalize()}Artifacts", props=props)
 

@@ -33,8 +33,8 @@ class EdgeStack(VoiceStack):
     ) -> None:
         super().__init__(app, deployment)
         context = edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
-        named = deployment.aws.edge.domain
-        domain = EdgeDomain(self, "Domain", domain=named) if named else None
+        domain_config = deployment.aws.edge.domain
+        domain = EdgeDomain(self, "Domain", domain=domain_config) if domain_config else None
         self.load_balancer = PublicLoadBalancer(
             self, "Public", context=context, domain=domain, rtp_targets=vad.fleet.target_group
         )

@@ -28,7 +28,9 @@ def configured_deployment() -> Deployment:
     except voice_blueprint.DeploymentFileError as error:
         raise pulumi.RunError(str(error)) from None
     if deployment.azure_section is None:
-        raise pulumi.RunError(f"{file}: deployment {deployment.name} has no section `azure`; there is nothing to make")
+        raise pulumi.RunError(
+            f"{file}: deployment {deployment.name} has no section `azure`, so there is nothing to deploy"
+        )
     blocking = []
     for finding in checks.run(deployment):
         text = finding.text(deployment.source)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.blueprint.documents import ABSENT, BASE, Edits, parse_yaml
-from voice_blueprint.checks.aws.network import NEEDED_ENDPOINTS
+from voice_blueprint.checks.aws.network import REQUIRED_ENDPOINTS
 
 VAD_RULE = "aws.vad.scaling.0"
 ASR_RULE = "aws.asr.1.scaling.0"
@@ -325,12 +325,12 @@ CASES: tuple[Case, ...] = (
     Case("subnets-large-enough", CIDR, {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES},
          {CIDR: "10.40.0.0/23", "aws.availability_zones": ZONES}),
     Case("hosts-reach-aws", "aws.network.nat_gateways", {"aws.network.nat_gateways": 0},
-         {"aws.network.nat_gateways": 0, "aws.network.interface_endpoints": list(NEEDED_ENDPOINTS)}),
+         {"aws.network.nat_gateways": 0, "aws.network.interface_endpoints": list(REQUIRED_ENDPOINTS)}),
     *(Case("hosts-reach-aws", "aws.network.nat_gateways",
            {"aws.network.nat_gateways": 0,
-            "aws.network.interface_endpoints": [other for other in NEEDED_ENDPOINTS if other != name]},
+            "aws.network.interface_endpoints": [other for other in REQUIRED_ENDPOINTS if other != name]},
            {"aws.network.nat_gateways": 1})
-      for name in NEEDED_ENDPOINTS),
+      for name in REQUIRED_ENDPOINTS),
     Case("nat-per-zone", "aws.network.nat_gateways", {"aws.network.nat_gateways": 2}, {}),
     Case("nat-per-zone", "aws.network.nat_gateways", {"aws.network.nat_gateways": 1},
          {"aws.network.nat_gateways": 0}),

@@ -227,7 +227,7 @@ def test_following_the_remedy_fixes_the_finding(check: str, at: str, pattern: st
 def test_a_driver_of_the_required_branch_runs_the_engine(
     driver: str, *, runs: bool, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(azure_models, "HELD_BACK_DRIVERS", {"A10": f"GRID {driver}"})
+    monkeypatch.setattr(azure_models, "OLDER_DRIVERS", {"A10": f"GRID {driver}"})
     (case,) = (case for case in CASES if case.check == "driver-runs-engine")
     assert (findings(load(case.trips, case.base), case) == []) is runs
 

@@ -9,7 +9,7 @@ import pytest
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.services import CellLaunch, aggregated_launch, cell_launch
-from voice_blueprint.engines.launch.together import AGREED_FLAGS, check_together
+from voice_blueprint.engines.launch.together import COMMON_FLAGS, check_together
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 
 Pod = dict[str, Launcher]
@@ -149,7 +149,7 @@ def test_an_inconsistent_cell_is_refused_with_the_differing_setting(plant: Calla
         check_together(pod)
 
 
-@pytest.mark.parametrize("flag", AGREED_FLAGS)
+@pytest.mark.parametrize("flag", COMMON_FLAGS)
 def test_engines_agree_on_each_flag(flag: str) -> None:
     pod = cell()
     prefill = list(pod["prefill"].command())

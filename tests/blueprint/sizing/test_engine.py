@@ -168,7 +168,7 @@ def test_fp8_kv_is_refused_on_gpus_older_than_ada(gpu: Gpu) -> None:
             A10,
             1,
             CHAT_SESSIONS,
-            r"16384 tokens takes 2,415,919,104 bytes, more than .*\(7,136 tokens of 147,456 bytes\)",
+            r"16384 tokens requires 2,415,919,104 bytes, more than .*\(7,136 tokens of 147,456 bytes\)",
         ),
         (VOXTRAL, A100, 1, FULL_CONTEXT_SESSIONS.model_copy(update={"context_tokens": 40000}), "more than the 32768"),
         (QWEN, A100, 1, CHAT_SESSIONS.model_copy(update={"session_tokens": 20000}), "more than context_tokens 16384"),

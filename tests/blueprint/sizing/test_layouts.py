@@ -22,7 +22,7 @@ from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.layouts import (
     CELL,
-    Asked,
+    EngineRequirements,
     Layout,
     RefusedLayout,
     aggregated_layout,
@@ -40,12 +40,12 @@ TWO_A4500 = NC48.model_copy(update={"name": "two A4500", "gpu": "A4500", "usd_pe
 
 
 def fitting_layouts(model: ModelCard, gpu: Gpu, vm: VmSize, load: Load) -> dict[str, Layout]:
-    ways = layouts(model, gpu, vm, Asked(load), region=REGION)
+    ways = layouts(model, gpu, vm, EngineRequirements(load), region=REGION)
     return {way.name: way for way in ways if isinstance(way, Layout)}
 
 
 def test_voxtral_on_four_a100_cell_and_aggregated_side_by_side() -> None:
-    cell, pairs, singles = layouts(VOXTRAL, A100, NC96, Asked(SHORT_SESSIONS), region=REGION)
+    cell, pairs, singles = layouts(VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), region=REGION)
     assert isinstance(cell, Layout)
     assert isinstance(pairs, Layout)
     assert isinstance(singles, Layout)
@@ -84,7 +84,7 @@ def test_500_sessions_of_qwen_fit_two_a100() -> None:
 
 @pytest.mark.parametrize("model", [VOXTRAL, QWEN, QWEN_7B], ids=lambda model: model.name)
 def test_500_sessions_do_not_fit_two_a4500(model: ModelCard) -> None:
-    ways = layouts(model, A4500, TWO_A4500, Asked(CHAT_SESSIONS), region=REGION)
+    ways = layouts(model, A4500, TWO_A4500, EngineRequirements(CHAT_SESSIONS), region=REGION)
     assert all(way.sessions_per_node < 500 for way in ways if isinstance(way, Layout))
     assert any(isinstance(way, RefusedLayout) for way in ways)
 
@@ -106,23 +106,21 @@ def test_engines_stay_inside_nvlink(vm: VmSize, width: int, engines: int) -> Non
 
 def test_tp4_across_pairs_is_refused() -> None:
     with pytest.raises(DoesNotFitError, match=r"TP 4 needs 4 GPUs that NVLink joins; .* joins at most 2 of its 4"):
-        aggregated_layout(VOXTRAL, A100, NC96, Asked(SHORT_SESSIONS), tensor_parallel=4, region=REGION)
+        aggregated_layout(VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), tensor_parallel=4, region=REGION)
 
 
 @pytest.mark.parametrize("vm", [NC24, NC48, NC80, ND_H200], ids=lambda vm: vm.name)
 def test_a_cell_uses_two_pairs_of_one_node(vm: VmSize) -> None:
-    with pytest.raises(DoesNotFitError, match="takes two NVLink pairs of one node"):
+    with pytest.raises(DoesNotFitError, match="requires two NVLink pairs of one node"):
         cell_groups(vm)
 
 
 def test_a_model_with_cross_attention_has_no_cell() -> None:
     load = Load(sessions=1, session_tokens=448, context_tokens=448)
     with pytest.raises(DoesNotFitError, match="neither prefix caching nor a KV connector"):
-        cell_layout(WHISPER, A100, NC96, Asked(load), region=REGION)
+        cell_layout(WHISPER, A100, NC96, EngineRequirements(load), region=REGION)
 
 
 def test_a_layout_on_an_unpriced_size_has_no_price() -> None:
-    assert (
-        aggregated_layout(QWEN, H200, ND_H200, Asked(CHAT_SESSIONS), tensor_parallel=1, region=REGION).usd_per_hour
-        is None
-    )
+    requirements = EngineRequirements(CHAT_SESSIONS)
+    assert aggregated_layout(QWEN, H200, ND_H200, requirements, tensor_parallel=1, region=REGION).usd_per_hour is None

@@ -42,5 +42,5 @@ def test_compute_and_bandwidth_also_limit_calls() -> None:
 
 def test_a_session_shorter_than_its_call_is_refused() -> None:
     load = SHORT_CALLS.model_copy(update={"longest_call_s": 600})
-    with pytest.raises(DoesNotFitError, match=r"a call of 600 s takes 7500 tokens.*hold 6% of it"):
+    with pytest.raises(DoesNotFitError, match=r"a call of 600 s requires 7500 tokens.*hold 6% of it"):
         size_engine(REALTIME, H100, load=load)

@@ -44,7 +44,7 @@ def test_shipped_deployments_fit_their_hardware(file: Path) -> None:
     deployment = voice_blueprint.load(file)
     for sizing in size_services(deployment.azure_section).values() if deployment.azure_section else ():
         assert isinstance(sizing, ServiceSizing), sizing
-        assert sizing.enough, sizing.verdict
+        assert sizing.is_sufficient, sizing.summary
     if file.stem == "seed":  # refused by design; see the test below
         return
     for fleet in deployment.aws_section.asr if deployment.aws_section else ():
@@ -55,9 +55,9 @@ def test_cells_are_sized() -> None:
     cells = service_sizing("voxtral-cells")
     (pool,) = cells.pools
     assert (pool.engine.sessions, pool.engine.limit) == (403, Limit.KV_MEMORY)
-    assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.most_replicas) == (1, 2, 2, 4)
+    assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.max_replicas) == (1, 2, 2, 4)
     assert pool.prefill is not None
-    assert cells.verdict == "4 x 403 on cells (replicas.max 4) = 1612 sessions, which carries 600"
+    assert cells.summary == "4 x 403 on cells (replicas.max 4) = 1612 sessions, which support 600"
     assert len(cells.alternatives) == 3
 
 
@@ -81,7 +81,7 @@ def test_chat_fills_its_pools_in_the_order_of_the_file() -> None:
     service = next(service for service in AZURE.services if isinstance(service, ChatService))
     more = service.model_copy(update={"load": service.load.model_copy(update={"sessions": a100.sessions + 40})})
     first, second = size_service(AZURE, more).pools
-    assert (first.replicas, second.replicas) == (first.most_replicas, 1)
+    assert (first.replicas, second.replicas) == (first.max_replicas, 1)
     # Without load KEDA runs the minimum number of replicas.
     kept = service.model_copy(update={"pool_replicas": (PoolReplicas(pool="h100spot", min=1, max=4),)})
     assert [pool.replicas for pool in size_service(AZURE, kept).pools] == [2, 1]
@@ -90,20 +90,20 @@ def test_chat_fills_its_pools_in_the_order_of_the_file() -> None:
 def test_too_few_replicas_are_reported_without_an_exception() -> None:
     service = next(service for service in AZURE.services if isinstance(service, TtsService))
     short = size_service(AZURE, service.model_copy(update={"sessions": 257}))
-    assert not short.enough
-    assert short.verdict == "8 x 32 on h200 (replicas.max 8) = 256 sessions, which does not carry 257"
+    assert not short.is_sufficient
+    assert short.summary == "8 x 32 on h200 (replicas.max 8) = 256 sessions, which do not support 257"
 
 
 def test_nodes_of_the_pool_limit_the_replicas() -> None:
     service = aggregated_service().model_copy(update={"replicas": HostCount(min=1, max=50)})
     (pool,) = size_service(AZURE, service).pools
-    assert (pool.most_replicas, pool.bottleneck) == (8, "4 nodes of 2")
+    assert (pool.max_replicas, pool.bottleneck) == (8, "4 nodes of 2")
 
 
 def test_whisper_has_no_lmcache_and_no_cell() -> None:
     load = Load(sessions=10, session_tokens=448, context_tokens=448)
     whisper = aggregated_service(model="whisper-large-v3").model_copy(update={"load": load})
-    assert size_service(AZURE, whisper).enough
+    assert size_service(AZURE, whisper).is_sufficient
     with pytest.raises(DoesNotFitError, match="KV connector"):
         size_service(AZURE, whisper.model_copy(update={"lmcache": PeerPool()}))
     cell = PrefillDecodeCell(
@@ -148,7 +148,7 @@ def test_whisper_on_p5_uses_one_gpu() -> None:
 
 @pytest.mark.parametrize("name", ["inf2", "trn1"])
 def test_vllm_on_neuron_is_not_sized(name: str) -> None:
-    with pytest.raises(DoesNotFitError, match="which is no GPU"):
+    with pytest.raises(DoesNotFitError, match="which is not a GPU"):
         size_fleet(SEED_FLEETS[name])
 
 
@@ -173,5 +173,5 @@ def test_a_fleet_uses_as_many_gpus_as_its_load_requires() -> None:
 
 
 def test_a_load_beyond_a_host_is_refused() -> None:
-    with pytest.raises(DoesNotFitError, match=r"carries \d+ of 1000 sessions"):
+    with pytest.raises(DoesNotFitError, match=r"supports \d+ of 1000 sessions"):
         size_fleet(fleet("p5.4xlarge", 1000))

@@ -125,7 +125,7 @@ def test_interruption_reports_that_the_rollout_continues(
     monkeypatch.setattr(time, "sleep", interrupt)
     result = rollout(file, "--follow")
     assert result.exit_code == 130
-    assert "the rollout goes on" in result.stderr
+    assert "the rollout continues" in result.stderr
 
 
 def test_a_refusal_by_the_cluster_is_reported(file: Path, live_cluster: LiveCluster) -> None:

@@ -22,6 +22,6 @@ def wheel(tmp_path: Path) -> Wheel:
         with zipfile.ZipFile(path, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, textwrap.dedent(text))
-        return Reader(Tree.of_wheel(path))
+        return Reader(Tree.from_wheel(path))
 
     return write

@@ -125,6 +125,6 @@ def test_environment_variables_declared_and_read(wheel: Wheel) -> None:
     assert offered.variables_declared(reader, "p.envs") == {"P_PORT": 5600, "P_HOST": None, "P_EXTRA": None}
     assert offered.variables_read(reader, "P_") == {"P_READ": None, "P_ALSO": None}
     assert offered.variables_listed(reader, "p.listed.NAMES") == {"P_LISTED": None}
-    assert offered.variables_of_settings(reader, "P_", "p.listed.DEFINED") == {"P_SIZE": 5.0}
+    assert offered.settings_variables(reader, "P_", "p.listed.DEFINED") == {"P_SIZE": 5.0}
     with pytest.raises(MovedError, match=r"no p\.gone"):
         offered.variables_declared(reader, "p.gone")

@@ -42,7 +42,7 @@ ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" 
 
 
 def test_table_has_one_line_per_flag_and_can_be_read() -> None:
-    made = table(Tree.of_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
+    made = table(Tree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
     text = render(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
     assert read(text) == made
@@ -86,7 +86,7 @@ def test_writing_the_table_is_reproducible(tool: Path) -> None:
 def test_unknown_engine_is_refused(tool: Path) -> None:
     code, output = run("toll")
     assert code == 2
-    assert "toll has no table; there are: tool" in output
+    assert "toll has no table; available tables: tool" in output
     assert not tool.exists()
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tests.blueprint.documents import ABSENT, Edits, edit_document
 from tests.registry import Registry, SigningKey, registry
-from voice_blueprint.signing import manifest, verified
+from voice_blueprint.signing import is_verified, manifest
 from voice_ops.cli import app
 
 # Made by cosign: cosign.pub and dir-img-cosign-valid of signature/fixtures in containers/image.
@@ -40,9 +40,9 @@ def local_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registr
 
 
 def test_cosign_signatures_are_verified() -> None:
-    assert verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT)
-    assert not verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT.replace(b"634a", b"634b"))
-    assert not verified(COSIGN_KEY, "no base64", COSIGN_TEXT)
+    assert is_verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT)
+    assert not is_verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT.replace(b"634a", b"634b"))
+    assert not is_verified(COSIGN_KEY, "no base64", COSIGN_TEXT)
 
 
 def write_file(edits: Edits, folder: Path) -> Path:

@@ -121,7 +121,7 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
 def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
     found = {(d.metric, d.statistic): d for d in differences(rounds(-0.2, seed=3, drift_s=0.1), seed=0)}
     first = found["first", "p50"]
-    assert first.shown
+    assert first.is_shown
     assert first.low < -200 < first.high
     assert first.low < first.difference < first.high < 0
     assert found["requests/s", "mean"].difference > 0
@@ -129,7 +129,7 @@ def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
 
 def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voice_ops.loadtest.compare.RESAMPLES", 100)
-    shown = [differences(rounds(0.0, seed), seed)[0].shown for seed in range(40)]
+    shown = [differences(rounds(0.0, seed), seed)[0].is_shown for seed in range(40)]
     # The expected number is 5 % of 40; with six rounds bootstrap intervals are slightly too narrow.
     assert sum(shown) <= 6
 

@@ -242,7 +242,7 @@ def test_lag_of_a_busy_client_counts() -> None:
                 end = asyncio.get_running_loop().time() + 1.0
                 while asyncio.get_running_loop().time() < end:
                     pass
-            trace.text_arrived()
+            trace.record_text()
 
     begin = process_time()
     run = run_load(DisconnectingServer(), OpenLoop(50), 60)

@@ -18,7 +18,7 @@ from voice_sandbox.changes import Op
 
 
 def change_inputs(graph: Graph, name: str, kind: str, **inputs: object) -> Graph:
-    found = graph.named(name, kind)
+    found = graph.resource_named(name, kind)
     changed = replace(found, inputs={**found.inputs, **inputs})
     return replace(graph, resources=tuple(changed if r.urn == found.urn else r for r in graph.resources))
 
@@ -101,7 +101,7 @@ def test_a_moved_cluster_includes_its_pools(initial_graph: Graph) -> None:
 
 def test_resource_options_are_respected(initial_graph: Graph) -> None:
     after = change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", tags={}, kubernetesVersion="1.34")
-    cluster = after.named("aks")
+    cluster = after.resource_named("aks")
 
     def op(**options: tuple[str, ...]) -> Op:
         chosen = tuple(replace(r, **options) if r is cluster else r for r in after.resources)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_removed_resources_are_deleted_last_with_dependents_first(initial_graph:
 
 
 def test_an_alias_does_not_create_a_resource(initial_graph: Graph) -> None:
-    cluster = initial_graph.named("aks")
+    cluster = initial_graph.resource_named("aks")
     renamed = replace(cluster, urn=f"{cluster.urn}-renamed", name="aks-renamed", aliases=(cluster.urn,))
     after = replace(initial_graph, resources=tuple(renamed if r is cluster else r for r in initial_graph.resources))
     assert step_for(compare(initial_graph, after), renamed.urn).op is Op.SAME

@@ -59,7 +59,7 @@ MISSING_DEPENDENCIES = {
         k8s.core.v1.Namespace('n', metadata={'name': 'voice'})
         k8s.core.v1.ConfigMap('m', metadata={'namespace': 'voice'})
         """,
-        r'ConfigMap "m" (may be|is) created before core/v1:Namespace "n": it lies in the namespace voice',
+        r'ConfigMap "m" (may be|is) created before core/v1:Namespace "n": it is in the namespace voice',
     ),
 }
 
@@ -82,7 +82,7 @@ def test_dependencies_are_inferred_from_input_values() -> None:
 
 def test_names_with_a_common_prefix_are_distinguished() -> None:
     graph = sample(Mode.UP).graph
-    cluster = graph.named("aks")
+    cluster = graph.resource_named("aks")
     twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
     both = Graph("p", "s", (*graph.resources, twin))
     assert all(need.needs != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)

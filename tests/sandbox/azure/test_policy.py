@@ -13,13 +13,13 @@ from voice_sandbox.azure.recorder import Mode
 
 
 def change_pool(graph: Graph, **options: object) -> Graph:
-    pool = graph.named("gpu", "containerservice:AgentPool")
+    pool = graph.resource_named("gpu", "containerservice:AgentPool")
     return replace(graph, resources=tuple(replace(r, **options) if r is pool else r for r in graph.resources))  # type: ignore[arg-type]
 
 
 def test_each_resource_is_checked_before_the_stack() -> None:
     graph = sample(Mode.PREVIEW).graph
-    pool = graph.named("gpu", "containerservice:AgentPool")
+    pool = graph.resource_named("gpu", "containerservice:AgentPool")
     with PolicyPack(POLICY) as pack:
         assert pack.policies() == ["small-pools", "tagged", "pool-in-cluster"]
         [advice] = pack.check(graph)

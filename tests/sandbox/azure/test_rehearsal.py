@@ -63,7 +63,7 @@ def test_a_mandatory_policy_fails_a_rehearsal(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_missing_policy_pack_fails_the_rehearsal(tmp_path: Path) -> None:
-    with pytest.raises(PolicyPackError, match="which make a policy pack"):
+    with pytest.raises(PolicyPackError, match="which a policy pack requires"):
         Rehearsal("dev", {}, [CLUSTER], tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_a_replacement_is_refused_unless_it_is_reported(
         preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
     assert caught.value.exit_code == 2
     said = capsys.readouterr().err
-    assert 'containerservice:AgentPool "gpu": vmSize cannot change in place. Away: what runs on the pool' in said
+    assert 'containerservice:AgentPool "gpu": vmSize cannot change in place. Unavailable: the pods on the pool' in said
     assert "--accept-replace gpu" in said
     assert kept.read_text(encoding="utf-8") == before
     preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False, accepted=["gpu"])
@@ -150,7 +150,7 @@ def test_service_refusals_end_a_preview(
         for expected in (
             '✗ refused by Azure InvalidParameter containerservice:AgentPool "gpu"',
             "urn:pulumi:dev::sample-cluster::sample:cluster:Pool$azure-native:containerservice:AgentPool::gpu",
-            'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "0"; it has to be left out',
+            'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "0"; it must be omitted',
             "set surge_nodes of the pool to 0 (https://github.com/hashicorp/terraform-provider-azurerm/issues/19355)",
             'Spot pools can\'t set maxUnavailable: upgradeSettings.maxUnavailable is "1"',
         ):
@@ -206,7 +206,7 @@ def test_a_preview_against_a_recorded_release_exits_with_2_until_accepted(tmp_pa
     command = ["plan", str(file), "--against", str(tmp_path)]
     planned = CliRunner().invoke(app, command)
     assert planned.exit_code == 2
-    assert "networkProfile.podCidr cannot change in place. Away: every service" in planned.stderr
+    assert "networkProfile.podCidr cannot change in place. Unavailable: every service" in planned.stderr
     assert CliRunner().invoke(app, [*command, "--accept-replace", "cluster"]).exit_code == 0
 
 
@@ -260,8 +260,8 @@ def test_a_shipped_file_is_accepted_and_refused_after_a_disruptive_change(name: 
         "apiServerAccessProfile.enablePrivateCluster",
         "networkProfile.podCidr",
         "addressSpace.addressPrefixes[0]",
-        'containerservice:AgentPool "a100": vmSize cannot change in place. Away: what runs on the pool',
-        "every service, until cluster, pools and engines are made anew: an hour or more",
+        'containerservice:AgentPool "a100": vmSize cannot change in place. Unavailable: the pods on the pool',
+        "every service, until cluster, pools and engines are recreated: an hour or more",
         "--accept-replace a100",
     ):
         assert away in refused.stderr, away

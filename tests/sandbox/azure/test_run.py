@@ -16,7 +16,7 @@ from voice_sandbox.azure.graph import short_type
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Existing, Mode
 from voice_sandbox.azure.run import TIMEOUT_S, run, run_modes
-from voice_sandbox.azure.values import UNKNOWN, Secret, holds_secret
+from voice_sandbox.azure.values import UNKNOWN, Secret, contains_secret
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
@@ -35,19 +35,19 @@ def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode
         "containerservice:AgentPool": 1,
         "authorization:RoleAssignment": 1,
     }
-    pool, cluster = graph.named("gpu", "containerservice:AgentPool"), graph.named("aks")
-    component = graph.named("gpu", "sample:cluster:Pool")
+    pool, cluster = graph.resource_named("gpu", "containerservice:AgentPool"), graph.resource_named("aks")
+    component = graph.resource_named("gpu", "sample:cluster:Pool")
     assert (pool.parent, component.custom) == (component.urn, False)
     assert graph.children(component.urn) == [pool]
     assert pool.urn.endswith("::sample:cluster:Pool$azure-native:containerservice:AgentPool::gpu")
     assert pool.property_dependencies["resourceName"] == (cluster.urn,)
     assert pool.delete_before_replace is True
     assert pool.inputs["kubeletConfig"]["topologyManagerPolicy"] == "best-effort"
-    assert graph.named("identity").urn in graph.needed_by(pool.urn)
+    assert graph.resource_named("identity").urn in graph.needed_by(pool.urn)
 
 
 def test_a_resource_has_aliases_for_other_api_versions() -> None:
-    cluster = sample(Mode.PREVIEW).graph.named("aks")
+    cluster = sample(Mode.PREVIEW).graph.resource_named("aks")
     assert len(cluster.aliases) > 10
     assert all(alias.endswith("::aks") and "containerservice/v20" in alias for alias in cluster.aliases)
 
@@ -62,7 +62,11 @@ def test_a_failed_run_ends_the_parallel_one(tmp_path: Path) -> None:
 
 def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
     graph = sample(Mode.PREVIEW).graph
-    cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
+    cluster, identity, reader = (
+        graph.resource_named("aks"),
+        graph.resource_named("identity"),
+        graph.resource_named("reader"),
+    )
     assert cluster.id is None
     assert cluster.inputs["identity"]["userAssignedIdentities"] == [UNKNOWN]
     assert cluster.outputs["identity"]["userAssignedIdentities"] is UNKNOWN
@@ -73,8 +77,12 @@ def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
 
 def test_an_up_simulates_outputs_of_azure() -> None:
     graph = sample(Mode.UP).graph
-    cluster, identity, reader = graph.named("aks"), graph.named("identity"), graph.named("reader")
-    group = graph.named("group").id
+    cluster, identity, reader = (
+        graph.resource_named("aks"),
+        graph.resource_named("identity"),
+        graph.resource_named("reader"),
+    )
+    group = graph.resource_named("group").id
     assert group
     assert cluster.id == f"{group}/providers/Microsoft.ContainerService/managedClusters/sample-aks"
     assert cluster.outputs["identity"]["userAssignedIdentities"][identity.id] == {
@@ -90,13 +98,13 @@ def test_an_up_simulates_outputs_of_azure() -> None:
 
 def test_secrets_remain_marked_as_secret() -> None:
     graph = sample(Mode.UP).graph
-    assert isinstance(graph.named("aks").inputs["tags"]["token"], Secret)
-    assert holds_secret(graph.named("aks").outputs["tags"])
+    assert isinstance(graph.resource_named("aks").inputs["tags"]["token"], Secret)
+    assert contains_secret(graph.resource_named("aks").outputs["tags"])
     kubeconfig = graph.outputs["kubeconfig"]
     assert isinstance(kubeconfig, Secret)
     assert "sample-d" in str(kubeconfig.value)
     assert "hunter2" not in repr(workloads(Mode.UP))
-    assert holds_secret(workloads(Mode.UP).named("token").inputs["stringData"])
+    assert contains_secret(workloads(Mode.UP).resource_named("token").inputs["stringData"])
 
 
 def test_outputs_of_another_stack_are_passed() -> None:
@@ -106,9 +114,11 @@ def test_outputs_of_another_stack_are_passed() -> None:
     assert reference.outputs["secretOutputNames"] == ["kubeconfig"]
     assert provider.inputs["kubeconfig"] == sample(Mode.UP).graph.outputs["kubeconfig"]
     assert graph.outputs["issuer"] == sample(Mode.UP).graph.outputs["issuer"]
-    deployment = graph.named("asr", "apps/v1:Deployment")
+    deployment = graph.resource_named("asr", "apps/v1:Deployment")
     assert (deployment.provider, deployment.id) == (provider.urn, "voice/asr")
-    assert graph.named("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {"name": "asr"}
+    assert graph.resource_named("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {
+        "name": "asr"
+    }
     assert str(graph.outputs["address"]).startswith("198.51.100.")
 
 
@@ -210,8 +220,8 @@ def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> 
     [
         ({}, "Pulumi.yaml: there is no such file"),
         ({"Pulumi.yaml": "runtime: python\n"}, "a project needs a name"),
-        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine runs python"),
-        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "there is no __main__.py"),
+        ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine only supports python"),
+        ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "has no __main__.py"),
         ({"Pulumi.yaml": "name: [x\n"}, "Pulumi.yaml: while parsing"),
     ],
 )

@@ -101,7 +101,7 @@ def test_unknown_and_secret_values_are_not_inspected() -> None:
     assert problems(token, {"spec": wrong}) == [
         "missing required input spec.containers[0].name",
         "unknown input spec.containers[0].nme; did you mean name?",
-        "spec.volumes[0].emptyDir has to be an object, not 'yes'",
+        "spec.volumes[0].emptyDir must be an object, not 'yes'",
     ]
 
 

@@ -76,7 +76,7 @@ def healthy_addresses(balancer: Balancer) -> set[str]:
 
 def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
     """Return the machine that received a packet."""
-    (found,) = [address for address in machines if (target := balancer.target(address)) and target.passed_on]
+    (found,) = [address for address in machines if (target := balancer.target(address)) and target.forwarded_packets]
     return found
 
 
@@ -86,7 +86,7 @@ def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balan
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     target = balancer.target(ONE)
     assert target is not None
-    assert target.in_a_row >= RULES.healthy_after
+    assert target.consecutive_results >= RULES.healthy_after
 
 
 def test_packets_of_a_flow_keep_their_source_and_host(
@@ -95,7 +95,9 @@ def test_packets_of_a_flow_keep_their_source_and_host(
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     for number in range(20):
         caller.send(b"frame %d" % number)
-    wait_until(lambda: sum(target.passed_on for address in machines if (target := balancer.target(address))) == 20)
+    wait_until(
+        lambda: sum(target.forwarded_packets for address in machines if (target := balancer.target(address))) == 20
+    )
     audio = machines[receiver(machines, balancer)].audio
     assert [audio.recvfrom(2000) for _ in range(20)] == [(b"frame %d" % n, caller.getsockname()) for n in range(20)]
 
@@ -111,8 +113,8 @@ def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
             caller.sendto(b"frame", (PUBLIC, RULES.port))
     targets = [target for address in machines if (target := balancer.target(address))]
-    wait_until(lambda: sum(target.passed_on for target in targets) == 32)
-    assert sum(target.passed_on > 0 for target in targets) == hosts
+    wait_until(lambda: sum(target.forwarded_packets for target in targets) == 32)
+    assert sum(target.forwarded_packets > 0 for target in targets) == hosts
 
 
 def test_a_flow_moves_when_its_host_becomes_unhealthy(
@@ -120,7 +122,7 @@ def test_a_flow_moves_when_its_host_becomes_unhealthy(
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     caller.send(b"before")
-    wait_until(lambda: any(target.passed_on for address in machines if (target := balancer.target(address))))
+    wait_until(lambda: any(target.forwarded_packets for address in machines if (target := balancer.target(address))))
     first = receiver(machines, balancer)
     machines[first].health.close()
     (other,) = machines.keys() - {first}

@@ -178,8 +178,8 @@ def boot(cloud: Cloud, hardware: Hardware = COMMON, group: str | None = None) ->
 def was_abandoned(cloud: Cloud, instance: str) -> bool:
     """Return True if the host has completed its launch hook with ABANDON."""
     activities = cloud.aws.client("autoscaling").describe_scaling_activities()["Activities"]
-    said = [each.get("StatusMessage", "") for each in activities if instance in each["Description"]]
-    return any("Lifecycle Action Completed with ABANDON Result" in text for text in said)
+    messages = [each.get("StatusMessage", "") for each in activities if instance in each["Description"]]
+    return any("Lifecycle Action Completed with ABANDON Result" in text for text in messages)
 
 
 @pytest.mark.parametrize(("hardware", "reason"), HARDWARE.values(), ids=HARDWARE.keys())
@@ -230,7 +230,7 @@ def prepared_host(cloud: Cloud) -> Iterator[PreparedHost]:
     cloud.registry_refuses = 2
     host.machine.run(_CONTINUE[BOOT_STEP])
     for step in (IMAGES_STEP, SECRET_STEP):
-        comes = partial(host.machine.said, f"voice-host: {step}")
+        comes = partial(host.machine.find_line, f"voice-host: {step}")
         wait_until(f"it comes to {step}", comes, host, READY_S)
         host.machine.save(step)
     yield PreparedHost(host, host.machine.lines)
@@ -299,4 +299,4 @@ def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
     served_s = host.machine.age_s
     reboot(host)
     assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.holds] == []
-    assert not host.machine.said("installing", since_s=served_s)
+    assert not host.machine.find_line("installing", since_s=served_s)

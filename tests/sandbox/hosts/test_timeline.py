@@ -4,8 +4,8 @@ from voice_sandbox.hosts.machine import Line
 from voice_sandbox.hosts.timeline import Phase, timeline
 
 
-def console(*said: tuple[float, str]) -> list[Line]:
-    return [Line(at_s, text) for at_s, text in said]
+def console(*printed_lines: tuple[float, str]) -> list[Line]:
+    return [Line(at_s, text) for at_s, text in printed_lines]
 
 
 def test_each_phase_ends_where_the_next_begins() -> None:

@@ -156,13 +156,13 @@ def test_health_checks_have_a_price(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
-        ({"aws.other_regions": [{**OREGON, "region": "us-east-1"}]}, "regions.0.region`: us-east-1 is named twice"),
-        ({"aws.other_regions": [OREGON, OREGON]}, "`aws.other_regions.1.region`: us-west-2 is named twice"),
-        ({"aws.other_regions": [{**OREGON, "region": "us-west-9"}]}, "`us-west-9` is no AWS region"),
+        ({"aws.other_regions": [{**OREGON, "region": "us-east-1"}]}, "regions.0.region`: us-east-1 is listed twice"),
+        ({"aws.other_regions": [OREGON, OREGON]}, "`aws.other_regions.1.region`: us-west-2 is listed twice"),
+        ({"aws.other_regions": [{**OREGON, "region": "us-west-9"}]}, "`us-west-9` is not a known AWS region"),
         ({"name": "a" * 24}, f"{'a' * 24}-us-west-2, the name of a cell or in another region, is longer"),
         ({"aws.network.nat_gateways": 2, "aws.availability_zones": ["us-east-1a", "us-east-1b"]},
          "in us-west-2 nat_gateways 2 is more than the 1 availability zones"),
-        ({"aws.other_regions": [{**OREGON, "availability_zones": ["us-west-2a"] * 2}]}, "us-west-2a is named twice"),
+        ({"aws.other_regions": [{**OREGON, "availability_zones": ["us-west-2a"] * 2}]}, "us-west-2a is listed twice"),
     ],
 )  # fmt: skip
 def test_single_region_settings_are_refused_in_two_regions(edits: Edits, message: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def graph() -> Graph:
 
 @pytest.fixture(scope="module")
 def aks(graph: Graph) -> dict[str, Any]:
-    return inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    return inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def test_a_private_api_server_has_no_public_name(aks: dict[str, Any]) -> None:
 
 def test_a_public_api_server_is_reachable_from_listed_ranges_and_its_nodes() -> None:
     graph = cluster(PUBLIC)
-    access = inputs(graph.named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"]
-    egress = reveal(graph.named("egress", "network:PublicIPAddress").outputs["ipAddress"])
+    access = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"]
+    egress = reveal(graph.resource_named("egress", "network:PublicIPAddress").outputs["ipAddress"])
     assert access["enablePrivateCluster"] is False
     assert access["authorizedIPRanges"] == ["203.0.113.0/24", f"{egress}/32"]
     assert access["disableRunCommand"] is True
@@ -119,17 +119,17 @@ def test_image_cleaner_has_the_interval_that_arm_requires(aks: dict[str, Any]) -
 
 def test_metrics_reach_the_workspace_that_is_queried(graph: Graph, aks: dict[str, Any]) -> None:
     assert aks["azureMonitorProfile"]["metrics"]["enabled"] is True
-    workspace = graph.named("metrics", "monitor:AzureMonitorWorkspace")
-    rule = inputs(graph.named("prometheus", "monitor:DataCollectionRule"))
+    workspace = graph.resource_named("metrics", "monitor:AzureMonitorWorkspace")
+    rule = inputs(graph.resource_named("prometheus", "monitor:DataCollectionRule"))
     assert [d["accountResourceId"] for d in rule["destinations"]["monitoringAccounts"]] == [workspace.id]
     assert rule["dataFlows"] == [{"streams": ["Microsoft-PrometheusMetrics"], "destinations": ["metrics"]}]
-    grafana = inputs(graph.named("grafana", "dashboard:Grafana"))["properties"]
+    grafana = inputs(graph.resource_named("grafana", "dashboard:Grafana"))["properties"]
     linked = grafana["grafanaIntegrations"]["azureMonitorWorkspaceIntegrations"]
     assert [each["azureMonitorWorkspaceResourceId"] for each in linked] == [workspace.id]
 
 
 def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> None:
-    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     rules = {rule.id for rule in graph.of_type("monitor:DataCollectionRule")}
     associations = [inputs(r) for r in graph.of_type("monitor:DataCollectionRuleAssociation")]
     assert {each["dataCollectionRuleId"] for each in associations} == rules
@@ -139,10 +139,10 @@ def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> N
 
 
 def test_audit_logs_are_retained(graph: Graph) -> None:
-    logs = graph.named("logs", "operationalinsights:Workspace")
+    logs = graph.resource_named("logs", "operationalinsights:Workspace")
     settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.of_type("monitor:DiagnosticSetting")}
     assert {setting["workspaceId"] for setting in settings.values()} == {logs.id}
-    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     assert "kube-audit-admin" in {log["category"] for log in settings[str(aks.id)]["logs"]}
     for kind in ("containerregistry:Registry", "keyvault:Vault"):
         (resource,) = graph.of_type(kind)
@@ -150,7 +150,7 @@ def test_audit_logs_are_retained(graph: Graph) -> None:
 
 
 def test_logs_have_the_configured_retention(graph: Graph, azure: Azure) -> None:
-    logs = inputs(graph.named("logs", "operationalinsights:Workspace"))
+    logs = inputs(graph.resource_named("logs", "operationalinsights:Workspace"))
     assert logs["retentionInDays"] == azure.log_retention_days
     assert logs["features"]["disableLocalAuth"] is True
 

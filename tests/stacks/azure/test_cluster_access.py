@@ -43,7 +43,7 @@ def graph_for(edits: Edits) -> Graph:
 
 
 def aks(graph: Graph) -> dict[str, Any]:
-    return inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    return inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
 
 
 # --- a jump host ----------------------------------------------------------------------------------------------
@@ -58,17 +58,19 @@ def test_a_jump_host_is_only_reachable_through_bastion(jump: Graph) -> None:
     (interface,) = jump.of_type("network:NetworkInterface")
     (configuration,) = inputs(interface)["ipConfigurations"]
     assert "publicIPAddress" not in configuration
-    subnet = jump.named("jump", "network:Subnet")
+    subnet = jump.resource_named("jump", "network:Subnet")
     assert configuration["subnet"]["id"] == subnet.id
-    group = jump.named("jump", "network:NetworkSecurityGroup")
+    group = jump.resource_named("jump", "network:NetworkSecurityGroup")
     assert inputs(subnet)["networkSecurityGroup"]["id"] == group.id
-    bastion_range = inputs(jump.named("AzureBastionSubnet", "network:Subnet"))["addressPrefix"]
+    bastion_range = inputs(jump.resource_named("AzureBastionSubnet", "network:Subnet"))["addressPrefix"]
     allowed = [rule for rule in inputs(group)["securityRules"] if rule["access"] == "Allow"]
     assert [(rule["sourceAddressPrefix"], rule["destinationPortRange"]) for rule in allowed] == [(bastion_range, "22")]
     bastion = inputs(jump.of_type("network:BastionHost")[0])
     # `az network bastion ssh` works only with the Standard SKU and tunnelling.
     assert (bastion["sku"]["name"], bastion["enableTunneling"]) == ("Standard", True)
-    assert bastion["ipConfigurations"][0]["subnet"]["id"] == jump.named("AzureBastionSubnet", "network:Subnet").id
+    assert (
+        bastion["ipConfigurations"][0]["subnet"]["id"] == jump.resource_named("AzureBastionSubnet", "network:Subnet").id
+    )
 
 
 def test_users_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
@@ -153,7 +155,7 @@ def test_an_existing_network_is_used_and_not_created() -> None:
         f"{SPOKE}/subnets/endpoints"
     }
     assert {inputs(link)["virtualNetwork"]["id"] for link in graph.of_type("privatedns:VirtualNetworkLink")} == {SPOKE}
-    grant = inputs(graph.named("control-plane-uses-subnet"))
+    grant = inputs(graph.resource_named("control-plane-uses-subnet"))
     assert grant["scope"] == f"{SPOKE}/subnets/nodes"
 
 
@@ -179,7 +181,7 @@ def test_an_existing_registry_and_workspace_are_used_and_not_created() -> None:
     assert not graph.of_type("containerregistry:Registry")
     assert not graph.of_type("operationalinsights:Workspace")
     assert graph.outputs[ClusterOutput.REGISTRY_LOGIN_SERVER] == "ourimages.azurecr.io"
-    pull = inputs(graph.named("kubelet-pulls-images"))
+    pull = inputs(graph.resource_named("kubelet-pulls-images"))
     assert pull["scope"] == REGISTRY
     # Push permissions are outside this deployment.
     others = [inputs(r)["roleDefinitionId"] for r in graph.of_type("authorization:RoleAssignment")]
@@ -203,12 +205,12 @@ def test_existing_dns_zones_are_used_and_not_created() -> None:
     assert (access["privateDNSZone"], access["enablePrivateClusterPublicFQDN"]) == (api_server, False)
     # AKS writes to the zone and links it with the identity of the control plane, so both roles must exist before.
     granted = {inputs(r)["scope"]: r for r in graph.of_type("authorization:RoleAssignment")}
-    before = graph.needed_by(graph.named("cluster", "containerservice:ManagedCluster").urn)
+    before = graph.needed_by(graph.resource_named("cluster", "containerservice:ManagedCluster").urn)
     assert {granted[api_server].urn, granted[SPOKE].urn} <= set(before)
 
 
 def test_an_unused_dns_zone_is_refused() -> None:
-    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is used by nothing"):
+    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is not used"):
         graph_for({"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/privatelink.blob.core.windows.net"]}})
 
 

@@ -13,7 +13,7 @@ from voice_sandbox.azure.graph import Graph, short_type
 from voice_sandbox.azure.replacements import AZURE, KUBERNETES, defined
 from voice_sandbox.azure.schema import args_shape, resource_shape
 from voice_sandbox.changes import Op
-from voice_sandbox.rehearsals.azure_outages import DOWN, outages
+from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, outages
 
 Changes = set[str]
 AKS = "containerservice:ManagedCluster cluster"
@@ -181,7 +181,7 @@ def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
 
 def test_replacing_a_cluster_replaces_its_children() -> None:
     (found,) = outages(compare(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0]))))
-    assert found.along >= 5 + 1  # its pools and monitoring resources
+    assert found.also_replaced >= 5 + 1  # its pools and monitoring resources
 
 
 def test_immutable_inputs_are_read_from_the_definitions() -> None:
@@ -206,14 +206,14 @@ def test_additions_to_definitions_are_inputs_with_a_source(kind: str) -> None:
 
 
 def test_types_that_cause_outages_exist() -> None:
-    assert all(resource_shape(f"{package(kind)}:{kind}") for kind in DOWN)
+    assert all(resource_shape(f"{package(kind)}:{kind}") for kind in OUTAGES_BY_TYPE)
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
 def test_outages_are_reported_for_all_protected_types(file: str) -> None:
     protected = {short_type(each.type) for each in azure_resources(cluster(edit_deployment({}, file))) if each.protect}
     assert len(protected) > 8
-    assert protected <= DOWN.keys()
+    assert protected <= OUTAGES_BY_TYPE.keys()
 
 
 def package(kind: str) -> str:

@@ -59,7 +59,7 @@ def test_pools_match_the_file(file: str, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_pools_are_separate_from_the_cluster_resource(graph: Graph) -> None:
-    aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
     assert [pool["name"] for pool in aks["agentPoolProfiles"]] == ["system"]
     for pool in graph.of_type("containerservice:AgentPool"):
         assert inputs(pool)["mode"] == "User"
@@ -144,9 +144,9 @@ def test_reserved_pools_use_their_reservation_group_after_the_role_assignment() 
     pools = _pools(graph)
     assert {name for name, pool in pools.items() if "capacityReservationGroupID" in pool} == {"a100"}
     assert pools["a100"]["capacityReservationGroupID"] == GROUP_ID
-    grant = graph.named("control-plane-uses-reservation-of-a100")
+    grant = graph.resource_named("control-plane-uses-reservation-of-a100")
     assert inputs(grant)["scope"] == GROUP_ID
-    assert grant.urn in graph.named("a100", "containerservice:AgentPool").dependencies
+    assert grant.urn in graph.resource_named("a100", "containerservice:AgentPool").dependencies
 
 
 def test_two_pools_of_one_reservation_share_a_role_assignment() -> None:
@@ -158,4 +158,4 @@ def test_two_pools_of_one_reservation_share_a_role_assignment() -> None:
     grants = [r for r in graph.of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
     assert len(grants) == 1
     for pool in ("cells", "a100"):
-        assert grants[0].urn in graph.named(pool, "containerservice:AgentPool").dependencies
+        assert grants[0].urn in graph.resource_named(pool, "containerservice:AgentPool").dependencies

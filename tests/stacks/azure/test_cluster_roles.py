@@ -77,8 +77,8 @@ def test_without_a_reservation_no_role_refers_to_one() -> None:
 
 
 def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
-    aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
-    grafana = inputs(graph.named("grafana", "dashboard:Grafana"))
+    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+    grafana = inputs(graph.resource_named("grafana", "dashboard:Grafana"))
     trusted = {inputs(r)["resourceName"] for r in graph.of_type("managedidentity:FederatedIdentityCredential")}
     for principal, identity in nonempty(_identities(graph).items()):
         assert any(inputs(r)["principalId"] == principal for r in graph.of_type("authorization:RoleAssignment"))
@@ -91,7 +91,7 @@ def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
 
 
 def test_nodes_can_only_pull_images(graph: Graph) -> None:
-    aks = inputs(graph.named("cluster", "containerservice:ManagedCluster"))
+    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
     kubelet = aks["identityProfile"]["kubeletidentity"]
     assert _identities(graph)[kubelet["objectId"]].id == kubelet["resourceId"]
     (pull,) = [r for r in graph.of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))]
@@ -107,7 +107,7 @@ def test_principal_types_are_set(graph: Graph) -> None:
 
 
 def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
-    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     issuer = reveal(aks.outputs["oidcIssuerProfile"])["issuerURL"]
     credentials = [inputs(r) for r in graph.of_type("managedidentity:FederatedIdentityCredential")]
     assert {each["subject"] for each in credentials} == {
@@ -120,7 +120,7 @@ def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
 
 
 def test_the_cluster_depends_on_the_roles_of_its_identities(graph: Graph) -> None:
-    aks = graph.named("cluster", "containerservice:ManagedCluster")
+    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     before = graph.needed_by(aks.urn)
     for name in ("control-plane-uses-subnet", "control-plane-assigns-kubelet", "kubelet-pulls-images"):
-        assert graph.named(name).urn in before
+        assert graph.resource_named(name).urn in before

@@ -71,9 +71,9 @@ def test_every_subnet_has_a_security_group_and_no_default_outbound_access(graph:
 
 
 def test_services_are_only_reachable_inside_the_network(graph: Graph) -> None:
-    is_private = not inputs(graph.named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"].get(
-        "authorizedIPRanges"
-    )
+    is_private = not inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))[
+        "apiServerAccessProfile"
+    ].get("authorizedIPRanges")
     for kind in PRIVATE_TYPES if is_private else PRIVATE_TYPES[:-1]:  # Grafana is public if the API server is public
         (service,) = graph.of_type(kind)
         asked = inputs(service)
@@ -120,14 +120,14 @@ def test_subnet_ranges_are_inside_the_network_and_disjoint(edits: dict[str, obje
         pool["maxCount"]
         for pool in (
             *(inputs(r) for r in graph.of_type("containerservice:AgentPool")),
-            *inputs(graph.named("cluster", "containerservice:ManagedCluster"))["agentPoolProfiles"],
+            *inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))["agentPoolProfiles"],
         )
     )
     assert nodes.num_addresses > 2 * most
 
 
 def test_the_nat_gateway_is_zonal_and_its_address_zone_redundant(graph: Graph) -> None:
-    address = inputs(graph.named("egress", "network:PublicIPAddress"))
+    address = inputs(graph.resource_named("egress", "network:PublicIPAddress"))
     gateway = inputs(graph.of_type("network:NatGateway")[0])
     assert len(gateway["zones"]) == 1
     assert set(gateway["zones"]) < set(address["zones"])

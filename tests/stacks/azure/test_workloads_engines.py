@@ -36,7 +36,7 @@ from voice_blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
 from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
-from voice_constructs.azure.kubernetes.gpu_nodes import HELD_LABEL
+from voice_constructs.azure.kubernetes.gpu_nodes import WAITING_LABEL
 from voice_sandbox.azure.graph import Graph
 
 PRODUCTION = production()
@@ -306,7 +306,9 @@ def test_workloads_without_an_image_have_no_replicas() -> None:
     for scaled in manifests(held, "ScaledObject"):
         assert scaled["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] == "0"
     assert all(job["spec"]["suspend"] for job in manifests(held, "Job"))
-    assert all(HELD_LABEL in each["spec"]["template"]["spec"]["nodeSelector"] for each in manifests(held, "DaemonSet"))
+    assert all(
+        WAITING_LABEL in each["spec"]["template"]["spec"]["nodeSelector"] for each in manifests(held, "DaemonSet")
+    )
     assert pod(held, "router").owner["spec"]["replicas"] == 0
 
 

@@ -27,7 +27,7 @@ from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.signing import manifest
 from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
-from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_OF
+from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_BY_COMPONENT
 from voice_sandbox.azure.graph import Graph
 
 FILES = {
@@ -81,7 +81,7 @@ def component_for(peer: Manifest, azure: Azure) -> Component:
     if COMPONENT_LABEL in pod_labels:
         component = Component(pod_labels[COMPONENT_LABEL])
         namespace = peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
-        assert namespace == NAMESPACE_OF[component]
+        assert namespace == NAMESPACE_BY_COMPONENT[component]
         return component
     if pod_labels:
         assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "kube-system"}
@@ -95,7 +95,7 @@ def flows_in(policies: list[Manifest], direction: str, azure: Azure) -> set[tupl
     for policy in policies:
         for rule in policy["spec"].get(direction) or []:
             own = Component(policy["spec"]["podSelector"]["matchLabels"][COMPONENT_LABEL])
-            assert policy["metadata"]["namespace"] == NAMESPACE_OF[own]
+            assert policy["metadata"]["namespace"] == NAMESPACE_BY_COMPONENT[own]
             for peer in rule["from" if direction == "ingress" else "to"]:
                 for port in rule["ports"]:
                     other = component_for(peer, azure)
@@ -114,8 +114,8 @@ def test_network_policies_allow_exactly_the_flows_of_the_contract(
     graph: Graph, azure: Azure, flows: tuple[ClusterFlow, ...]
 ) -> None:
     policies = manifests(graph, "NetworkPolicy")
-    received = {contract_flow(flow) for flow in flows if flow.destination in NAMESPACE_OF}
-    sent = {contract_flow(flow) for flow in flows if flow.source in NAMESPACE_OF}
+    received = {contract_flow(flow) for flow in flows if flow.destination in NAMESPACE_BY_COMPONENT}
+    sent = {contract_flow(flow) for flow in flows if flow.source in NAMESPACE_BY_COMPONENT}
     assert flows_in(policies, "ingress", azure) == received
     assert flows_in(policies, "egress", azure) == sent
 
@@ -151,13 +151,13 @@ def test_internet_rules_exclude_the_metadata_service_and_the_network(
 
 def test_every_container_port_is_in_the_contract(graph: Graph, flows: tuple[ClusterFlow, ...]) -> None:
     known = {**vars(cluster_contract), **vars(cloud_contract)}
-    named = {port.number for port in known.values() if isinstance(port, Port)}
+    contract_ports = {port.number for port in known.values() if isinstance(port, Port)}
     asked = {cloud_contract.VAD_HEALTH.number, cloud_contract.ENGINE_HEALTH.number}  # only by their node
     reached = {flow.port.number for flow in flows} | asked
     for each in nonempty(pods(graph)):
         for container in each.containers:
             opened = {port["containerPort"] for port in container.get("ports") or []}
-            assert opened <= named & reached
+            assert opened <= contract_ports & reached
 
 
 def test_only_caller_endpoints_are_reachable_from_outside_the_cluster(graph: Graph, azure: Azure) -> None:

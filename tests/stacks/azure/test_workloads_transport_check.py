@@ -152,7 +152,7 @@ def test_the_cell_is_ready_after_a_kv_cache_transfer_between_gpus(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("log", "reason"), [(EMULATED_LOG, "software emulation over tcp/lo"), (RECORDED_LOG, "said of no")]
+    ("log", "reason"), [(EMULATED_LOG, "software emulation over tcp/lo"), (RECORDED_LOG, "has logged no")]
 )
 def test_an_engine_with_slow_kv_transfer_is_stopped(tmp_path: Path, router: str, log: str, reason: str) -> None:
     with start(tmp_path, router, log, refuse=True) as running:

@@ -9,17 +9,17 @@ ring() {
 # set_ring FLAG KEY WORD VALUE; ethtool fails if there is nothing to change, and rounds silently
 set_ring() {
   [[ $(ring "$1" Current "$2") == "$4" ]] || ethtool "${1^^}" "$INTERFACE" "$3" "$4" || true
-  [[ $(ring "$1" Current "$2") == "$4" ]] || fail "$INTERFACE did not take $3 $4"
+  [[ $(ring "$1" Current "$2") == "$4" ]] || fail "$INTERFACE did not accept $3 $4"
 }
 
-# The data plane polls on the last cores, one for each queue (pipeline/data_plane.cpp, pin_to): interrupts go to the others.
+# The data plane polls on the last cores, one per queue (pipeline/data_plane.cpp, pin_to); interrupts use the others.
 # A poller asks the kernel to work on its queue while it polls; the kernel then defers that queue's interrupts, for at most
 # the timeout, as long as it is polled (docs.kernel.org/networking/napi.html, IRQ suspension and software IRQ coalescing).
 interrupts() {
   local irq cpus last
   cpus=$(<"$ROOT/sys/devices/system/cpu/online")
   last=$((${cpus##*[-,]} - RX_QUEUES))
-  ((last >= 0)) || fail "$RX_QUEUES queues leave none of the cores $cpus to interrupts"
+  ((last >= 0)) || fail "$RX_QUEUES queues leave no core of $cpus for interrupts"
   systemctl mask --now irqbalance
   for irq in "$ROOT/sys/class/net/$INTERFACE"/device/msi_irqs/*; do
     # A rehearsal's virtio interrupts are those of its bus.
@@ -32,7 +32,7 @@ interrupts() {
 af_xdp() {
   local about queues zero_copy=false
   about=$(ethtool -i "$INTERFACE")
-  [[ $about == 'driver: ena'[[:space:]]* ]] || fail "native XDP is known of ena alone, not of ${about%%$'\n'*}"
+  [[ $about == 'driver: ena'[[:space:]]* ]] || fail "native XDP is only supported with ena, not with ${about%%$'\n'*}"
 
   # amzn-drivers 2.17 gives XDP every queue and sends without copies; older versions need a second queue for sending.
   queues=$(ring -l Pre-set Combined)
@@ -41,7 +41,7 @@ af_xdp() {
   else
     ((queues /= 2))
   fi
-  ((RX_QUEUES <= queues)) || fail "$INTERFACE has $queues queues for XDP, $RX_QUEUES are asked"
+  ((RX_QUEUES <= queues)) || fail "$INTERFACE has $queues queues for XDP, but $RX_QUEUES are required"
   set_ring -l Combined combined "$RX_QUEUES"
   set_ring -g RX rx "$RX_RING_SIZE"
   interrupts # behind those that change them

@@ -29,5 +29,5 @@ phases() {
     END {
       for (phase in took) { print phase, took[phase]; total -= took[phase] }
       print "warm-up", (total > 0 ? total : 0)
-    }' >>"$PHASES" || log 'the phases of the start are not known'
+    }' >>"$PHASES" || log 'the phases of the start are unknown'
 }

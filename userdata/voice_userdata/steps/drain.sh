@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034 # lifecycle.sh reads waited
 # Detects the end of the host, and lets the containers finish their sessions first.
 
-# Telemetry is the last of the containers, and ends last: an unobserved drain would look like a lost host.
+# Telemetry is the last container, and stops last: a drain without metrics would look like a lost host.
 SERVING=("${UNITS[@]:0:${#UNITS[@]} > 1 ? ${#UNITS[@]} - 1 : 1}")
 
 # A hanging container does not recover; its sessions have moved to other hosts long before.
@@ -19,7 +19,7 @@ drain() {
   [[ -e $RUN/serving ]] || return 0
   log "draining for at most $1 s"
   [[ -z $TARGET_GROUP ]] || retry 3 target deregister-targets || true
-  # In the order of requests: vLLM refuses new ones as soon as it is told to stop, and our engine posts to it until the
+  # In the order of requests: vLLM rejects new ones as soon as it receives SIGTERM, and our engine sends requests to it until the
   # last session has ended.
   for unit in "${SERVING[@]}"; do
     systemctl stop --no-block "$unit"
@@ -32,7 +32,7 @@ drain() {
 
 leave() {
   drain "$DRAIN_BUDGET_S"
-  answer "$TERMINATE_HOOK" CONTINUE || log "$TERMINATE_HOOK was not answered"
+  answer "$TERMINATE_HOOK" CONTINUE || log "$TERMINATE_HOOK was not completed"
 }
 
 # EC2 does not notice that an engine has lost its accelerator: it restarts forever, and its host counts as capacity. A

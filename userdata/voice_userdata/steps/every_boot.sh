@@ -15,7 +15,7 @@ install_self() {
     "ExecStart=$SELF run %i" "ExecStop=docker stop -t $DRAIN_BUDGET_S %i" \
     "TimeoutStopSec=$((DRAIN_BUDGET_S + 30))" Restart=always RestartSec=3
   systemctl daemon-reload
-  # Without waiting: cloud-init is part of the boot that the unit may be ordered after.
+  # Without waiting, since the unit may be ordered after cloud-init, which runs this script.
   systemctl enable --now --no-block voice-host
 }
 
@@ -56,8 +56,8 @@ boot() {
     Warmed:*) touch "$RUN/warm" ;;
     *) serve ;;
   esac
-  answer "$LAUNCH_HOOK" CONTINUE || (($? == 2)) || fail "$LAUNCH_HOOK was not answered"
-  # From here on the host is up: the end of this process is no reason to replace it.
+  answer "$LAUNCH_HOOK" CONTINUE || (($? == 2)) || fail "$LAUNCH_HOOK was not completed"
+  # The host is in service now, so the end of this process must not replace it.
   trap - EXIT ERR
   watch
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Docker's --gpus needs the hook of nvidia-container-toolkit; without it the containers fail one by one.
+# Docker's --gpus requires the hook of nvidia-container-toolkit; without it, each container fails.
 
 gpu() {
   nvidia-smi -L >/dev/null || fail 'nvidia-smi finds no usable GPU'

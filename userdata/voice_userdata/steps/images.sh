@@ -13,7 +13,7 @@ images() {
     [[ -e $DOCKER_CONFIG ]] || retry 5 login "${IMAGE[$name]%%/*}" || fail "cannot log in to ${IMAGE[$name]%%/*}"
     heartbeat "$LAUNCH_HOOK"
     [[ -z ${SIGNING_KEY-} ]] || retry 3 signed "${IMAGE[$name]}" ||
-      fail "${IMAGE[$name]} has no signature of the key of image_signing"
+      fail "${IMAGE[$name]} is not signed with the key of image_signing"
     retry 5 docker pull -q "${IMAGE[$name]}" || fail "cannot pull ${IMAGE[$name]}"
   done
   rm -rf "$DOCKER_CONFIG"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # the other steps read these variables
-# Shared by all steps: paths, log, metadata, retries. VOICE_ROOT lets tests run the script on a false root.
+# Shared by all steps: paths, log, metadata, retries. With VOICE_ROOT, tests run the script in another root.
 
 ROOT=${VOICE_ROOT:-}
 RUN=$ROOT/run/voice
@@ -40,7 +40,7 @@ retry() {
   done
 }
 
-# metadata PATH, by IMDSv2; fails if the host has no such item.
+# metadata PATH, by IMDSv2; fails if the path does not exist.
 metadata() {
   local url=http://169.254.169.254/latest token
   token=$(curl -fs -m 2 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $url/api/token) || return 1
@@ -60,7 +60,7 @@ set_kernel() {
 }
 
 identify() {
-  INSTANCE_ID=$(retry 5 metadata instance-id) || fail 'no metadata service'
+  INSTANCE_ID=$(retry 5 metadata instance-id) || fail 'the metadata service does not respond'
   HOST_ADDRESS=$(metadata local-ipv4)
   ZONE=$(metadata placement/availability-zone)
   INTERFACE=$(interface_of "$(metadata mac)")

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Answers Auto Scaling: a host is in service once its containers are ready, and abandoned if they cannot be.
+# Completes lifecycle actions: a host enters service once its containers are ready, and is abandoned if they fail.
 
 UNITS=("${CONTAINERS[@]/#/voice-container@}")
 
@@ -10,7 +10,7 @@ on_hook() {
 }
 
 heartbeat() {
-  on_hook record-lifecycle-action-heartbeat "$1" >/dev/null || log "no heartbeat for $1"
+  on_hook record-lifecycle-action-heartbeat "$1" >/dev/null || log "cannot send a heartbeat for $1"
 }
 
 # answer HOOK RESULT; 2 if nothing waits for an answer, as after a reboot in service

@@ -5,13 +5,13 @@
 mtu() {
   local file folder
   file=$(networkctl status "$INTERFACE" | awk '/Network File:/ {print $3}')
-  [[ $file == *.network ]] || fail "networkd does not configure $INTERFACE: its MTU would not outlive a bounce of the link"
+  [[ $file == *.network ]] || fail "networkd does not configure $INTERFACE: its MTU would be reset when the link goes down"
   folder=$ROOT/etc/systemd/network/${file##*/}.d
   (
     umask 022 # networkd is no root
     mkdir -p "$folder"
     printf '[Link]\nMTUBytes=%s\n[DHCPv4]\nUseMTU=no\n' "$MTU" >"$folder/90-voice-mtu.conf"
   )
-  networkctl reload || fail 'networkd does not read its files again'
-  ip link set dev "$INTERFACE" mtu "$MTU" || fail "$INTERFACE refuses an MTU of $MTU"
+  networkctl reload || fail 'networkd cannot reload its configuration'
+  ip link set dev "$INTERFACE" mtu "$MTU" || fail "$INTERFACE does not support an MTU of $MTU"
 }

@@ -7,5 +7,5 @@ neuron() {
   for device in "$ROOT"/dev/neuron*; do
     [[ ! -e $device ]] || DEVICES+=("${device#"$ROOT"}")
   done
-  ((${#DEVICES[@]})) || fail 'there is no /dev/neuron* device'
+  ((${#DEVICES[@]})) || fail 'no /dev/neuron* device exists'
 }

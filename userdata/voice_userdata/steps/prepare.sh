@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2153,SC2154 # images.sh reads LAUNCH_HOOK; the renderer sets what is read here
 # The fleet's preparation job, on a host of the fleet's own type: the engine fetches its weights and compiles, and the
-# result goes to the bucket. The marker comes last: without it, hosts take nothing.
+# result is uploaded to the bucket. The marker is uploaded last: without it, hosts download nothing.
 
 LAUNCH_HOOK=''
 heartbeat() { :; }
@@ -23,7 +23,7 @@ prepare() {
   log "$ARTIFACTS is complete"
 }
 
-# Its host ends with it: a shutdown terminates it.
+# The host terminates with the job: its shutdown behavior is termination.
 main() {
   trap 'status=$?; ((status == 0)) || log "FAILED: $(<"$RUN/failure")"; systemctl poweroff' EXIT
   trap 'note_failure "$BASH_COMMAND"' ERR

@@ -6,5 +6,5 @@ runtime() {
   set_kernel /proc/sys/net/core/wmem_max 8388608
   systemctl mask --now ecs
   systemctl enable --now docker
-  retry 5 docker info >/dev/null || fail 'Docker does not answer'
+  retry 5 docker info >/dev/null || fail 'Docker does not respond'
 }

@@ -121,7 +121,7 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
         if row.accelerator is None:
-            yield from _on_cpus(fleet, row, index)
+            yield from _check_cpu_engine(fleet, row, index)
         elif fleet.engine is Engine.VLLM and row.accelerator.kind == "neuron":
             reason = (
                 "the Neuron image contains only the Whisper engine"
@@ -135,7 +135,7 @@ def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _on_cpus(fleet: AsrFleet, row: InstanceType, index: int) -> Iterator[Violation]:
+def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterator[Violation]:
     if fleet.engine is Engine.VLLM:
         yield Violation(
             ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
@@ -177,15 +177,15 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
             counted[fleet.instance_type.quota_code].append(fleet)
     units = units_for(deployment.aws, deployment.load) if deployment.load else {}
-    for code, members in counted.items():
-        low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in members), strict=True))
-        sized = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in members if fleet.name in units]
+    for code, quota_fleets in counted.items():
+        low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in quota_fleets), strict=True))
+        sized = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in quota_fleets if fleet.name in units]
         load = ""
         if sized:
-            mean, peak = (sum(hosts[case] * hosts[2] for hosts in sized) for case in (0, 1))
+            mean, peak = (sum(hosts[bound] * hosts[2] for hosts in sized) for bound in (0, 1))
             load = f"; the load needs {mean}, and {peak} at its peak"
         yield Violation(
-            members[0].location,
+            quota_fleets[0].location,
             f"{catalog.quotas()[code].name} ({code}): {low} vCPU at the minimum, {high} at the maximum{load}",
             f"compare with the output of aws service-quotas get-service-quota --service-code ec2 --quota-code {code} "
             f"--region {deployment.aws.region}",
@@ -200,9 +200,11 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
 def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     row = catalog.instance_types()[deployment.aws.vad.instance_type]
     if row.architecture != "arm64" or row.accelerator:
-        has = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
+        hardware_text = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
         yield Violation(
-            ("aws", "vad", "instance_type"), f"{row.name} {has}: the data plane runs on Graviton", "use a c8g type"
+            ("aws", "vad", "instance_type"),
+            f"{row.name} {hardware_text}: the data plane runs on Graviton",
+            "use a c8g type",
         )
 
 
@@ -212,15 +214,16 @@ def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     source="platforms of images/*/image.yaml",
 )
 def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
-    built = specs()
+    image_specs = specs()
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
         platform = "linux/arm64" if row.architecture == "arm64" else "linux/amd64"
         for image in asr_images(fleet):
-            if platform not in built[image].platforms:
+            if platform not in image_specs[image].platforms:
                 yield Violation(
                     ("aws", "asr", index, "instance_type"),
-                    f"{image} is built for {', '.join(built[image].platforms)}, and {row.name} is {row.architecture}",
+                    f"{image} is built for {', '.join(image_specs[image].platforms)}, and {row.name} is "
+                    f"{row.architecture}",
                     "use another instance type",
                 )
 
@@ -263,11 +266,11 @@ def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
 )
 def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
-        most = fleet.hosts.max - fleet.hosts.min
-        if fleet.warm_pool and fleet.warm_pool.size > most:
+        max_size = fleet.hosts.max - fleet.hosts.min
+        if fleet.warm_pool and fleet.warm_pool.size > max_size:
             yield Violation(
                 ("aws", "asr", index, "warm_pool", "size"),
                 f"the warm pool of fleet {fleet.name} has {fleet.warm_pool.size} hosts, but the fleet can grow by "
-                f"only {most}",
-                f"set size to at most {most}" if most else "remove warm_pool",
+                f"only {max_size}",
+                f"set size to at most {max_size}" if max_size else "remove warm_pool",
             )

@@ -90,8 +90,8 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 def _max_sessions(deployment: Deployment) -> int:
     """Return the vCPUs of all fleets at their maximum."""
-    room = by_tier(capacities(deployment.aws))
-    return min(room[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in room)
+    ranges = by_tier(capacities(deployment.aws))
+    return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
 
 @check(
@@ -104,8 +104,8 @@ def _max_sessions(deployment: Deployment) -> int:
 def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     settings, capacity = deployment.aws.edge, _max_sessions(deployment)
     place: tuple[str, ...] = ("aws", "edge")
-    creations = settings.caller_creations_per_s
-    requests = creations * REQUESTS_PER_SESSION
+    creations_per_s = settings.caller_creations_per_s
+    requests = creations_per_s * REQUESTS_PER_SESSION
     # One role session or API key may be used by a service for all of its users; a token belongs to one person.
     if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
         if settings.caller_sessions < capacity:
@@ -116,19 +116,21 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
                 f"with {settings.authorizer.kind}, a service is one caller",
                 f"set caller_sessions to {capacity}, or accept this check if several services share the fleets",
             )
-        limit, need = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
-        if limit < need:
+        limit, required = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
+        if limit < required:
             yield Violation(
                 (*place, "throttle", "requests_per_address_5_min"),
-                f"requests_per_address_5_min {limit:,} blocks an address that opens {limit / need * creations:.1f} "
-                f"sessions per second; caller_creations_per_s allows {creations}, which result in {need:,} requests",
-                f"set requests_per_address_5_min to {need}, or lower caller_creations_per_s",
+                f"requests_per_address_5_min {limit:,} blocks an address that opens "
+                f"{limit / required * creations_per_s:.1f} "
+                f"sessions per second; caller_creations_per_s allows {creations_per_s}, which result in {required:,} "
+                "requests",
+                f"set requests_per_address_5_min to {required}, or lower caller_creations_per_s",
             )
     if settings.throttle.requests_per_s < requests:
         yield Violation(
             (*place, "throttle", "requests_per_s"),
             f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {requests} that a "
-            f"single caller can cause with caller_creations_per_s {creations}, and block other callers",
+            f"single caller can cause with caller_creations_per_s {creations_per_s}, and block other callers",
             f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
         )
     load = deployment.load
@@ -195,12 +197,12 @@ def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
     if arn is None:
         return
     region, account = arn.split(":")[3:5]
-    for what, has, needed in (("region", region, aws.region), ("account", account, aws.account)):
-        if needed and has != needed:
+    for attribute, actual, expected in (("region", region, aws.region), ("account", account, aws.account)):
+        if expected and actual != expected:
             yield Violation(
                 ("aws", "edge", "certificate_arn"),
-                f"the certificate is in {what} {has}, but the load balancer is in {needed}",
-                f"request a certificate in {needed} and set its ARN here, or set `domain` to your Route 53 zone",
+                f"the certificate is in {attribute} {actual}, but the load balancer is in {expected}",
+                f"request a certificate in {expected} and set its ARN here, or set `domain` to your Route 53 zone",
             )
 
 

@@ -5,13 +5,13 @@ from itertools import groupby
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, gateway_task, least, vad_host
-from voice_blueprint.capacity.load import load_for, peak_calls, sized
-from voice_blueprint.capacity.tiers import Capacity, at_peak, by_tier, capacities
+from voice_blueprint.capacity.load import load_for, peak_calls, recommended_sizes
+from voice_blueprint.capacity.tiers import Capacity, by_tier, capacities, peak_calls_for
 from voice_blueprint.checks.base import Level, Violation, check, place
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
-FEW_TIMES = 4
+MAX_CAPACITY_RATIO = 4
 """Maximum ratio between the capacity of a tier and that of the smallest tier; capacity above it can never be used."""
 HOURS_PER_MONTH = 730
 
@@ -25,59 +25,63 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.aws_section is None:
         return
-    room = by_tier(capacities(deployment.aws))
-    for tier, group in groupby(sized(deployment.aws, load), key=lambda pair: pair[0].tier):
-        own = load_for(tier, load, deployment.aws.agents)
-        if (most := at_peak(tier, room[tier][1])) < (peak := peak_calls(own)):
+    ranges = by_tier(capacities(deployment.aws))
+    for tier, group in groupby(recommended_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
+        tier_load = load_for(tier, load, deployment.aws.agents)
+        if (most := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
             members = list(group)
-            below = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
+            limit_note = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
-                f"tier {tier} supports at most {most:,} calls{below}, but the load's peak is {peak:,} ({own.calls:,} "
-                f"x {load.peak_factor:g})",
+                f"tier {tier} supports at most {most:,} calls{limit_note}, but the load's peak is {peak:,} "
+                f"({tier_load.calls:,} x {load.peak_factor:g})",
                 "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
             )
 
 
 @check(
     "tiers-balanced",
-    f"No tier has more than {FEW_TIMES} times the capacity of the smallest one, nor cores that its limiting factor "
-    "never uses.",
+    f"No tier has more than {MAX_CAPACITY_RATIO} times the capacity of the smallest one, nor cores that its limiting "
+    "factor never uses.",
     source="voice_blueprint/capacity; list prices of the catalogue",
     level=Level.WARNING,
 )
 def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
     results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
-    room = by_tier(results)
-    least_tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
+    ranges = by_tier(results)
+    smallest_tier, (_, most) = min(ranges.items(), key=lambda item: item[1][1])
     load = deployment.load
-    needed = max(most, peak_calls(load)) if load else most
+    required = max(most, peak_calls(load)) if load else most
     for each in results:
         # A second host in each zone is not excess capacity, since one may fail.
-        desired = max(each.units_for(needed), 2 * each.parts) if each.calls else each.units.max
-        if each.tier is not least_tier and each.most > FEW_TIMES * needed and desired < each.units.max:
-            beside = (
-                f"{each.most / needed:.0f} times the capacity of tier {least_tier} ({most:,})"
-                if needed
-                else f"tier {least_tier} supports none"
+        desired = max(each.units_for(required), 2 * each.parts) if each.calls else each.units.max
+        if (
+            each.tier is not smallest_tier
+            and each.max_calls > MAX_CAPACITY_RATIO * required
+            and desired < each.units.max
+        ):
+            comparison = (
+                f"{each.max_calls / required:.0f} times the capacity of tier {smallest_tier} ({most:,})"
+                if required
+                else f"tier {smallest_tier} supports none"
             )
             yield Violation(
                 each.location,
-                f"{each.name} supports {each.most:,} calls, "
-                f"{beside}{_worth(deployment, each, each.units.max - desired)}",
-                f"set max to {desired // each.parts}, or raise the maximum of tier {least_tier}",
+                f"{each.name} supports {each.max_calls:,} calls, "
+                f"{comparison}{_savings_text(deployment, each, each.units.max - desired)}",
+                f"set max to {desired // each.parts}, or raise the maximum of tier {smallest_tier}",
             )
-    yield from _idle_cores(deployment)
+    yield from _oversized_hosts(deployment)
 
 
-def _idle_cores(deployment: Deployment) -> Iterator[Violation]:
+def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
     """Yield a finding if a smaller type of the VAD host's family has the same capacity."""
     aws = deployment.aws
     kind, calls = catalog.instance_types()[aws.vad.instance_type], least(vad_host(aws.vad)).calls
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
     pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
-    enough = [
+    sufficient = [
         row
         for row in catalog.instance_types().values()
         if row.name.partition(".")[0] == family
@@ -85,20 +89,20 @@ def _idle_cores(deployment: Deployment) -> Iterator[Violation]:
         and row.vcpus >= queues + 2
         and least(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
     ]
-    smallest = min(enough, key=lambda row: row.vcpus, default=kind)
+    smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
     other = smallest.usd_per_hour.get(aws.region)
-    if kind.vcpus < FEW_TIMES * smallest.vcpus or not price or not other:
+    if kind.vcpus < MAX_CAPACITY_RATIO * smallest.vcpus or not price or not other:
         return
-    saved = (price - other) * HOURS_PER_MONTH
+    savings_usd = (price - other) * HOURS_PER_MONTH
     yield Violation(
         ("aws", "vad", "instance_type"),
         f"the data plane uses {queues} of {kind.vcpus} vCPU on {kind.name}: {smallest.name} supports the same "
-        f"{calls:,} calls and costs {saved:,.0f} USD less per host and month",
+        f"{calls:,} calls and costs {savings_usd:,.0f} USD less per host and month",
         f"use {smallest.name}, with huge_pages for its {smallest.memory_gib:g} GiB (now {pages_gib:g} GiB)",
     )
 
 
-def _worth(deployment: Deployment, each: Capacity, hosts: int) -> str:
+def _savings_text(deployment: Deployment, each: Capacity, hosts: int) -> str:
     aws = deployment.aws
     names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
     kind = catalog.instance_types().get(names.get(each.name, ""))
@@ -130,12 +134,12 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
 def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
-    room = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
-    state = room.pop(Tier.STATE)
-    if deployment.load is None and state < min(room.values()):
+    ranges = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    state = ranges.pop(Tier.STATE)
+    if deployment.load is None and state < min(ranges.values()):
         yield Violation(
             ("aws", "state", "node_type"),
             f"{deployment.aws.state.node_type} supports {state:,} calls, but the other tiers support "
-            f"{min(room.values()):,}",
+            f"{min(ranges.values()):,}",
             "use a larger node type, or set `load` to the expected load",
         )

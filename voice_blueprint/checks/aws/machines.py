@@ -40,33 +40,33 @@ def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
     named = [fleet for fleet in fleets(deployment) if fleet.machine_image]
     for fleet in named:
         row, image = fleet.instance_type, fleet.machine_image or ""
-        architecture, computes_on = _published(image)
-        for what, has in ((architecture, row.architecture), (computes_on, row.computes_on)):
-            if what and what != has:
+        architecture, computes_on = _public_image_hardware(image)
+        for attribute, actual in ((architecture, row.architecture), (computes_on, row.computes_on)):
+            if attribute and attribute != actual:
                 yield Violation(
                     (*fleet.location, "machine_image"),
-                    f"{image} is for {what}, but the hosts of {fleet.name} are {row.name} ({has})",
+                    f"{image} is for {attribute}, but the hosts of {fleet.name} are {row.name} ({actual})",
                     "omit machine_image to use the image of AWS, or specify an image for the instance type (`voice "
                     "images ami` proposes one)",
                 )
-    users: dict[str, Fleet] = {}
+    fleets_by_image: dict[str, Fleet] = {}
     for fleet in named:
-        yield from _shared(users.setdefault(fleet.machine_image or "", fleet), fleet)
+        yield from _check_shared_image(fleets_by_image.setdefault(fleet.machine_image or "", fleet), fleet)
 
 
-def _shared(first: Fleet, other: Fleet) -> Iterator[Violation]:
+def _check_shared_image(first: Fleet, other: Fleet) -> Iterator[Violation]:
     """Yield a machine image that is used by two kinds of hosts."""
-    one, two = first.instance_type, other.instance_type
-    if one.architecture != two.architecture:
+    first_type, other_type = first.instance_type, other.instance_type
+    if first_type.architecture != other_type.architecture:
         yield Violation(
             (*other.location, "machine_image"),
-            f"{other.machine_image} is set for {first.name} ({one.name}, {one.architecture}) and for {other.name} "
-            f"({two.name}, {two.architecture}), but an image has one architecture",
+            f"{other.machine_image} is set for {first.name} ({first_type.name}, {first_type.architecture}) and for "
+            f"{other.name} ({other_type.name}, {other_type.architecture}), but an image has one architecture",
             "specify a separate image for each architecture (`voice images ami` proposes one)",
         )
 
 
-def _published(image: str) -> tuple[str, str]:
+def _public_image_hardware(image: str) -> tuple[str, str]:
     """Return architecture and accelerator of a public image from its parameter's name; empty if unknown."""
     if not image.startswith("/aws/service/"):
         return "", ""
@@ -95,17 +95,17 @@ def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
          _weights_on_root(fleet, types[fleet.instance_type]))
         for index, fleet in enumerate(aws.asr)
     ]  # fmt: skip
-    built = specs()
-    for name, at, have, images, weights in hosts:
-        sizes = {str(image): built[image].size.budget_gib for image in images}
-        need = OS_GIB + sum(sizes.values()) + weights
-        if need > have:
+    image_specs = specs()
+    for name, at, volume_gib, images, weights in hosts:
+        sizes = {str(image): image_specs[image].size.budget_gib for image in images}
+        required_gib = OS_GIB + sum(sizes.values()) + weights
+        if required_gib > volume_gib:
             parts = [f"{image} {gib:g}" for image, gib in sizes.items()] + [f"weights {weights:g}"] * bool(weights)
             yield Violation(
                 (*at, "root_volume_gib"),
-                f"{name}: the root volume has {have} GiB, but the operating system {OS_GIB:g}, {', '.join(parts)} "
-                f"need {need:.1f} GiB",
-                f"set root_volume_gib to {int(need * 1.25) + 1} or more",
+                f"{name}: the root volume has {volume_gib} GiB, but the operating system {OS_GIB:g}, "
+                f"{', '.join(parts)} need {required_gib:.1f} GiB",
+                f"set root_volume_gib to {int(required_gib * 1.25) + 1} or more",
             )
 
 
@@ -125,7 +125,7 @@ def _weights_on_root(fleet: AsrFleet, row: InstanceType) -> float:
     "instance type in one zone)",
 )
 def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
-    users: dict[str, Fleet] = {}
+    fleets_by_image: dict[str, Fleet] = {}
     for fleet in fleets(deployment):
         if not isinstance(fleet.purchase, CapacityReservation | CapacityBlock):
             continue
@@ -137,7 +137,7 @@ def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
                 "launches in the other zones fail",
                 "set the fleet's availability_zones to the reservation's zone",
             )
-        first = users.setdefault(id_, fleet)
+        first = fleets_by_image.setdefault(id_, fleet)
         if first.instance_type != fleet.instance_type:
             yield Violation(
                 at,

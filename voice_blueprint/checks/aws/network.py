@@ -12,7 +12,7 @@ from voice_blueprint.file.suggestion import suggestion
 AWS_RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in every subnet."""
 
-NEEDED_ENDPOINTS = (
+REQUIRED_ENDPOINTS = (
     "autoscaling",
     "ec2",
     "ecr.api",
@@ -37,12 +37,12 @@ def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
     have = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
     # All hosts of a group can be launched in a single zone.
-    need = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
-    if need > have:
+    required = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
+    if required > have:
         yield Violation(
             ("aws", "network", "cidr"),
             f"{aws.network.cidr} results in private subnets of /{prefix} with {have} addresses, but the fleets' "
-            f"maximums need {need} in one zone",
+            f"maximums need {required} in one zone",
             f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maximums",
         )
 
@@ -65,7 +65,7 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
 
 
 PRIVATELINK = {
-    *NEEDED_ENDPOINTS,
+    *REQUIRED_ENDPOINTS,
     *("application-autoscaling", "cloudformation", "ec2messages", "ecs", "ecs-agent", "ecs-telemetry", "elasticache"),
     *("events", "execute-api", "kms", "s3", "servicequotas", "sns", "sqs", "sts", "xray"),
 }
@@ -94,7 +94,7 @@ def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
 )
 def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
     network = deployment.aws.network
-    missing = [name for name in NEEDED_ENDPOINTS if name not in network.interface_endpoints]
+    missing = [name for name in REQUIRED_ENDPOINTS if name not in network.interface_endpoints]
     if network.nat_gateways == 0 and missing:
         yield Violation(
             ("aws", "network", "nat_gateways"),

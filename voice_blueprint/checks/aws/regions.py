@@ -22,9 +22,9 @@ def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     for index, other in enumerate(aws.other_regions):
         at: Location = ("aws", "other_regions", index)
-        shared: list[tuple[str, VadFleet | AsrFleet]] = [] if other.vad else [("vad", aws.vad)]
-        shared += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
-        for part, fleet in shared:
+        shared_fleets: list[tuple[str, VadFleet | AsrFleet]] = [] if other.vad else [("vad", aws.vad)]
+        shared_fleets += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
+        for part, fleet in shared_fleets:
             for id_ in _ids(fleet):
                 yield Violation(at, f"{id_} exists only in {aws.region}", f"set `{part}` for {other.region}")
 
@@ -47,9 +47,9 @@ def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
         return
     budget = deployment.aws.observability.monthly_budget_usd
     usd = HOURS_PER_MONTH * sum(
-        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(regional.aws.region, 0.0)
-        for regional in deployment.in_regions()
-        for fleet in fleets(regional)
+        fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region_deployment.aws.region, 0.0)
+        for region_deployment in deployment.in_regions()
+        for fleet in fleets(region_deployment)
     )
     if usd > budget:
         yield Violation(

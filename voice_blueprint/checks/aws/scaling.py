@@ -54,12 +54,14 @@ def alarm_period(deployment: Deployment) -> Iterator[Violation]:
 )
 def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
-        offered = [metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_fleet_wide]
-        if rule.metric not in offered:
+        published_metrics = [
+            metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_fleet_wide
+        ]
+        if rule.metric not in published_metrics:
             yield Violation(
                 (*location, "metric"),
-                f"hosts of fleet {fleet.name} do not publish {rule.metric}{suggestion(rule.metric, offered)}",
-                f"choose among {', '.join(offered)}",
+                f"hosts of fleet {fleet.name} do not publish {rule.metric}{suggestion(rule.metric, published_metrics)}",
+                f"choose among {', '.join(published_metrics)}",
             )
 
 
@@ -72,8 +74,8 @@ def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _rules(deployment):
         kind = fleet.instance_type
         metric = METRICS.get(rule.metric)
-        needed = metric.measured_on if metric else None
-        if fleet.tier is Tier.ASR and needed and kind.computes_on != needed:
+        required_tier = metric.measured_on if metric else None
+        if fleet.tier is Tier.ASR and required_tier and kind.computes_on != required_tier:
             has = kind.accelerator.model if kind.accelerator else "no accelerator"
             other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
             yield Violation(
@@ -93,11 +95,11 @@ def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
             continue
         fires_when_loaded = (rule.comparison is Comparison.ABOVE) == (metric.load == "rises")
         if rule.adds_hosts != fires_when_loaded:
-            verb = "adds hosts to" if rule.adds_hosts else "removes hosts from"
+            effect = "adds hosts to" if rule.adds_hosts else "removes hosts from"
             state = "busy" if fires_when_loaded else "idle"
             yield Violation(
                 (*location, "comparison"),
-                f"{rule.metric} {rule.comparison} {rule.threshold:g} {verb} fleet {fleet.name} while it is {state}",
+                f"{rule.metric} {rule.comparison} {rule.threshold:g} {effect} fleet {fleet.name} while it is {state}",
                 "invert the comparison or the steps, or use the opposite metric (NeuronHeadroom instead of "
                 "NeuronUtilization)",
             )
@@ -113,11 +115,11 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         directions = {rule.adds_hosts for rule in fleet.rules}
         if len(directions) == 1:
-            only, lacking = ("out", "in") if True in directions else ("in", "out")
+            only, missing = ("out", "in") if True in directions else ("in", "out")
             yield Violation(
                 (*fleet.location, "scaling"),
-                f"fleet {fleet.name} scales {only} but never {lacking}",
-                f"add a rule that scales {lacking}",
+                f"fleet {fleet.name} scales {only} but never {missing}",
+                f"add a rule that scales {missing}",
             )
 
 
@@ -130,7 +132,7 @@ def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         # Values that every full host publishes.
         full = {"SlotsTaken": 100.0, "FreeSlots": 0.0}
-        fires = any(
+        can_fire = any(
             rule.adds_hosts
             and rule.metric in full
             and (
@@ -140,7 +142,7 @@ def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
             )
             for rule in fleet.rules
         )
-        if fleet.rules and fleet.max_hosts > fleet.min_hosts and not fires:
+        if fleet.rules and fleet.max_hosts > fleet.min_hosts and not can_fire:
             yield Violation(
                 (*fleet.location, "scaling"),
                 f"no rule of fleet {fleet.name} adds a host when all slots are in use: the fleet would refuse calls "
@@ -173,15 +175,15 @@ def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
 def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     for _, rule, location in _rules(deployment):
         metric = METRICS.get(rule.metric)
-        most = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
+        max_value = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
         # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
         if metric and not (
-            0 <= rule.threshold < most if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= most
+            0 <= rule.threshold < max_value if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= max_value
         ):
             yield Violation(
                 (*location, "threshold"),
                 f"{rule.metric} {rule.comparison} {rule.threshold:g} is always true or always false: the metric "
-                f"ranges from 0 to {'100' if most < math.inf else 'any number'}",
+                f"ranges from 0 to {'100' if max_value < math.inf else 'any number'}",
                 "choose a value between",
             )
 
@@ -192,19 +194,21 @@ def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, out, location in _rules(deployment):
-        for back in fleet.rules:
-            if not out.adds_hosts or back.adds_hosts or back.metric != out.metric:
+    for fleet, scale_out, location in _rules(deployment):
+        for scale_in in fleet.rules:
+            if not scale_out.adds_hosts or scale_in.adds_hosts or scale_in.metric != scale_out.metric:
                 continue
-            same_side = back.comparison is out.comparison
+            is_same_comparison = scale_in.comparison is scale_out.comparison
             overlap = (
-                back.threshold > out.threshold if out.comparison is Comparison.ABOVE else back.threshold < out.threshold
+                scale_in.threshold > scale_out.threshold
+                if scale_out.comparison is Comparison.ABOVE
+                else scale_in.threshold < scale_out.threshold
             )
-            if same_side or overlap:
+            if is_same_comparison or overlap:
                 yield Violation(
                     location,
-                    f"{out.metric}: {out.name} ({out.comparison} {out.threshold:g}) and {back.name} "
-                    f"({back.comparison} {back.threshold:g}) can be true at the same time",
+                    f"{scale_out.metric}: {scale_out.name} ({scale_out.comparison} {scale_out.threshold:g}) and "
+                    f"{scale_in.name} ({scale_in.comparison} {scale_in.threshold:g}) can be true at the same time",
                     "leave a gap between the two thresholds",
                 )
 

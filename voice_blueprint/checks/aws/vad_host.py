@@ -37,21 +37,21 @@ def _vad_type(deployment: Deployment) -> InstanceType:
 def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
     pages = deployment.aws.vad.huge_pages
     host = _vad_type(deployment)
-    asked_gib = pages.count * pages.size_mib / 1024
+    reserved_gib = pages.count * pages.size_mib / 1024
     limit_gib = HUGE_PAGE_SHARE * host.memory_gib
-    if asked_gib > limit_gib:
-        most = int(limit_gib * 1024 // pages.size_mib)
+    if reserved_gib > limit_gib:
+        max_pages = int(limit_gib * 1024 // pages.size_mib)
         family = host.name.split(".")[0]
-        larger = [
+        larger_types = [
             row.name
             for row in sorted(catalog.instance_types().values(), key=lambda row: row.memory_gib)
-            if row.name.split(".")[0] == family and HUGE_PAGE_SHARE * row.memory_gib >= asked_gib
+            if row.name.split(".")[0] == family and HUGE_PAGE_SHARE * row.memory_gib >= reserved_gib
         ]
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{pages.count} huge pages x {pages.size_mib} MiB = {asked_gib:g} GiB > "
+            f"{pages.count} huge pages x {pages.size_mib} MiB = {reserved_gib:g} GiB > "
             f"{host.memory_gib:g} GiB of {host.name} x {HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
-            f"set count to at most {most}" + (f", or use {larger[0]} or larger" if larger else ""),
+            f"set count to at most {max_pages}" + (f", or use {larger_types[0]} or larger" if larger_types else ""),
         )
 
 
@@ -65,21 +65,22 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
     pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, least(vad_host(vad)).calls
-    needed = huge_pages.needed(sessions, queues, pages.size_mib)
-    used = f"{needed} that {sessions:,} sessions on {queues} receive queues use"
+    required_pages = huge_pages.required_pages(sessions, queues, pages.size_mib)
+    usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
     size = f"{pages.count} huge pages of {pages.size_mib} MiB"
-    if pages.count < needed:
+    if pages.count < required_pages:
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{size} < {used}: the data plane uses ordinary pages for the rest, or does not start",
-            f"set count to {needed}",
+            f"{size} < {usage_text}: the data plane uses ordinary pages for the rest, or does not start",
+            f"set count to {required_pages}",
         )
-    elif pages.count > HUGE_PAGES_SPARE * needed:
-        wasted_gib = (pages.count - needed) * pages.size_mib / 1024
+    elif pages.count > HUGE_PAGES_SPARE * required_pages:
+        wasted_gib = (pages.count - required_pages) * pages.size_mib / 1024
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{size} > {HUGE_PAGES_SPARE} x the {used}: {wasted_gib:.1f} GiB of memory would be reserved but unused",
-            f"set count to {needed}",
+            f"{size} > {HUGE_PAGES_SPARE} x the {usage_text}: {wasted_gib:.1f} GiB of memory would be reserved but "
+            "unused",
+            f"set count to {required_pages}",
         )
 
 
@@ -88,7 +89,7 @@ def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
     if deployment.aws.vad.ena_express.enabled and not host.ena_express:
         family = host.name.split(".")[0]
-        able = min(
+        capable_type = min(
             (r for r in catalog.instance_types().values() if r.name.startswith(f"{family}.") and r.ena_express),
             key=lambda row: row.vcpus,
             default=None,
@@ -96,7 +97,8 @@ def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(
             ("aws", "vad", "ena_express"),
             f"ENA Express is not supported on {host.name} ({host.vcpus} vCPU)",
-            "set enabled: false" + (f", or use {able.name} ({able.vcpus} vCPU) or larger" if able else ""),
+            "set enabled: false"
+            + (f", or use {capable_type.name} ({capable_type.vcpus} vCPU) or larger" if capable_type else ""),
         )
 
 
@@ -225,15 +227,15 @@ def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
     host = _vad_type(deployment)
     queues = deployment.aws.vad.data_path.rx_queues
     # The in-tree ENA driver reserves half of the queues for XDP transmission.
-    usable = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}
+    usable_queues = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}
     mode = deployment.aws.vad.data_path.mode
     free = min(2, math.ceil(host.vcpus / 2))
-    limit = min(usable[mode], host.vcpus - free)
+    limit = min(usable_queues[mode], host.vcpus - free)
     if queues > limit:
         yield Violation(
             ("aws", "vad", "data_path", "rx_queues"),
             f"{queues} receive queues > {limit}: {host.name} has {host.network_queues} queues per interface, "
-            f"{usable[mode]} of them usable with {mode}, and {host.vcpus} vCPU, {free} of which stay free",
+            f"{usable_queues[mode]} of them usable with {mode}, and {host.vcpus} vCPU, {free} of which stay free",
             f"set rx_queues to at most {limit}, or use a larger instance type"
             if limit > 0
             else "use an instance type with 2 vCPU or more",

@@ -6,7 +6,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.cpu_pods import NODE_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
 from voice_blueprint.capacity.bounds import STORE_FILL
 from voice_blueprint.capacity.load import load_for, peak_calls, sized_callers
-from voice_blueprint.capacity.tiers import agent_capacity, at_peak, caller_capacities
+from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
 from voice_blueprint.checks.base import Level, Violation, check, place
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
@@ -23,13 +23,13 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
     if load is None or callers is None or deployment.aws_section:
         return
     for each, text in sized_callers(callers, agents, load):
-        own = load_for(each.tier, load, agents)
-        if (most := at_peak(each.tier, each.most)) < (peak := peak_calls(own)):
+        tier_load = load_for(each.tier, load, agents)
+        if (most := peak_calls_for(each.tier, each.max_calls)) < (peak := peak_calls(tier_load)):
             below = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,
                 f"tier {each.tier} supports at most {most:,} calls{below}, but the load's peak is {peak:,} "
-                f"({own.calls:,} x {load.peak_factor:g})",
+                f"({tier_load.calls:,} x {load.peak_factor:g})",
                 f"set {place(each.location)} to {text}",
             )
 
@@ -44,24 +44,24 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
     if callers is None or pool is None:
         return
-    room, asked = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS, cpu_pods(callers, deployment.azure.agents)
+    node_cpus, pod_cpus = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS, cpu_pods(callers, deployment.azure.agents)
     at = ("azure", "cpu_pool", "nodes")
-    for name, (cpus, _) in asked.items():
-        if cpus > room:
+    for name, (cpus, _) in pod_cpus.items():
+        if cpus > node_cpus:
             yield Violation(
                 at,
-                f"a pod of {name} requests {cpus - SIDECAR_CPUS:g} CPUs, but a node of {pool.vm_size} has {room:g} "
-                "for pods",
+                f"a pod of {name} requests {cpus - SIDECAR_CPUS:g} CPUs, but a node of {pool.vm_size} has "
+                f"{node_cpus:g} for pods",
                 "use a larger size, or fewer CPUs per pod",
             )
             return
-    need = sum(cpus * (replicas.max + 1) for cpus, replicas in asked.values())
-    nodes = cpu_nodes(pool.vm_size, [cpus for cpus, _ in asked.values()], need)
+    required_cpus = sum(cpus * (replicas.max + 1) for cpus, replicas in pod_cpus.values())
+    nodes = cpu_nodes(pool.vm_size, [cpus for cpus, _ in pod_cpus.values()], required_cpus)
     if nodes > pool.nodes.max:
         yield Violation(
             at,
             f"the maximum is {pool.nodes.max} nodes of {pool.vm_size}, but the pods that serve callers can request "
-            f"{need:.0f} CPUs, which need {nodes} nodes",
+            f"{required_cpus:.0f} CPUs, which need {nodes} nodes",
             f"set {place(at)}.max to {nodes}, or lower replicas.max",
         )
 
@@ -93,8 +93,8 @@ def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     if callers is None or deployment.environment is not Environment.PRODUCTION:
         return
     agents = deployment.azure.agents
-    own = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
-    for each in (*caller_capacities(callers)[:3], *own):
+    tier_load = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
+    for each in (*caller_capacities(callers)[:3], *tier_load):
         if each.units.min < 2:  # noqa: PLR2004  what the check says
             yield Violation(
                 each.location,

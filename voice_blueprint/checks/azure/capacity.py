@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint import catalog
-from voice_blueprint.azure.ranges import admits_everybody
-from voice_blueprint.checks.azure.cluster import Cluster, cluster_in
+from voice_blueprint.azure.ranges import admits_any_address
+from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check
 from voice_blueprint.file.model.azure import Azure, JumpHost, SpotNodes
 from voice_blueprint.file.model.deployment import Deployment, Environment
@@ -22,7 +22,7 @@ HOURS_PER_MONTH = 730
 
 
 @dataclass(frozen=True)
-class Counted:
+class QuotaUsage:
     """vCPUs that count against a quota: at the minimum, and at the maximum including the surge of an upgrade."""
 
     quota: str
@@ -31,15 +31,15 @@ class Counted:
     high: int
 
 
-def counted_vcpus(azure: Azure) -> Iterator[Counted]:
+def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
     """Yield the vCPUs of every pool and of the jump host."""
-    for pool in cluster_in(azure).pools:
+    for pool in read_cluster(azure).pools:
         quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
-        most = pool.max_nodes + pool.surge_nodes
-        yield Counted(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, most * pool.size.vcpus)
+        max_nodes = pool.max_nodes + pool.surge_nodes
+        yield QuotaUsage(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
     if isinstance(azure.access, JumpHost):
         size = catalog.vm_sizes()[azure.access.vm_size]
-        yield Counted(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
+        yield QuotaUsage(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
 
 
 @cluster_check(
@@ -52,12 +52,12 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         size = pool.size
         if location and location not in size.regions:
-            together = set.intersection(*(set(each.size.regions) for each in cluster.pools))
+            common_regions = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
                 pool.place.at("vm_size"),
                 f"no source shows that {size.name} is offered in {location}",
                 "use a location that offers every size of the cluster "
-                f"({', '.join(sorted(together)) or 'there is none'}), or accept this check once `az vm list-skus "
+                f"({', '.join(sorted(common_regions)) or 'there is none'}), or accept this check once `az vm list-skus "
                 f"--location {location} --size {size.name}` lists the size without restrictions",
             )
 
@@ -71,7 +71,7 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
 def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     azure, budget = deployment.azure, deployment.azure.observability.monthly_budget
     usd = HOURS_PER_MONTH * sum(
-        pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0) for pool in cluster_in(azure).pools
+        pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0) for pool in read_cluster(azure).pools
     )
     if budget and usd > budget:
         yield Violation(
@@ -120,14 +120,14 @@ def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
     zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
     for pool in cluster.pools:
         place = cluster.place if pool.is_system else pool.place
-        known = AZURE_ZONES if pool.is_system else zones
+        known_zones = AZURE_ZONES if pool.is_system else zones
         for index, zone in enumerate(pool.zones):
-            if zone not in known:
+            if zone not in known_zones:
                 yield Violation(
                     place.at("availability_zones", index),
                     f'pool {pool.name} uses zone "{zone}", which '
                     f"{'Azure' if pool.is_system else 'the cluster'} does not have",
-                    f"choose among {', '.join(known)}",
+                    f"choose among {', '.join(known_zones)}",
                 )
 
 
@@ -154,7 +154,7 @@ def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
 def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
     sizes = catalog.vm_sizes().values()
     for pool in cluster.pools:
-        for asked, has, what, able in (
+        for is_requested, is_supported, feature, alternatives in (
             (
                 pool.is_reserved,
                 pool.size.capacity_reservation,
@@ -163,11 +163,11 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
             ),
             (pool.is_spot, pool.size.spot, "spot nodes", [row.name for row in sizes if row.spot and row.gpu]),
         ):
-            if asked and not has:
+            if is_requested and not is_supported:
                 yield Violation(
                     pool.place.at("purchase"),
-                    f"pool {pool.name}: {pool.size.name} does not support {what}",
-                    f"set option to on-demand, or use one of {', '.join(able)}",
+                    f"pool {pool.name}: {pool.size.name} does not support {feature}",
+                    f"set option to on-demand, or use one of {', '.join(alternatives)}",
                 )
 
 
@@ -179,7 +179,7 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
 )
 def size_is_sold_here(deployment: Deployment) -> Iterator[Violation]:
     location = deployment.azure.location
-    for pool in cluster_in(deployment.azure).pools:
+    for pool in read_cluster(deployment.azure).pools:
         if location in pool.size.unpriced_regions:
             yield Violation(
                 pool.place.at("vm_size"),
@@ -196,7 +196,7 @@ def size_is_sold_here(deployment: Deployment) -> Iterator[Violation]:
 )
 def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
-    if ranges is not None and (not ranges or admits_everybody(ranges)):
+    if ranges is not None and (not ranges or admits_any_address(ranges)):
         yield Violation(
             cluster.place.at("access", "authorized_ranges"),
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
@@ -252,10 +252,10 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.azure.kubernetes_version
     minor = int(version.partition(".")[2])
     if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
-        wrong = "was out of support in November 2026" if minor < OLDEST_MINOR else "is unknown"
+        problem = "was out of support in November 2026" if minor < OLDEST_MINOR else "is unknown"
         yield Violation(
             ("azure", "kubernetes_version"),
-            f"Kubernetes {version} {wrong}",
+            f"Kubernetes {version} {problem}",
             f"use 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; `az aks get-versions --location {deployment.azure.location}` "
             "lists the versions of AKS",
         )
@@ -268,7 +268,7 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     level=Level.INFO,
 )
 def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
-    counted: dict[str, list[Counted]] = defaultdict(list)
+    counted: dict[str, list[QuotaUsage]] = defaultdict(list)
     for part in counted_vcpus(deployment.azure):
         counted[part.quota].append(part)
     for family, parts in counted.items():

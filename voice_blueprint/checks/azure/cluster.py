@@ -9,7 +9,7 @@ from voice_blueprint.azure.rollout import surge_nodes, surge_pods
 from voice_blueprint.azure.topology import Request
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
 from voice_blueprint.catalog.inference import Task
-from voice_blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_without_lmcache, helpers_gib
+from voice_blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_without_lmcache, helper_memory_gib
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, host_parts
 from voice_blueprint.engines.sizing.layouts import cell_groups
 from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
@@ -87,7 +87,7 @@ class Engine:
         kind: Name of its program in the catalogue of engines.
         tasks: Kinds of models that the engine is expected to serve.
         load: Load that the engine is sized for; ``None`` for text to speech.
-        hands_over_kv: Whether its KV blocks are transferred, to LMCache or to the other engine of a cell.
+        transfers_kv: Whether its KV blocks are transferred, to LMCache or to the other engine of a cell.
         gpus: Explicitly configured GPUs; empty if the kubelet selects them.
         request: Index of the pod's request that contains its CPUs.
         utilization: Maximum share of a GPU's memory.
@@ -100,7 +100,7 @@ class Engine:
     load: Load | None
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     quantization: Quantization = Quantization.NONE
-    hands_over_kv: bool = False
+    transfers_kv: bool = False
     gpus: tuple[int, ...] = ()
     request: int = 0
     utilization: float = GPU_MEMORY_UTILIZATION
@@ -111,7 +111,7 @@ class Pod:
     """The pods of one service on one pool.
 
     Attributes:
-        pool_at: Location of the pool's name.
+        pool_location: Location of the pool's name.
         cpus: Requested CPUs of one pod, over all containers.
         requests: Requests of each container, which the kubelet aligns.
         memory_gib: Memory limits of one pod, by purpose.
@@ -122,7 +122,7 @@ class Pod:
 
     name: str
     place: Place
-    pool_at: Location
+    pool_location: Location
     pool: Pool
     gpus: int
     cpus: float
@@ -194,7 +194,7 @@ class Cluster:
         }
 
 
-def cluster_in(azure: Azure) -> Cluster:
+def read_cluster(azure: Azure) -> Cluster:
     """Read a cluster from a deployment file whose services and pools refer to catalogued models and sizes."""
     place = Place(("azure",))
     pools = tuple(_pools(azure))
@@ -243,14 +243,14 @@ def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
     for index, service in enumerate(azure.services):
         place = Place(("azure", "services", index))
         if isinstance(service, ChatService):
-            where = [(name, place.at("pools", number)) for number, name in enumerate(service.pools)]
+            pool_locations = [(name, place.at("pools", number)) for number, name in enumerate(service.pools)]
         else:
-            where = [(service.pool, place.at("pool"))]
-        for name, at in where:
+            pool_locations = [(service.pool, place.at("pool"))]
+        for name, at in pool_locations:
             yield _pod(service, place, pools[name], at)
 
 
-def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> Pod:
+def _pod(service: AzureService, place: Place, pool: Pool, pool_location: Location) -> Pod:
     size, lmcache = pool.size, _lmcache(service)
     gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
     requests: tuple[Request, ...]
@@ -259,21 +259,21 @@ def _pod(service: AzureService, place: Place, pool: Pool, pool_at: Location) -> 
             gpus, cpus = size.gpu_count, cell_cpus(service.cpus)
             requests = cell_requests(gpus, service.cpus)
         case AggregatedService(lmcache=LmcachePool()):
-            gpus, alone = service.tensor_parallel, cpus_without_lmcache(service.cpus)
-            cpus = alone + LMCACHE_CPUS
-            requests = (Request(gpus, alone),)
+            gpus, engine_cpus = service.tensor_parallel, cpus_without_lmcache(service.cpus)
+            cpus = engine_cpus + LMCACHE_CPUS
+            requests = (Request(gpus, engine_cpus),)
         case _:
             gpus = service.tensor_parallel if isinstance(service, AggregatedService) else 1
             requests = (Request(gpus, service.cpus),)
     return Pod(
         name=service.name,
         place=place,
-        pool_at=pool_at,
+        pool_location=pool_location,
         pool=pool,
         gpus=gpus,
         cpus=cpus,
         requests=requests,
-        memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helpers_gib(service)),
+        memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helper_memory_gib(service)),
         nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_SHARE if lmcache else 0,
         min_replicas=replicas.min,
         max_replicas=replicas.max,
@@ -290,7 +290,7 @@ def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
             for request, group in enumerate(_cell_groups(size)):
                 yield Engine(
                     model, "vllm", VLLM_TASKS, size.gpu_count // 2, service.load,
-                    hands_over_kv=True, gpus=group, request=request,
+                    transfers_kv=True, gpus=group, request=request,
                 )  # fmt: skip
         case TtsService():
             yield Engine(model, "vllm-omni", OMNI_TASKS, 1, None)
@@ -304,7 +304,7 @@ def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
                 service.load,
                 service.kv_cache_type,
                 service.quantization,
-                hands_over_kv=_lmcache(service) is not None,
+                transfers_kv=_lmcache(service) is not None,
             )
 
 

@@ -7,7 +7,7 @@ from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
 from voice_blueprint.checks.base import Violation, cluster_check, refusal
 from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse
 
-HELD_BACK_DRIVERS = {"A10": "GRID 570.211.01"}
+OLDER_DRIVERS = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
 580.159.04."""
 
@@ -38,7 +38,7 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
 )
 def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     for pod, engine in _engines(cluster):
-        if engine.hands_over_kv:
+        if engine.transfers_kv:
             yield from refusal(pod.place.at("model"), pod.title, check_reuse, engine.model)
             if engine.load:
                 yield from refusal(pod.place.at("load"), pod.title, check_cached_prompts, engine.load)
@@ -51,11 +51,11 @@ def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
 )
 def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
     for pod, engine in _engines(cluster):
-        driver = HELD_BACK_DRIVERS.get(pod.size.gpu or "")
+        driver = OLDER_DRIVERS.get(pod.size.gpu or "")
         release = catalog.engines()[engine.kind]
-        if driver and release.min_driver and not _runs(driver, release.min_driver):
+        if driver and release.min_driver and not _is_compatible(driver, release.min_driver):
             yield Violation(
-                pod.pool_at,
+                pod.pool_location,
                 f"{pod.size.name} has driver {driver}, but {release.name} {release.version} is built for CUDA 13, "
                 f"which requires {release.min_driver}: the engine would restart repeatedly on a paid node",
                 "run the service on an A100, H100 or H200 pool, or provide a node image with that driver and accept "
@@ -67,7 +67,7 @@ def _engines(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
     return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
 
 
-def _runs(driver: str, wanted: str) -> bool:
+def _is_compatible(driver: str, required: str) -> bool:
     """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or a later one."""
     branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
-    return int(branch) >= int(wanted.removeprefix("R"))
+    return int(branch) >= int(required.removeprefix("R"))

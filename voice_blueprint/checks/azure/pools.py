@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
@@ -23,9 +23,9 @@ AZURE_RESERVED_ADDRESSES = 5
     source="voice_blueprint/file/model/azure.py: pods choose their pool by name",
 )
 def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
-    used = {pod.pool.name for pod in cluster_in(deployment.azure).pods}
+    used_pools = {pod.pool.name for pod in read_cluster(deployment.azure).pods}
     for index, pool in enumerate(deployment.azure.pools):
-        if pool.name not in used:
+        if pool.name not in used_pools:
             yield Violation(
                 ("azure", "pools", index),
                 f"no service runs on pool {pool.name} ({pool.nodes.min}-{pool.nodes.max} nodes of {pool.vm_size})",
@@ -42,8 +42,8 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
 def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
         pool = pods[0].pool
-        need = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
-        if need > pool.max_nodes:
+        required = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
+        if required > pool.max_nodes:
             parts = ", ".join(
                 f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
                 f"at {pod.per_node} per node"
@@ -51,8 +51,8 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
             )
             yield Violation(
                 pods[0].place.at("replicas"),
-                f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {need}",
-                f"set nodes.max of the pool to {need}, or lower replicas.max",
+                f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {required}",
+                f"set nodes.max of the pool to {required}, or lower replicas.max",
             )
 
 
@@ -84,7 +84,7 @@ def service_wakes(deployment: Deployment) -> Iterator[Violation]:
 def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     services: dict[str, list[Pod]] = defaultdict(list)
-    for pod in cluster_in(azure).pods:
+    for pod in read_cluster(azure).pods:
         if pod.per_node and pod.min_replicas:
             services[pod.name].append(pod)
     for name, pods in services.items():
@@ -92,14 +92,14 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
         if sum(_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
             window = azure.maintenance
             # AKS adds no nodes to a spot pool: https://github.com/hashicorp/terraform-provider-azurerm/issues/19355
-            spare = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
+            surge_remedy = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
             yield Violation(
                 pool.place.at("nodes"),
                 f"{name} can run on a single node of pool {pool.name}, and an upgrade drains it before another one "
                 f"serves: with each node image, {name} is unavailable on {window.day} from {window.start} UTC until "
                 "a node has booted and its engine has loaded",
-                f"{spare}raise the service's minimum beyond one node, or accept this check if there are no calls in "
-                "that window",
+                f"{surge_remedy}raise the service's minimum beyond one node, or accept this check if there are no "
+                "calls in that window",
             )
 
 
@@ -110,15 +110,15 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
-    for pods in cluster_in(deployment.azure).pods_by_pool().values():
+    for pods in read_cluster(deployment.azure).pods_by_pool().values():
         pool = pods[0].pool
-        need = sum(_nodes(pod, pod.min_replicas) for pod in pods)
-        if pool.min_nodes > need:
+        required = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        if pool.min_nodes > required:
             yield Violation(
                 pool.place.at("nodes"),
-                f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {need} at their minimum "
+                f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {required} at their minimum "
                 "replicas",
-                f"set nodes.min to {need}, or raise replicas.min",
+                f"set nodes.min to {required}, or raise replicas.min",
             )
 
 
@@ -134,7 +134,7 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
             if cell is None or other is cell:
                 continue
             yield Violation(
-                other.pool_at,
+                other.pool_location,
                 f"each pod of {other.name} uses {other.gpus} GPU(s) of pool {other.pool.name}, but each cell of "
                 f"{cell.name} uses all {cell.gpus} of a node",
                 "use a separate pool for each",
@@ -150,12 +150,13 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     prefix = IPv4Network(azure.network.pod_cidr).prefixlen
     have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
-    need = _max_nodes(azure)
-    if need > have:
+    required = _max_nodes(azure)
+    if required > have:
         yield Violation(
             ("azure", "network", "pod_cidr"),
-            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have {need}",
-            f"use a /{POD_PREFIX - math.ceil(math.log2(need))} or larger; a /16 supports 256",
+            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have "
+            f"{required}",
+            f"use a /{POD_PREFIX - math.ceil(math.log2(required))} or larger; a /16 supports 256",
         )
 
 
@@ -169,11 +170,11 @@ def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     network = IPv4Network(azure.network.cidr)
     have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
-    need = _max_nodes(azure)
-    if need > have:
+    required = _max_nodes(azure)
+    if required > have:
         yield Violation(
             ("azure", "network", "cidr"),
-            f"{network} has {have} addresses for nodes, but the pools can have {need}",
+            f"{network} has {have} addresses for nodes, but the pools can have {required}",
             "use a larger range; a /16 is free of charge",
         )
 
@@ -199,4 +200,4 @@ def _nodes(pod: Pod, replicas: int) -> int:
 
 
 def _max_nodes(azure: Azure) -> int:
-    return sum(pool.max_nodes + pool.surge_nodes for pool in cluster_in(azure).pools)
+    return sum(pool.max_nodes + pool.surge_nodes for pool in read_cluster(azure).pools)

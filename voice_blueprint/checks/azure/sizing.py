@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.azure.topology import kube_reserved_cpus
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check, place, refusal
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
@@ -17,7 +17,7 @@ from voice_blueprint.engines.launch.coldstart import BUDGETS
 from voice_blueprint.engines.sizing.fit import check_engine
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
 from voice_blueprint.engines.sizing.memory import weights_gib
-from voice_blueprint.engines.sizing.service import listening, size_service
+from voice_blueprint.engines.sizing.service import size_service, transcription_capacity
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType
@@ -45,10 +45,16 @@ COMPILE_CACHES_GIB = 2
 def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
-            gpu, width = pod.pool.gpu, engine.tensor_parallel
-            if gpu and width and engine.kind == engine.model.served_by == "vllm":
+            gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
+            if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
                 yield from refusal(
-                    pod.place.at("tensor_parallel"), pod.title, check_engine, engine.model, gpu, KvCacheType.AUTO, width
+                    pod.place.at("tensor_parallel"),
+                    pod.title,
+                    check_engine,
+                    engine.model,
+                    gpu,
+                    KvCacheType.AUTO,
+                    tensor_parallel,
                 )
 
 
@@ -62,20 +68,20 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
     if load is None or deployment.azure_section is None or deployment.aws_section:
         return
     try:
-        result, peak = list(listening(deployment.azure)), peak_calls(load)
+        result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
-    most = sum(room.most * room.sessions for room in result)
-    if most < peak:
+    max_sessions = sum(pool.most * pool.sessions for pool in result)
+    if max_sessions < peak:
         named = (
-            ", ".join(f"{room.service} {room.most} x {room.sessions}" for room in result) or "none transcribes audio"
+            ", ".join(f"{pool.service} {pool.most} x {pool.sessions}" for pool in result) or "none transcribes audio"
         )
         yield Violation(
             ("load", "calls"),
-            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support {most:,} "
-            f"({named})",
-            f"{growth(deployment.azure, result[0].service, math.ceil((peak - most) / result[0].sessions))}, or lower "
-            f"load.calls to {int(most / load.peak_factor)}"
+            f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support "
+            f"{max_sessions:,} ({named})",
+            f"{growth(deployment.azure, result[0].service, math.ceil((peak - max_sessions) / result[0].sessions))}, or "
+            f"lower load.calls to {int(max_sessions / load.peak_factor)}"
             if result
             else "add a service whose model transcribes audio",
         )
@@ -85,12 +91,12 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
     """Return the remedy that gives a service more replicas: nodes in its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
-    own = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
-    bounds = ("pool_replicas", own.index(first.pool)) if first.pool in own else ("replicas",)
+    pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
+    bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
     at = place(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
     nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
-    return f"set {at} to {first.most_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
+    return f"set {at} to {first.max_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
 
 
 @cluster_check(
@@ -102,7 +108,7 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
 def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
-            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_at
+            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
             yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
 
 
@@ -110,20 +116,20 @@ def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
 def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-        need = pod.on_a_node * pod.cpus
-        if need > have:
+        required = pod.on_a_node * pod.cpus
+        if required > have:
             yield Violation(
                 pod.place.at("cpus"),
-                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {need:g} CPUs, but the kubelet and "
-                f"DaemonSets leave {have} of {pod.size.vcpus}",
+                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the kubelet "
+                f"and DaemonSets leave {have} of {pod.size.vcpus}",
                 f"request at most {have // pod.on_a_node}",
             )
-        least = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
-        if least < 1:
+        min_cpus = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
+        if min_cpus < 1:
             yield Violation(
                 pod.place.at("cpus"),
-                f"the sidecars of {pod.name} leave {least} CPUs for an engine",
-                f"request at least {1 - least} more",
+                f"the sidecars of {pod.name} leave {min_cpus} CPUs for an engine",
+                f"request at least {1 - min_cpus} more",
             )
 
 
@@ -134,11 +140,11 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
 )
 def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        need = pod.nvme_gib * pod.on_a_node
-        if need > pod.size.nvme_gib:
+        required = pod.nvme_gib * pod.on_a_node
+        if required > pod.size.nvme_gib:
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
-                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {need:.1f} GiB on local NVMe, but "
+                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
                 f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
             )
@@ -155,7 +161,7 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
 
     With a default, a change of the pool would also change the volume.
     """
-    for pod in cluster_in(deployment.azure).pods:
+    for pod in read_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
             yield Violation(
                 pod.place.at("lmcache", "l2_nvme_gib"),
@@ -176,15 +182,15 @@ def _nvme_for_kv(pod: Pod) -> int:
 )
 def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     for cache in cluster.caches:
-        once = sum(model.weights_gib for model in cache.models.values())
-        need = once * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
-        if need > cache.gib:
+        weights_gib = sum(model.weights_gib for model in cache.models.values())
+        required = weights_gib * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
+        if required > cache.gib:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
                 cache.at,
-                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {need:.0f} GiB with their "
+                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {required:.0f} GiB with their "
                 "compile caches",
-                f"set model_cache_gib to {int(need) + 1} or more",
+                f"set model_cache_gib to {int(required) + 1} or more",
             )
 
 
@@ -197,21 +203,21 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
 )
 def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
     """After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches."""
-    readers = list(_readers(cluster_in(deployment.azure)))
+    concurrent_reads = list(_concurrent_reads(read_cluster(deployment.azure)))
     have, gib, nodes = (
         deployment.azure.model_cache_gib,
-        sum(n * each for n, each in readers),
-        sum(n for n, _ in readers),
+        sum(n * each for n, each in concurrent_reads),
+        sum(n for n, _ in concurrent_reads),
     )
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
     seconds = gib * 1024 / share_mib_s(have)
     if seconds > limit_s:
-        enough = share_gib(gib, have)
+        sufficient = share_gib(gib, have)
         yield Violation(
             ("azure", "model_cache_gib"),
             f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s, which needs "
             f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
-            f"set model_cache_gib to {enough} or more: a share's throughput increases with its size",
+            f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size",
         )
 
 
@@ -226,7 +232,7 @@ def share_gib(read_gib: float, min_gib: int) -> int:
     return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / share_mib_s(size) <= limit_s)
 
 
-def _readers(cluster: Cluster) -> Iterator[tuple[int, float]]:
+def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
     """Yield the number of nodes of a pool that may read concurrently, and the amount that each of them reads, GiB.
 
     Two pods of a node read it once.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from voice_blueprint.azure.topology import Admission, Request, admitted_cpus, place, share_nvlink, whole_node
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, cluster_in
+from voice_blueprint.azure.topology import Admission, Request, admitted_cpus, empty_node, place, share_nvlink
+from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check, refusal
 from voice_blueprint.engines.cell import cell_cpus_remedy, engines_near_gpus
 from voice_blueprint.engines.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
@@ -14,7 +14,7 @@ from voice_blueprint.file.model.deployment import Deployment
 KUBELET = (
     "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager (rule: voice_blueprint/azure/topology.py)"
 )
-REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
+REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
 @cluster_check(
@@ -25,13 +25,13 @@ REFUSING = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
-        refused = next((answer for answer in reversed(list(_answers(pod))) if not answer.admitted), None)
-        if refused and pod.gpus:
+        rejection = next((answer for answer in reversed(list(_admissions(pod))) if not answer.admitted), None)
+        if rejection and pod.gpus:
             yield Violation(
-                pod.pool_at if pod.is_cell else pod.place.at("cpus"),
+                pod.pool_location if pod.is_cell else pod.place.at("cpus"),
                 f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) rejects a pod of {pod.name}: "
-                f"{refused.reason}",
-                _admitting(pod),
+                f"{rejection.reason}",
+                _admissible_cpus(pod),
             )
 
 
@@ -45,14 +45,14 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
         # Another check reports sizes that do not fit a cell.
-        if not pod.is_cell or not pinned or any(refusal(pod.pool_at, pod.title, cell_groups, pod.size)):
+        if not pod.is_cell or not pinned or any(refusal(pod.pool_location, pod.title, cell_groups, pod.size)):
             continue
         if not engines_near_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
-            asked = " and ".join(str(pod.requests[request].cpus) for request in pinned)
+            cpu_text = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
                 pod.place.at("cpus"),
-                f"engines of {pod.name} request {asked} CPUs, but the kubelet of {pod.size.name} ({pod.pool.policy}) "
-                "does not pin them to the NUMA nodes of their GPUs",
+                f"engines of {pod.name} request {cpu_text} CPUs, but the kubelet of {pod.size.name} "
+                f"({pod.pool.policy}) does not pin them to the NUMA nodes of their GPUs",
                 cell_cpus_remedy(pod.size, pod.pool.policy),
             )
 
@@ -64,10 +64,10 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
-    cluster = cluster_in(deployment.azure)
+    cluster = read_cluster(deployment.azure)
     for pool in cluster.pools:
-        used = any(pod.pool is pool for pod in cluster.pods)
-        if used and pool.policy in REFUSING and not pool.size.numa_nodes:
+        has_pods = any(pod.pool is pool for pod in cluster.pods)
+        if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
             yield Violation(
                 pool.place.at("topology_policy"),
                 f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
@@ -96,9 +96,9 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                     "use GPUs of one domain",
                 )
             elif not pod.is_cell and groups:
-                too_wide = list(refusal(at, pod.title, engines_per_node, pod.size, width))
-                yield from too_wide
-                if not too_wide and any(len(group) % width for group in groups):
+                violations = list(refusal(at, pod.title, engines_per_node, pod.size, width))
+                yield from violations
+                if not violations and any(len(group) % width for group in groups):
                     divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
                     yield Violation(
                         at,
@@ -118,7 +118,7 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
 def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.is_cell:
-            yield from refusal(pod.pool_at, pod.title, cell_groups, pod.size)
+            yield from refusal(pod.pool_location, pod.title, cell_groups, pod.size)
 
 
 @check(
@@ -129,7 +129,7 @@ def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
-    for pod in cluster_in(deployment.azure).pods:
+    for pod in read_cluster(deployment.azure).pods:
         if pod.is_cell:
             yield Violation(
                 pod.place.at("kind"),
@@ -152,38 +152,38 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
         others = [p for p in cluster.pods if p.pool.name == pod.pool.name and pod.gpus > max(p.gpus, 1)]
         if others:
             yield Violation(
-                others[0].pool_at,
+                others[0].pool_location,
                 f"each pod of {others[0].name} uses {others[0].gpus} GPU(s) in pool {pod.pool.name}, but {pod.name} "
                 f"uses {pod.gpus}: the remaining {pod.gpus} GPUs may have no NVLink between them",
                 "give each its own pool",
             )
         cpus = max((request.cpus or 0 for request in pod.requests), default=0)
-        split = _split_gpus(pod, cpus)
-        if split and share_nvlink(pod.size, range(pod.gpus)):
-            fewer = next((less for less in range(1, cpus) if not _split_gpus(pod, cpus - less)), cpus - 1)
+        split_gpus = _split_gpus(pod, cpus)
+        if split_gpus and share_nvlink(pod.size, range(pod.gpus)):
+            reduction = next((step for step in range(1, cpus) if not _split_gpus(pod, cpus - step)), cpus - 1)
             yield Violation(
                 pod.place.at("cpus"),
-                f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split} of {pod.size.name}, which NVLink does "
-                "not connect: CPUs that the kubelet reserves on the first NUMA node leave too few there",
-                f"request {fewer} fewer CPUs",
+                f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split_gpus} of {pod.size.name}, which NVLink "
+                "does not connect: CPUs that the kubelet reserves on the first NUMA node leave too few on it",
+                f"request {reduction} fewer CPUs",
             )
 
 
-def _answers(pod: Pod) -> Iterator[Admission]:
+def _admissions(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's decisions about the containers of a full node, one after another."""
-    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, whole_node(pod.size))
+    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, empty_node(pod.size))
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     """Return the first GPUs without NVLink between them that a pod of a full node would get, if any."""
-    asked = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
-    return next((answer.gpus for answer in _answers(asked) if not share_nvlink(pod.size, answer.gpus)), ())
+    cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
+    return next((answer.gpus for answer in _admissions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
 
 
-def _admitting(pod: Pod) -> str:
+def _admissible_cpus(pod: Pod) -> str:
     """Return a remedy: CPU requests that the topology policy would admit, if any."""
     fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:
         cpus = f"{fit.start} to {fit.stop - 1} CPUs"
         return f"set the CPUs of the container with the GPUs to {cpus}, or set topology_policy: best-effort on the pool"
-    return "set topology_policy: best-effort on the pool; this policy admits no number of CPUs"
+    return "set topology_policy: best-effort on the pool; this policy admits the pod with no number of CPUs"

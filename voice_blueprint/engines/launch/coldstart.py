@@ -96,11 +96,11 @@ def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBu
     Args:
         artifacts: Whether weights and compiled programs are on the disk before an engine starts.
     """
-    known = max(
+    phase_seconds = max(
         (known_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
     )
-    least = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
-    return StartBudget(max(least, math.ceil(UNKNOWN_SHARE * known / 60) * 60), SILENCE_S[artifacts])
+    minimum = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
+    return StartBudget(max(minimum, math.ceil(UNKNOWN_SHARE * phase_seconds / 60) * 60), SILENCE_S[artifacts])
 
 
 def table() -> str:
@@ -112,8 +112,8 @@ def table() -> str:
             seconds = "?" if row.seconds is None else f"{row.seconds:g}"
             fetched = seconds if row.fetched_s is None else f"{row.fetched_s:g}"
             levers = "; ".join(lever.what for lever in row.levers) or "-"
-            where = ", ".join(f"`{lever.shows_as}` in {lever.wired_in}" for lever in row.levers) or "-"
-            lines.append(f"| {image} | {row.phase} | {seconds} | {fetched} | {row.source} | {levers} | {where} |")
-        known = " | ".join(f"{known_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
-        lines.append(f"| {image} | **known, in all** | {known} | | | |")
+            lever_text = ", ".join(f"`{lever.shows_as}` in {lever.wired_in}" for lever in row.levers) or "-"
+            lines.append(f"| {image} | {row.phase} | {seconds} | {fetched} | {row.source} | {levers} | {lever_text} |")
+        phase_seconds = " | ".join(f"{known_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
+        lines.append(f"| {image} | **known, in all** | {phase_seconds} | | | |")
     return "\n".join(lines)

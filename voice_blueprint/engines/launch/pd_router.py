@@ -111,7 +111,7 @@ class CellFront(Launcher):
             "events { worker_connections 8192; }",
             "http {",
             *(f"  {name}_temp_path /tmp/{name};" for name in temporary),
-            "  # Addresses of callers and what they ask for are nobody's business here.",
+            "  # Logs contain neither addresses of callers nor their requests.",
             "  access_log off;",
             f"  client_max_body_size {self.body_mib}m;",
             "  map $http_upgrade $connection_upgrade { default upgrade; '' ''; }",

@@ -109,7 +109,7 @@ class Router(Launcher):
 
     def __post_init__(self) -> None:
         if not self.backends:
-            raise ValueError("a router without a service routes nothing: give azure.services one")
+            raise ValueError("a router requires at least one service: add one to azure.services")
         for pods in (pods for backend in self.backends for pods in backend.services):
             if pods.slots < 1:
                 raise ValueError(f"the router has no room for a pod of {pods.service}: its slots are {pods.slots}")
@@ -184,11 +184,11 @@ class Router(Launcher):
         yield f"  monitor-uri {HEALTH_PATH}"
         yield f"  http-request use-service prometheus-exporter if {{ path {METRICS_PATH} }}"
         answer = f"status 404 content-type application/json string '{unknown}'"
-        yield f"  http-request return {answer} unless {self._known()}"
+        yield f"  http-request return {answer} unless {self._known_models()}"
         for backend in self.backends:
             yield f"  use_backend {backend.model} if {{ path_beg {backend.path}/ }}"
 
-    def _known(self) -> str:
+    def _known_models(self) -> str:
         return "{ path_beg " + " ".join(f"{backend.path}/" for backend in self.backends) + " }"
 
 
@@ -203,5 +203,5 @@ def _backend(backend: Backend) -> Iterator[str]:
     check = f"check inter {CHECK_EVERY_S}s fall {CHECKS_TO_FALL} rise 1"
     yield f"  default-server {check} weight {RING_WEIGHT} hash-key addr-port"
     for pods in backend.services:
-        where = f"1-{pods.slots} {pods.host}:{pods.port}"
-        yield f"  server-template pod-{pods.service}- {where} resolvers cluster init-addr none"
+        server_range = f"1-{pods.slots} {pods.host}:{pods.port}"
+        yield f"  server-template pod-{pods.service}- {server_range} resolvers cluster init-addr none"

@@ -116,16 +116,16 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     Raises:
         DoesNotFitError: The node does not support cells, or an engine does not fit it.
     """
-    sized = _pool(azure, service, service.pool)
-    size = catalog.vm_sizes()[sized.vm_size]
+    sizing = _pool(azure, service, service.pool)
+    size = catalog.vm_sizes()[sizing.vm_size]
     prefill_gpus, decode_gpus = cell_groups(size)
-    sides = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
-    decode = _cell_engine(service, _engine(sized.engine), Role.DECODE, sides[Role.DECODE])
+    placements = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
+    decode = _cell_engine(service, _engine(sizing.engine), Role.DECODE, placements[Role.DECODE])
     return CellLaunch(
-        prefill=_cell_engine(service, _engine(sized.prefill), Role.PREFILL, sides[Role.PREFILL]),
+        prefill=_cell_engine(service, _engine(sizing.prefill), Role.PREFILL, placements[Role.PREFILL]),
         decode=decode,
-        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, sides[Role.PREFILL]),
-        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, sides[Role.DECODE]),
+        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, placements[Role.PREFILL]),
+        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, placements[Role.DECODE]),
         pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
         front=CellFront(
             ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, body_mib=decode.largest_body_mib
@@ -186,8 +186,8 @@ def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLau
 
 def _peers() -> Peers:
     url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
-    data = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
-    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data)
+    data_ports = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
+    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data_ports)
 
 
 def coordinator_launch() -> LmcacheCoordinator:
@@ -205,11 +205,11 @@ def chat_launch(azure: Azure, service: ChatService, pool: str) -> VllmServer:
 
 
 def _replica(
-    service: AggregatedService | ChatService, sized: PoolSizing, cache: str, transfer: KvTransfer | None = None
+    service: AggregatedService | ChatService, sizing: PoolSizing, cache: str, transfer: KvTransfer | None = None
 ) -> VllmServer:
     return VllmServer(
         model=_model(service),
-        sizing=_engine(sized.engine),
+        sizing=_engine(sizing.engine),
         port=ENGINE_HTTP.number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{cache}",
         weights_dir=WEIGHTS_DIR,
@@ -348,8 +348,8 @@ def _model(service: AzureService) -> ModelCard:
 
 
 def _pool(azure: Azure, service: AzureService, name: str) -> PoolSizing:
-    sized = size_service(azure, service)
-    return next(pool for pool in sized.pools if pool.pool == name)
+    sizing = size_service(azure, service)
+    return next(pool for pool in sizing.pools if pool.pool == name)
 
 
 def _engine(sizing: EngineSizing | TtsSizing | None) -> EngineSizing:

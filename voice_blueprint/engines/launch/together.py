@@ -18,7 +18,7 @@ from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
 from voice_blueprint.engines.launch.fabric import HASH_SEED, SIDE_CHANNEL_PORT
 from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLES, Role
 
-AGREED_FLAGS = (
+COMMON_FLAGS = (
     "--served-model-name",
     "--revision",
     "--quantization",
@@ -89,8 +89,8 @@ class _Member:
     @cached_property
     def connectors(self) -> list[dict[str, Any]]:
         """Its KV connectors, including those inside ``MultiConnector``."""
-        top = json.loads(self.value("--kv-transfer-config", "{}"))
-        return [top, *top.get("kv_connector_extra_config", {}).get("connectors", ())]
+        connector = json.loads(self.value("--kv-transfer-config", "{}"))
+        return [connector, *connector.get("kv_connector_extra_config", {}).get("connectors", ())]
 
     @property
     def nixl_role(self) -> str | None:
@@ -102,7 +102,7 @@ class _Member:
         extras = (each.get("kv_connector_extra_config", {}) for each in self.connectors)
         return next((str(extra["lmcache.mp.port"]) for extra in extras if "lmcache.mp.port" in extra), None)
 
-    def listens(self) -> Iterator[str]:
+    def listening_ports(self) -> Iterator[str]:
         yield from filter(None, (*map(self.value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
         yield from _LISTENS.findall(self.text)
 
@@ -110,17 +110,17 @@ class _Member:
 def _ports(members: Iterable[_Member]) -> Iterator[str]:
     owners: dict[str, str] = {}
     for member in members:
-        for port in member.listens():
+        for port in member.listening_ports():
             if port in owners:
                 yield f"{owners[port]} and {member.name} both listen on port {port}: give each its own"
             owners[port] = member.name
 
 
 def _connections(members: list[_Member]) -> Iterator[str]:
-    known = {port for member in members for port in member.listens()}
+    ports = {port for member in members for port in member.listening_ports()}
     for member in members:
         for port in _CONNECTS.findall(member.text):
-            if port not in known:
+            if port not in ports:
                 yield f"{member.name} connects to port {port}, on which no process of the pod listens"
 
 
@@ -130,14 +130,14 @@ def _caches(members: list[_Member]) -> Iterator[str]:
     for member in members:
         if member.runs(_SERVES) and member.cache_port:
             engines[member.cache_port].append(member)
-    for port, sharing in engines.items():
-        if len(sharing) > 1:
-            names = " and ".join(engine.name for engine in sharing)
+    for port, engines_on_port in engines.items():
+        if len(engines_on_port) > 1:
+            names = " and ".join(engine.name for engine in engines_on_port)
             yield f"{names} share the LMCache server on port {port}: give each its own"
         if port not in servers:
-            yield f"{sharing[0].name} connects to an LMCache server on port {port}, and the pod has none there"
+            yield f"{engines_on_port[0].name} connects to an LMCache server on port {port}, and the pod has none there"
             continue
-        for engine in sharing:
+        for engine in engines_on_port:
             yield from _one_cache(engine, servers[port])
     for port, server in servers.items():
         if port not in engines:
@@ -167,29 +167,31 @@ def _hash_seeds(members: list[_Member]) -> Iterator[str]:
             if member.runs(_CACHES) or (member.runs(_SERVES) and member.cache_port)
         }
         if len(set(seeds.values())) > 1 or "random" in seeds.values():
-            shown = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
-            yield f"engines and LMCache servers hash chunks differently: {variable} of {shown}; set the same value"
+            description = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
+            yield (
+                f"engines and LMCache servers hash chunks differently: {variable} of {description}; set the same value"
+            )
 
 
 def _sides(members: list[_Member]) -> Iterator[str]:
-    sides = [member for member in members if member.runs(_SERVES) and member.nixl_role]
-    if not sides:
+    cell_engines = [member for member in members if member.runs(_SERVES) and member.nixl_role]
+    if not cell_engines:
         return
-    roles = sorted(str(side.nixl_role) for side in sides)
+    roles = sorted(str(engine.nixl_role) for engine in cell_engines)
     if roles != sorted(NIXL_ROLES.values()):
-        shown = ", ".join(f"{side.name} is {side.nixl_role}" for side in sides)
-        yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {shown}"
-    for flag in AGREED_FLAGS:
-        values = {side.name: side.value(flag, "the default") for side in sides}
+        description = ", ".join(f"{engine.name} is {engine.nixl_role}" for engine in cell_engines)
+        yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {description}"
+    for flag in COMMON_FLAGS:
+        values = {engine.name: engine.value(flag, "the default") for engine in cell_engines}
         if len(set(values.values())) > 1:
-            yield _differ(flag, values)
-    if len({side.repository for side in sides}) > 1:
-        yield _differ("their model", {side.name: side.repository for side in sides})
+            yield _describe_difference(flag, values)
+    if len({engine.repository for engine in cell_engines}) > 1:
+        yield _describe_difference("their model", {engine.name: engine.repository for engine in cell_engines})
 
 
-def _differ(what: str, values: Mapping[str, str]) -> str:
-    shown = ", ".join(f"{name} has {value}" for name, value in values.items())
-    return f"engines that hand over KV cache differ in {what}: {shown}"
+def _describe_difference(subject: str, values: Mapping[str, str]) -> str:
+    description = ", ".join(f"{name} has {value}" for name, value in values.items())
+    return f"engines that hand over KV cache differ in {subject}: {description}"
 
 
 def _routes(members: list[_Member]) -> Iterator[str]:

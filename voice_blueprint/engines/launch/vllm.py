@@ -171,14 +171,14 @@ class VllmServer(Launcher):
 
     def _model_flags(self) -> dict[str, FlagValue]:
         mistral = "mistral" if self.model.file_format == "mistral" else None
-        audios = AUDIOS_PER_PROMPT.get(self.model.task)
-        on_the_fly = self.sizing.quantization is Quantization.FP8 and not self.model.fp8_repository
+        max_audios = AUDIOS_PER_PROMPT.get(self.model.task)
+        quantizes_at_load = self.sizing.quantization is Quantization.FP8 and not self.model.fp8_repository
         return {
             "--tokenizer-mode": mistral,
             "--config-format": mistral,
             "--load-format": mistral or _PARALLEL_LOAD,
-            "--quantization": "fp8" if on_the_fly else None,
-            "--limit-mm-per-prompt": {"audio": audios} if audios else None,
+            "--quantization": "fp8" if quantizes_at_load else None,
+            "--limit-mm-per-prompt": {"audio": max_audios} if max_audios else None,
         }
 
     def _memory_flags(self) -> dict[str, FlagValue]:

@@ -145,12 +145,12 @@ class EngineTable(Model):
         )
 
 
-def _merged(base: Command | None, own: Command | None) -> Command:
-    if base is None or own is None:
-        return own or base or Command()
-    replaced = {flag.name for flag in own.flags}
-    flags = (*own.flags, *(flag for flag in base.flags if flag.name not in replaced))
-    return own.model_copy(update={"flags": flags, "flexible": own.flexible or base.flexible})
+def _merged(base: Command | None, override: Command | None) -> Command:
+    if base is None or override is None:
+        return override or base or Command()
+    replaced = {flag.name for flag in override.flags}
+    flags = (*override.flags, *(flag for flag in base.flags if flag.name not in replaced))
+    return override.model_copy(update={"flags": flags, "flexible": override.flexible or base.flexible})
 
 
 def read(text: str) -> EngineTable:

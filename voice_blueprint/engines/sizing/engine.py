@@ -73,15 +73,15 @@ def size_engine(
     check_load(model, load)
     memory = kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
     check_memory(model, memory, kv_cache_type, load)
-    per_session = session_bytes(model, load.session_tokens, kv_cache_type)
-    by_memory = memory.bytes // per_session
-    bounds = {Limit.KV_MEMORY: by_memory} | live_bounds(
-        model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=per_session
+    session_size = session_bytes(model, load.session_tokens, kv_cache_type)
+    memory_sessions = memory.bytes // session_size
+    bounds = {Limit.KV_MEMORY: memory_sessions} | live_bounds(
+        model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
     defaults = batch_defaults(gpu)
     knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
-    most = knobs.max_num_seqs or defaults.max_num_seqs
-    bounds[Limit.MAX_NUM_SEQS] = most
+    max_batch = knobs.max_num_seqs or defaults.max_num_seqs
+    bounds[Limit.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
     live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
     return EngineSizing(
@@ -101,12 +101,12 @@ def size_engine(
         max_queued_requests=knobs.max_queued_requests,
         sessions=bounds[limit],
         sessions_at_full_context=min(
-            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(most)
+            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
         ),
         limit=limit,
         reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
-        arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {per_session:,} bytes of a session of "
-        f"{load.session_tokens:,} tokens = {by_memory:,}{live}, at most {most:,} in a batch",
+        arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {session_size:,} bytes of a session of "
+        f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
     )
 
 
@@ -116,7 +116,7 @@ _BASELINE = _Knobs(None, None, (), None, {})
 
 def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
     reasons = {
-        "gpu_memory_utilization": "vLLM's own default; the rest is for CUDA contexts and what else runs on the GPU"
+        "gpu_memory_utilization": "vLLM's own default; the rest is for CUDA contexts and other processes on the GPU"
     }
     if quantization is Quantization.FP8:
         reasons["quantization"] = (
@@ -126,28 +126,32 @@ def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict
         )
     if tensor_parallel > 1:
         reasons["tensor_parallel"] = (
-            f"weights are kept once over {tensor_parallel} GPUs, which leaves more for the KV cache"
+            f"weights are sharded across {tensor_parallel} GPUs, which leaves more for the KV cache"
         )
     return reasons
 
 
-def _tuned(model: ModelCard, gpu: Gpu, load: Load, by_memory: int, defaults: BatchDefaults) -> _Knobs:
-    seqs = batch_bucket(min(by_memory, MAX_CAPTURED_SEQS))
-    tokens, why = _step_tokens(model, gpu, load, seqs)
-    queued = seqs + max(1, round(seqs * QUEUE_SHARE))
-    capped = f", capped at the largest batch with a CUDA graph ({by_memory:,} would fit)" if by_memory > seqs else ""
+def _tuned(model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults) -> _Knobs:
+    seqs = batch_bucket(min(memory_sessions, MAX_CAPTURED_SEQS))
+    tokens, token_reason = _step_tokens(model, gpu, load, seqs)
+    max_queued = seqs + max(1, round(seqs * QUEUE_SHARE))
+    cap_note = (
+        f", capped at the largest batch with a CUDA graph ({memory_sessions:,} would fit)"
+        if memory_sessions > seqs
+        else ""
+    )
     return _Knobs(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         cudagraph_capture_sizes=capture_sizes(seqs),
-        max_queued_requests=queued,
+        max_queued_requests=max_queued,
         reasons={
-            "max_num_seqs": f"sessions that fit, rounded up to a graph size{capped}; vLLM's default here is "
+            "max_num_seqs": f"sessions that fit, rounded up to a graph size{cap_note}; vLLM's default here is "
             f"{defaults.max_num_seqs}",
-            "max_num_batched_tokens": f"{why}; vLLM's default here is {defaults.max_num_batched_tokens}",
+            "max_num_batched_tokens": f"{token_reason}; vLLM's default here is {defaults.max_num_batched_tokens}",
             "cudagraph_capture_sizes": f"vLLM's list up to {seqs}: every decode batch has a graph, and no graph "
             "is captured in vain",
-            "max_queued_requests": f"{seqs} running and {queued - seqs} waiting; beyond, 503 sends the caller "
+            "max_queued_requests": f"{seqs} running and {max_queued - seqs} waiting; beyond, 503 sends the caller "
             "to another replica",
         },
     )
@@ -167,9 +171,9 @@ def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int
     desired = max(load.session_tokens if model.task is Task.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
     tokens = min(1 << (desired - 1).bit_length(), MAX_STEP_TOKENS_BEFORE_HOPPER)
     if tokens > STEP_TOKENS_FOR_ITL:
-        fits = "in one step" if tokens >= desired else "in few steps"
+        step_text = "in one step" if tokens >= desired else "in few steps"
         return (
             tokens,
-            f"a typical prompt of {load.session_tokens} tokens with its audio {fits}, at some cost between tokens",
+            f"a typical prompt of {load.session_tokens} tokens with its audio {step_text}, at some cost between tokens",
         )
     return tokens, "time between tokens: on GPUs before Hopper larger steps stall decoding"

@@ -19,7 +19,7 @@ def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_
     if model.served_by != "vllm":
         raise DoesNotFitError(f"{model.name} is served by {model.served_by}, not by vllm", "use a service of kind tts")
     heads, kv_heads = model.attention_heads, model.kv_heads
-    if not splits(heads, kv_heads, tensor_parallel):
+    if not can_split_heads(heads, kv_heads, tensor_parallel):
         raise DoesNotFitError(
             f"{heads} attention heads and {kv_heads} KV heads of {model.name} do not divide over TP {tensor_parallel}",
             f"choose a TP that divides {heads}",
@@ -29,11 +29,11 @@ def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_
         raise DoesNotFitError(
             f"an FP8 KV cache needs compute capability 8.9 with vLLM's FlashAttention and Triton; {gpu.name} has "
             f"{major}.{minor}",
-            "leave kv_cache_type at auto; FlashInfer lists FP8 there, but no run of it is known",
+            "leave kv_cache_type at auto; FlashInfer lists FP8 there, but no successful run is known",
         )
 
 
-def splits(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
+def can_split_heads(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
     """Return True if the GPUs can share the attention heads evenly; KV heads are divided or replicated."""
     return not (heads % tensor_parallel or (kv_heads % tensor_parallel and tensor_parallel % kv_heads))
 
@@ -48,12 +48,12 @@ def check_load(model: ModelCard, load: Load) -> None:
     if load.context_tokens > model.max_context_tokens:
         raise DoesNotFitError(
             f"context_tokens {load.context_tokens} is more than the {model.max_context_tokens} that {model.name} has",
-            f"ask for at most {model.max_context_tokens}",
+            f"request at most {model.max_context_tokens}",
         )
     if load.session_tokens > load.context_tokens:
         raise DoesNotFitError(
             f"session_tokens {load.session_tokens} is more than context_tokens {load.context_tokens}",
-            "the longest context holds a typical session",
+            "set context_tokens to at least session_tokens",
         )
     check_call(model, load)
 
@@ -73,7 +73,7 @@ def check_cached_prompts(load: Load) -> None:
 
 
 def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:
-    """Refuse an engine if its weights or its longest session do not fit.
+    """Raise an error if the weights or the longest session of an engine do not fit.
 
     Raises:
         DoesNotFitError: They do not fit.
@@ -81,11 +81,12 @@ def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType,
     remedy = "use more or larger GPUs for an engine, or FP8 weights"
     if memory.per_gpu_gib <= 0:
         raise DoesNotFitError(f"{model.name} does not fit: {memory.arithmetic()}", remedy)
-    longest = session_bytes(model, load.context_tokens, kv_cache_type)
-    if longest > memory.bytes:
+    longest_session_bytes = session_bytes(model, load.context_tokens, kv_cache_type)
+    if longest_session_bytes > memory.bytes:
         per_token = kv_bytes_per_token(model, kv_cache_type)
         raise DoesNotFitError(
-            f"one session of {load.context_tokens} tokens takes {longest:,} bytes, more than the KV cache's "
+            f"one session of {load.context_tokens} tokens requires {longest_session_bytes:,} bytes, more than the KV "
+            "cache's "
             f"{memory.bytes:,} ({memory.bytes // per_token:,} tokens of {per_token:,} bytes): {memory.arithmetic()}",
             f"{remedy}; or a shorter context_tokens",
         )

@@ -98,10 +98,12 @@ class HostBudget:
             DoesNotFitError: The pods do not fit.
         """
         if self.free_gib < -ROUNDING_GIB:
-            room = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
+            pod_gib = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
             raise DoesNotFitError(
                 f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.arithmetic()}",
-                f"at most {int(room)} GiB of LMCache for each pod" if room else "fewer pods a node, or a larger size",
+                f"at most {int(pod_gib)} GiB of LMCache for each pod"
+                if pod_gib
+                else "fewer pods a node, or a larger size",
             )
 
 

@@ -42,11 +42,11 @@ def kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) 
         return
     size = catalog.vm_sizes()[pool.vm_size]
     kv_cache_type = service.kv_cache_type if isinstance(service, AggregatedService) else KvCacheType.AUTO
-    one = session_bytes(catalog.models()[service.model], service.load.session_tokens, kv_cache_type)
+    session_size = session_bytes(catalog.models()[service.model], service.load.session_tokens, kv_cache_type)
     links = pool.prefill.tensor_parallel if pool.prefill else pool.gpus_per_replica
     host_gb_per_s = links * catalog.gpus()[pool.engine.gpu].pcie_gb_per_s
     levels = [("host memory", service.lmcache.l1_gib, host_gb_per_s)]
     if service.lmcache.l2_nvme_gib:
         levels.append(("NVMe", service.lmcache.l2_nvme_gib, min(host_gb_per_s, size.nvme_disks * DISK_GB_PER_S)))
     for name, gib, gb_per_s in levels:
-        yield KvLevel(name, gib, gib * 2**30 // one, one / 1e9, gb_per_s)
+        yield KvLevel(name, gib, gib * 2**30 // session_size, session_size / 1e9, gb_per_s)

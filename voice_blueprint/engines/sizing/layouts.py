@@ -63,7 +63,7 @@ class RefusedLayout:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EngineRequirements:
     """Requirements of an engine, the same for every layout in a comparison."""
 
     load: Load
@@ -122,13 +122,13 @@ def cell_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     groups = [group for group in nvlink_groups(vm) if len(group) > 1]
     if len(groups) != 2 or len(groups[0]) != len(groups[1]) or sum(map(len, groups)) != vm.gpu_count:  # noqa: PLR2004
         raise DoesNotFitError(
-            f"a cell takes two NVLink pairs of one node; {vm.name} has {len(groups)}",
+            f"a cell requires two NVLink pairs of one node; {vm.name} has {len(groups)}",
             "use Standard_NC96ads_A100_v4, or an aggregated service",
         )
     return groups[0], groups[1]
 
 
-def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, asked: Asked, *, region: str) -> Layout:
+def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str) -> Layout:
     """Return the layout of a model with one prefill/decode cell per node.
 
     The decode engine's KV cache limits the sessions, since the prefill engine frees a session after its transfer.
@@ -138,13 +138,13 @@ def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, asked: Asked, *, region:
             short for LMCache, or an engine does not fit.
     """
     check_reuse(model)
-    check_cached_prompts(asked.load)
-    prefill, decode = (asked.engine(model, gpu, len(group)) for group in cell_groups(vm))
-    return _layout(CELL, vm, decode, per_node=1, load=asked.load, region=region, prefill=prefill)
+    check_cached_prompts(requirements.load)
+    prefill, decode = (requirements.engine(model, gpu, len(group)) for group in cell_groups(vm))
+    return _layout(CELL, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill)
 
 
 def aggregated_layout(
-    model: ModelCard, gpu: Gpu, vm: VmSize, asked: Asked, *, tensor_parallel: int, region: str
+    model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, tensor_parallel: int, region: str
 ) -> Layout:
     """Return the layout of a model with aggregated engines.
 
@@ -152,9 +152,9 @@ def aggregated_layout(
         DoesNotFitError: The engine does not fit, or NVLink does not connect its GPUs.
     """
     per_node = engines_per_node(vm, tensor_parallel)
-    engine = asked.engine(model, gpu, tensor_parallel)
+    engine = requirements.engine(model, gpu, tensor_parallel)
     name = f"aggregated TP{tensor_parallel} x {per_node}"
-    return _layout(name, vm, engine, per_node=per_node, load=asked.load, region=region, prefill=None)
+    return _layout(name, vm, engine, per_node=per_node, load=requirements.load, region=region, prefill=None)
 
 
 def _layout(
@@ -166,22 +166,24 @@ def _layout(
     return Layout(name, vm.name, engine, prefill, per_node, replicas, nodes, price * nodes if price else None)
 
 
-def layouts(model: ModelCard, gpu: Gpu, vm: VmSize, asked: Asked, *, region: str) -> tuple[Layout | RefusedLayout, ...]:
+def layouts(
+    model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str
+) -> tuple[Layout | RefusedLayout, ...]:
     """Return every layout of a model on a node, including those refused, with their reason: cell, TP 2, TP 1."""
 
     def aggregated(tensor_parallel: int) -> Layout:
-        return aggregated_layout(model, gpu, vm, asked, tensor_parallel=tensor_parallel, region=region)
+        return aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)
 
-    ways: dict[str, Callable[[], Layout]] = {
-        CELL: lambda: cell_layout(model, gpu, vm, asked, region=region),
+    candidates: dict[str, Callable[[], Layout]] = {
+        CELL: lambda: cell_layout(model, gpu, vm, requirements, region=region),
         "aggregated TP2": lambda: aggregated(2),
         "aggregated TP1": lambda: aggregated(1),
     }
-    return tuple(_tried(name, vm, way) for name, way in ways.items())
+    return tuple(_try_layout(name, vm, build) for name, build in candidates.items())
 
 
-def _tried(name: str, vm: VmSize, way: Callable[[], Layout]) -> Layout | RefusedLayout:
+def _try_layout(name: str, vm: VmSize, build: Callable[[], Layout]) -> Layout | RefusedLayout:
     try:
-        return way()
+        return build()
     except DoesNotFitError as refusal:
         return RefusedLayout(name, vm.name, refusal)

@@ -34,12 +34,13 @@ def check_call(model: ModelCard, load: Load) -> None:
     """
     if load.longest_call_s is None:
         return
-    need = call_tokens(model, load.longest_call_s)
-    if load.session_tokens < need:
+    required_tokens = call_tokens(model, load.longest_call_s)
+    if load.session_tokens < required_tokens:
         raise DoesNotFitError(
-            f"a call of {load.longest_call_s} s takes {need} tokens of {model.name} ({model.audio_tokens_per_s:g} a "
-            f"second); session_tokens {load.session_tokens} hold {load.session_tokens / need:.0%} of it",
-            f"set session_tokens and context_tokens to {need} or more",
+            f"a call of {load.longest_call_s} s requires {required_tokens} tokens of {model.name} "
+            f"({model.audio_tokens_per_s:g} a "
+            f"second); session_tokens {load.session_tokens} hold {load.session_tokens / required_tokens:.0%} of it",
+            f"set session_tokens and context_tokens to {required_tokens} or more",
         )
 
 

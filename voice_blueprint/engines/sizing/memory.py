@@ -46,9 +46,11 @@ def session_bytes(model: ModelCard, tokens: int, kv_cache_type: KvCacheType = Kv
     With a sliding window, only the window is kept. The state of a streaming encoder is added; it is estimated from the
     model's configuration.
     """
-    kept = min(tokens, model.sliding_window) if model.sliding_window else tokens
+    cached_tokens = min(tokens, model.sliding_window) if model.sliding_window else tokens
     encoder = model.encoder_state_bytes * element_bytes(kv_cache_type) // BF16_BYTES
-    return kept * kv_bytes_per_token(model, kv_cache_type) + cross_attention_bytes(model, kv_cache_type) + encoder
+    return (
+        cached_tokens * kv_bytes_per_token(model, kv_cache_type) + cross_attention_bytes(model, kv_cache_type) + encoder
+    )
 
 
 def weights_gib(model: ModelCard, quantization: Quantization = Quantization.NONE) -> float:

@@ -9,10 +9,17 @@ from typing import NamedTuple
 from voice_blueprint import catalog
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
-from voice_blueprint.engines.cell import helpers_gib
-from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse, splits
+from voice_blueprint.engines.cell import helper_memory_gib
+from voice_blueprint.engines.sizing.fit import can_split_heads, check_cached_prompts, check_reuse
 from voice_blueprint.engines.sizing.host import HostBudget, size_host
-from voice_blueprint.engines.sizing.layouts import Asked, Layout, RefusedLayout, aggregated_layout, cell_layout, layouts
+from voice_blueprint.engines.sizing.layouts import (
+    EngineRequirements,
+    Layout,
+    RefusedLayout,
+    aggregated_layout,
+    cell_layout,
+    layouts,
+)
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.engines.sizing.tts import TtsSizing, size_tts
 from voice_blueprint.file.model.aws import AsrFleet
@@ -59,7 +66,7 @@ class PoolSizing:
     host: HostBudget
 
     @property
-    def most_replicas(self) -> int:
+    def max_replicas(self) -> int:
         """Minimum of ``replicas.max`` and the capacity of the pool's nodes."""
         return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
 
@@ -73,7 +80,7 @@ class PoolSizing:
     @property
     def sessions(self) -> int:
         """Sessions of the pool at its maximum."""
-        return self.engine.sessions * self.most_replicas
+        return self.engine.sessions * self.max_replicas
 
 
 @dataclass(frozen=True)
@@ -99,17 +106,17 @@ class ServiceSizing:
         return sum(pool.sessions for pool in self.pools)
 
     @property
-    def enough(self) -> bool:
+    def is_sufficient(self) -> bool:
         """Whether the capacity is sufficient for the load."""
         return self.sessions >= self.asked
 
     @property
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """The result in readable form."""
         parts = " + ".join(
-            f"{pool.most_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
+            f"{pool.max_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
         )
-        relation = "carries" if self.enough else "does not carry"
+        relation = "support" if self.is_sufficient else "do not support"
         return f"{parts} = {self.sessions} sessions, which {relation} {self.asked}"
 
 
@@ -117,7 +124,7 @@ class ServiceSizing:
 def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
     """Size one service on its pools.
 
-    Insufficient capacity is not an error; the result contains it (``enough``).
+    Insufficient capacity is not an error; the result contains it (``is_sufficient``).
 
     Raises:
         DoesNotFitError: An engine does not fit its GPUs, or its pods do not fit the node's memory.
@@ -125,20 +132,20 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
     """
     model = catalog.models()[service.model]
     if isinstance(service, TtsService):
-        return _sized(service, service.sessions, [_tts(azure, service, model)])
+        return _size(service, service.sessions, [_tts(azure, service, model)])
     if isinstance(service, ChatService):
         names: tuple[str, ...] = service.pools
-        places = [_aggregated(azure, service, model, name) for name in names]
+        pool_sizings = [_aggregated(azure, service, model, name) for name in names]
     else:
         names = (service.pool,)
-        places = [
+        pool_sizings = [
             _cell(azure, service, model)
             if isinstance(service, PrefillDecodeCell)
             else _aggregated(azure, service, model, service.pool)
         ]
     node = _node(azure, names[0])
-    compared = layouts(model, node.gpu, node.vm, _asked(service), region=azure.location)
-    return _sized(service, service.load.sessions, places, compared)
+    layout_options = layouts(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
+    return _size(service, service.load.sessions, pool_sizings, layout_options)
 
 
 def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
@@ -157,7 +164,7 @@ TRANSCRIBES = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
 
 
 @dataclass(frozen=True)
-class Room:
+class PoolCapacity:
     """Replicas of one service on one pool.
 
     Attributes:
@@ -175,21 +182,21 @@ class Room:
     replicas_per_node: int
 
 
-def rooms(azure: Azure) -> Iterator[Room]:
+def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the replicas of every service on each of its pools; a service that cannot work has none."""
     sizings = size_services(azure)
     for service in azure.services:
-        sized = sizings[service.name]
-        for pool in () if isinstance(sized, DoesNotFitError) else sized.pools:
+        sizing = sizings[service.name]
+        for pool in () if isinstance(sizing, DoesNotFitError) else sizing.pools:
             nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
             low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
             sessions = pool.engine.sessions
-            yield Room(service.name, service.model, pool.pool, low, pool.most_replicas, sessions, per_node)
+            yield PoolCapacity(service.name, service.model, pool.pool, low, pool.max_replicas, sessions, per_node)
 
 
-def listening(azure: Azure) -> Iterator[Room]:
+def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the services that accept audio."""
-    return (room for room in rooms(azure) if catalog.models()[room.model].task in TRANSCRIBES)
+    return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIBES)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
@@ -203,7 +210,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
     engine, options = fleet_engine(fleet), fleet.vllm
     if options and engine and engine.sessions < options.load.sessions:
         raise DoesNotFitError(
-            f"an engine on {engine.tensor_parallel} x {engine.gpu} carries {engine.sessions} of "
+            f"an engine on {engine.tensor_parallel} x {engine.gpu} supports {engine.sessions} of "
             f"{options.load.sessions} sessions: {engine.arithmetic}",
             "request less of one host, or use a larger one",
         )
@@ -222,10 +229,10 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     accelerator = catalog.instance_types()[fleet.instance_type].accelerator
     if accelerator is None or accelerator.model not in catalog.gpus():
         raise DoesNotFitError(
-            f"{fleet.instance_type} has {accelerator.model if accelerator else 'no accelerator'}, which is no GPU",
+            f"{fleet.instance_type} has {accelerator.model if accelerator else 'no accelerator'}, which is not a GPU",
             "vLLM is sized for GPUs only: use p5, or engine: whisper",
         )
-    asked = Asked(options.load, options.quantization, options.kv_cache_type, options.profile)
+    asked = EngineRequirements(options.load, options.quantization, options.kv_cache_type, options.profile)
     model, gpu = catalog.models()[options.model], catalog.gpus()[accelerator.model]
     widths = fleet_widths(model, accelerator.count)
     engines: list[EngineSizing] = []
@@ -243,22 +250,26 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
 
 def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
     """Return the numbers of a host's GPUs that an engine can use; they must divide the model's attention heads."""
-    return [width for width in (1, 2, 4, 8) if width <= gpus and splits(model.attention_heads, model.kv_heads, width)]
+    return [
+        width
+        for width in (1, 2, 4, 8)
+        if width <= gpus and can_split_heads(model.attention_heads, model.kv_heads, width)
+    ]
 
 
-def _sized(
+def _size(
     service: AzureService,
     sessions: int,
-    places: Sequence[PoolSizing],
-    compared: tuple[Layout | RefusedLayout, ...] = (),
+    pool_sizings: Sequence[PoolSizing],
+    layout_options: tuple[Layout | RefusedLayout, ...] = (),
 ) -> ServiceSizing:
-    left, filled = sessions, []
-    for place in places:
-        needed = min(place.most_replicas, math.ceil(max(0, left) / place.engine.sessions))
-        replicas = max(place.bounds.min, needed)
-        left -= replicas * place.engine.sessions
-        filled.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
-    return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(filled), compared)
+    remaining, allocations = sessions, []
+    for place in pool_sizings:
+        replica_count = min(place.max_replicas, math.ceil(max(0, remaining) / place.engine.sessions))
+        replicas = max(place.bounds.min, replica_count)
+        remaining -= replicas * place.engine.sessions
+        allocations.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
+    return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(allocations), layout_options)
 
 
 class _Node(NamedTuple):
@@ -282,15 +293,15 @@ def _node(azure: Azure, pool_name: str) -> _Node:
     return _Node(pool, vm, catalog.gpus()[vm.gpu])
 
 
-def _asked(service: PrefillDecodeCell | AggregatedService | ChatService) -> Asked:
+def _engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatService) -> EngineRequirements:
     if isinstance(service, PrefillDecodeCell):
-        return Asked(service.load, profile=service.profile)
-    return Asked(service.load, service.quantization, service.kv_cache_type, service.profile)
+        return EngineRequirements(service.load, profile=service.profile)
+    return EngineRequirements(service.load, service.quantization, service.kv_cache_type, service.profile)
 
 
 def _cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
     node = _node(azure, service.pool)
-    layout = cell_layout(model, node.gpu, node.vm, _asked(service), region=azure.location)
+    layout = cell_layout(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
     return _place(service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill)
 
 
@@ -301,7 +312,9 @@ def _aggregated(azure: Azure, service: AggregatedService | ChatService, model: M
     if kv_pool:
         check_reuse(model)
         check_cached_prompts(service.load)
-    layout = aggregated_layout(model, node.gpu, node.vm, _asked(service), tensor_parallel=width, region=azure.location)
+    layout = aggregated_layout(
+        model, node.gpu, node.vm, _engine_requirements(service), tensor_parallel=width, region=azure.location
+    )
     per_node = layout.replicas_per_node
     return _place(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)
 
@@ -338,6 +351,6 @@ def _place(
             pods=per_node,
             gpus_per_pod=gpus,
             kv_pool_gib=kv_pool.l1_gib if kv_pool else 0,
-            helpers_gib=helpers_gib(service),
+            helpers_gib=helper_memory_gib(service),
         ),
     )

@@ -89,18 +89,18 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
         raise DoesNotFitError(f"{model.name} makes no speech on vLLM-Omni", "choose voxtral-4b-tts")
     if gpu.name != PUBLISHED_GPU:
         raise DoesNotFitError(
-            f"no figure is published for {model.name} on {gpu.name}: one {PUBLISHED_GPU} carries "
+            f"no figure is published for {model.name} on {gpu.name}: one {PUBLISHED_GPU} supports "
             f"{PUBLISHED_POINTS[-1].concurrency} at 552 ms; on an RTX 6000 Ada they take 3.6 s from end to end at "
             "the median (vllm-omni pull request 5175), a different measure",
             f"use a pool of {PUBLISHED_GPU}, or measure with `vllm bench serve --omni` and add the row to "
             "voice_blueprint/engines/sizing/tts.py",
         )
-    needed = weights_gib(model)
+    model_gib = weights_gib(model)
     budget = LANGUAGE_MODEL_SHARE * gpu.memory_gib
-    if needed > budget:
-        raise DoesNotFitError(f"{needed:g} GiB of weights exceed the stage's {budget:.1f} GiB", "use a larger GPU")
+    if model_gib > budget:
+        raise DoesNotFitError(f"{model_gib:g} GiB of weights exceed the stage's {budget:.1f} GiB", "use a larger GPU")
     point = PUBLISHED_POINTS[-1]
-    graphs = (
+    graph_note = (
         "the figures are with CUDA graphs"
         if cuda_graphs
         else f"eager, for comparison: published at concurrency 1 only ({EAGER_FIRST_AUDIO_MS:g} ms instead of 70), "
@@ -122,6 +122,6 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
             "language_model_share": "vLLM-Omni's own deploy file",
             "codec_share": "vLLM-Omni's own deploy file; the two stages share the GPU",
             "max_num_seqs": "vLLM-Omni's own deploy file, and the published concurrency",
-            "cuda_graphs": graphs,
+            "cuda_graphs": graph_note,
         },
     )

@@ -47,24 +47,26 @@ def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn
         audio: Whether questions are sent as audio, including as many earlier ones as a request may contain, or as text.
     """
     words = round(QUESTION_S * WORD_TOKENS_PER_S)
-    heard = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS
-    questions: list[int] = []
-    known: list[int] = []
+    audio_tokens = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS
+    question_tokens: list[int] = []
+    cached_tokens: list[int] = []
     for number in range(1, count + 1):
-        questions.append(heard if audio else words)
-        request = [tokens for question in questions for tokens in (question, ANSWER_TOKENS)][:-1]
-        shared = takewhile(lambda pair: pair[0] == pair[1], zip(known, request, strict=False))
+        question_tokens.append(audio_tokens if audio else words)
+        request = [tokens for question in question_tokens for tokens in (question, ANSWER_TOKENS)][:-1]
+        shared = takewhile(lambda pair: pair[0] == pair[1], zip(cached_tokens, request, strict=False))
         prompt = sum(request)
         yield Turn(
             number, prompt, prompt - sum(tokens for tokens, _ in shared), ANSWER_TOKENS + (words if audio else 0)
         )
         # A text answer follows its question in the cache; an answer to audio was generated after a transcript.
-        known = request if audio else [*request, ANSWER_TOKENS]
-        if audio and questions.count(heard) == AUDIO_PIECES:
-            questions = [words] * (len(questions) - AUDIO_PIECES // 2) + [heard] * (AUDIO_PIECES // 2)
+        cached_tokens = request if audio else [*request, ANSWER_TOKENS]
+        if audio and question_tokens.count(audio_tokens) == AUDIO_PIECES:
+            question_tokens = [words] * (len(question_tokens) - AUDIO_PIECES // 2) + [audio_tokens] * (
+                AUDIO_PIECES // 2
+            )
 
 
-def listening_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> ModelCard | None:
+def audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> ModelCard | None:
     """Return the model that transcribes audio for the agents, if it is in the catalogue."""
     if agents.listening != "audio":
         return None

@@ -85,7 +85,7 @@ class AgentRules(Model):
     @model_validator(mode="after")
     def _has_one_prompt(self) -> "AgentRules":
         if (self.prompt is None) == (self.prompt_secret is None):
-            raise ValueError("the language model needs to be told what it is: give either `prompt` or `prompt_secret`")
+            raise ValueError("the language model requires a prompt: set either `prompt` or `prompt_secret`")
         return self
 
 

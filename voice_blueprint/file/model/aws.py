@@ -69,7 +69,7 @@ class StateStore(Model):
 
     @field_validator("restore_from")
     @classmethod
-    def _is_kept(cls, value: str | None) -> str | None:
+    def _check_retention(cls, value: str | None) -> str | None:
         if value and value.startswith("automatic."):
             raise ValueError(
                 f"{value} is deleted with its store: "
@@ -207,7 +207,7 @@ class Rollout(Model):
 
     @field_validator("checkpoint_percentages")
     @classmethod
-    def _ascends(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if list(value) != sorted(set(value)):
             raise ValueError(f"checkpoints ascend: {', '.join(map(str, sorted(set(value))))}")
         return value
@@ -308,7 +308,7 @@ class OtherRegion(Model):
     asr: tuple[AsrFleet, ...] | None = None
     """All ASR fleets of that region, if instance types, reservations or machine images differ."""
 
-    def says(self, place: Location) -> bool:
+    def overrides(self, place: Location) -> bool:
         """Return True if this region overrides a setting of the section `aws`."""
         return place[:1] == ("aws",) and any(getattr(self, str(name), None) is not None for name in place[1:2])
 
@@ -344,7 +344,7 @@ class Aws(Model):
         named = [self.region, *(other.region for other in self.other_regions)]
         if again := second(named):
             place = ("other_regions", again - 1, "region")
-            raise MisplacedError(place, f"{named[again]} is named twice; take another region")
+            raise MisplacedError(place, f"{named[again]} is listed twice; use another region")
         if self.other_regions and self.edge.domain is None:
             raise MisplacedError(
                 ("other_regions",), "other_regions need an `edge.domain`: callers reach a region by its name"
@@ -376,7 +376,7 @@ class Aws(Model):
         if again := second(names):
             raise MisplacedError(
                 ("asr", again - 1, "name"),
-                f"{names[again]} is the name of an earlier fleet or of the VAD fleet; take another",
+                f"{names[again]} is the name of an earlier fleet or of the VAD fleet; use another name",
             )
         if self.network.nat_gateways > len(zones):
             raise MisplacedError(

@@ -53,14 +53,14 @@ class ClusterNetwork(Model):
         return value
 
     @model_validator(mode="after")
-    def _apart(self) -> "ClusterNetwork":
+    def _check_ranges(self) -> "ClusterNetwork":
         ranges = {"cidr": self.cidr, "pod_cidr": self.pod_cidr, "service_cidr": self.service_cidr}
         networks = {name: private_network(value) for name, value in ranges.items()}
         names = list(networks)
         for index, one in enumerate(names):
             for other in names[index + 1 :]:
                 if networks[one].overlaps(networks[other]):
-                    raise MisplacedError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; take another range")
+                    raise MisplacedError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; use another range")
         prefix = networks["cidr"].prefixlen
         if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
             raise MisplacedError(("cidr",), f"{self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
@@ -113,11 +113,11 @@ class ExistingNetwork(Model):
         return self.nodes_subnet_id.rpartition("/subnets/")[0]
 
     @model_validator(mode="after")
-    def _one_network(self) -> "ExistingNetwork":
+    def _check_network(self) -> "ExistingNetwork":
         other = self.endpoints_subnet_id.rpartition("/subnets/")[0]
         if other.lower() != self.network_id.lower():
             place = ("endpoints_subnet_id",)
-            raise MisplacedError(place, f"is in {other}, and nodes_subnet_id in {self.network_id}; take one network")
+            raise MisplacedError(place, f"is in {other}, and nodes_subnet_id in {self.network_id}; use one network")
         return self
 
 
@@ -352,8 +352,8 @@ class Router(Model):
             return values
         if values["routing"] != "session":
             raise ValueError(
-                f"routing {values['routing']!r} left with version 0.1: the router keeps a conversation at one "
-                "replica; leave routing out"
+                f"routing {values['routing']!r} was removed in version 0.1: the router keeps a conversation on one "
+                "replica; remove the setting"
             )
         return {name: value for name, value in values.items() if name != "routing"}
 
@@ -416,14 +416,16 @@ class Azure(Model):
             ("availability_zones", (), list(self.availability_zones)),
         ):
             if again := second(names):
-                raise MisplacedError((place, again, *end), f"{names[again]} is named twice in {place}; take another")
+                raise MisplacedError((place, again, *end), f"{names[again]} is listed twice in {place}; use another")
         return self
 
     @model_validator(mode="after")
     def _callers_have_what_they_need(self) -> "Azure":
         for index, pool in enumerate(self.pools):
             if self.cpu_pool and pool.name == CPU_POOL:
-                raise MisplacedError(("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; take another")
+                raise MisplacedError(
+                    ("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; use another name"
+                )
         if self.callers is None:
             return self
         if self.cpu_pool is None:
@@ -442,7 +444,7 @@ class Azure(Model):
         if self.agents is None:
             return self
         if self.callers is None:
-            raise MisplacedError(("agents",), "`agents` need `callers`: the gateway hears for them")
+            raise MisplacedError(("agents",), "`agents` require `callers`: agents receive calls through the gateway")
         for role, engine, kinds in (
             ("chat", self.agents.chat, {"chat", "aggregated", "prefill-decode-cell"}),
             ("speech", self.agents.speech, {"tts"}),
@@ -451,19 +453,19 @@ class Azure(Model):
             if isinstance(engine, ClusterService) and engine.service not in named:
                 raise MisplacedError(
                     ("agents", role, "service"),
-                    f"{engine.service} is no service of kind {' or '.join(sorted(kinds))}; there "
+                    f"{engine.service} is not a service of kind {' or '.join(sorted(kinds))}; there "
                     f"are {', '.join(sorted(named)) or 'none: name an endpoint'}",
                 )
         return self
 
     @model_validator(mode="after")
     def _zones_are_used(self) -> "Azure":
-        used = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
+        used_zones = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
         for index, zone in enumerate(self.existing.private_dns_zones):
-            if (name := zone.rpartition("/")[2].lower()) not in used:
+            if (name := zone.rpartition("/")[2].lower()) not in used_zones:
                 place = ("existing", "private_dns_zones", index)
-                zones = ", ".join(sorted(used))
-                raise MisplacedError(place, f"private DNS zone {name} is used by nothing; zones are {zones}")
+                zones = ", ".join(sorted(used_zones))
+                raise MisplacedError(place, f"private DNS zone {name} is not used; possible zones are {zones}")
         return self
 
     @property

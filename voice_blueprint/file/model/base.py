@@ -41,12 +41,12 @@ class HostCount(Model):
     """Bounds of a fleet, pool or service. Scaling selects the number between them."""
 
     min: int = Field(ge=0)
-    """Minimum number of hosts, nodes or replicas, below which scaling does not go."""
+    """Minimum number of hosts, nodes or replicas, which scaling never goes below."""
     max: int = Field(gt=0)
-    """Maximum number of hosts, nodes or replicas, above which scaling does not go."""
+    """Maximum number of hosts, nodes or replicas, which scaling never exceeds."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "HostCount":
+    def _check_bounds(self) -> "HostCount":
         if self.min > self.max:
             raise MisplacedError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
         return self

@@ -56,7 +56,7 @@ class AcceptedCheck(Model):
 class ImageSigning(Model):
     """Signature of the images. Hosts only start images that this key has signed."""
 
-    public_key: Annotated[str, AfterValidator(signing.checked_key)]
+    public_key: Annotated[str, AfterValidator(signing.validate_key)]
     """Public key of the pipeline, PEM, ECDSA P-256, as printed by ``cosign public-key``."""
     signature: str
     """Signature of `images`, as printed by ``cosign sign-blob``. ``voice images manifest`` prints the text to sign."""
@@ -86,13 +86,13 @@ class Deployment(Model):
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)
     _elsewhere: tuple[Domain, ...] = PrivateAttr(default=())
     _shared_domain: Domain | None = PrivateAttr(default=None)
-    _is_first: bool = PrivateAttr(default=True)
+    _is_first_region: bool = PrivateAttr(default=True)
     _file_name: str | None = PrivateAttr(default=None)
     _file_regions: tuple[str, ...] = PrivateAttr(default=())
-    _whole: "Deployment | None" = PrivateAttr(default=None)
+    _full_deployment: "Deployment | None" = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _deploys_somewhere(self) -> "Deployment":
+    def _check_sections(self) -> "Deployment":
         if self.aws_section is None and self.azure_section is None:
             raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
         return self
@@ -102,14 +102,16 @@ class Deployment(Model):
         if not self.cells:
             return self
         if not self.load:
-            raise MisplacedError(("cells",), "cells spread a load: write `load`, what callers bring to all of them")
-        number, most = self.cells.number, self._numbers
-        if number and number > most:
+            raise MisplacedError(("cells",), "`cells` requires `load`, the total load of all cells")
+        number, cell_numbers = self.cells.number, self._numbers
+        if number and number > cell_numbers:
             raise MisplacedError(
-                ("cells", "number"), f"there is no cell {number}: the load comes to {most} in a region"
+                ("cells", "number"), f"cell {number} does not exist: the load requires {cell_numbers} per region"
             )
         if number and self.aws_section and self.aws_section.edge.domain is None:
-            raise MisplacedError(("cells", "number"), "cells need an `edge.domain`: callers reach a cell by its name")
+            raise MisplacedError(
+                ("cells", "number"), "cells require an `edge.domain`: callers connect to a cell by its name"
+            )
         return self
 
     @model_validator(mode="after")
@@ -144,7 +146,7 @@ class Deployment(Model):
         )
         for region in regions:
             domains = [other.aws.edge.domain for other in regions if other is not region]
-            region._is_first = region is regions[0]
+            region._is_first_region = region is regions[0]
             region._file_name = self.name
             region._file_regions = tuple(other.aws.region for other in regions)
             region._elsewhere = tuple(filter(None, domains))
@@ -165,7 +167,7 @@ class Deployment(Model):
             return self
         calls = math.ceil(self.load.calls / max(1, self.cell_count - 1))
         cell = self.model_copy(update={"load": self.load.model_copy(update={"calls": calls}), "cells": None})
-        cell._whole = self
+        cell._full_deployment = self
         return cell
 
     @property
@@ -206,7 +208,7 @@ class Deployment(Model):
     @property
     def whole(self) -> "Deployment | None":
         """The deployment that this cell belongs to."""
-        return self._whole
+        return self._full_deployment
 
     @property
     def elsewhere(self) -> tuple[Domain, ...]:
@@ -216,7 +218,7 @@ class Deployment(Model):
     @property
     def is_first_region(self) -> bool:
         """Whether this region creates the account-wide resources, for a deployment that ``in_regions`` returned."""
-        return self._is_first
+        return self._is_first_region
 
     @property
     def file_name(self) -> str:

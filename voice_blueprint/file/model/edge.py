@@ -57,7 +57,7 @@ class Domain(Model):
         if self.name != self.zone_name and not self.name.endswith(f".{self.zone_name}"):
             raise MisplacedError(
                 ("name",),
-                f"{self.name} is not in the zone {self.zone_name}; take a name that ends in .{self.zone_name}",
+                f"{self.name} is not in the zone {self.zone_name}; use a name that ends in .{self.zone_name}",
             )
         return self
 
@@ -112,11 +112,12 @@ class GatewayService(Model):
             raise MisplacedError(
                 ("vcpu",), f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"
             )
-        sold = FARGATE_MEMORY_GIB[self.vcpu]
-        if self.memory_gib not in sold:
+        memory_options = FARGATE_MEMORY_GIB[self.vcpu]
+        if self.memory_gib not in memory_options:
             raise MisplacedError(
                 ("memory_gib",),
-                f"Fargate has no {self.memory_gib} GiB with {self.vcpu:g} vCPU; take {sold[0]} to {sold[-1]} GiB",
+                f"Fargate has no {self.memory_gib} GiB with {self.vcpu:g} vCPU; take {memory_options[0]} to "
+                f"{memory_options[-1]} GiB",
             )
         return self
 

@@ -13,7 +13,7 @@ from voice_blueprint.contract.network import Tier
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogName:
     """Annotation for text that must be a name in the catalogue. Loading a file rejects other names.
 
     The model itself accepts any name, so that constructs in another app can use types that the catalogue does not
@@ -27,8 +27,8 @@ class Known:
     kind: str | None
     names: Callable[[], Iterable[str]]
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return handler(core) | {"enum": sorted(self.names())}
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(core_schema) | {"enum": sorted(self.names())}
 
 
 def _locations() -> set[str]:
@@ -39,14 +39,14 @@ def _metrics() -> list[str]:
     return [each.name for each in METRICS.values() if each.is_fleet_wide and {Tier.VAD, Tier.ASR} & set(each.tiers)]
 
 
-AwsRegion = Annotated[str, Known("AWS region in voice_blueprint/catalog/regions.yaml", catalog.regions)]
+AwsRegion = Annotated[str, CatalogName("AWS region in voice_blueprint/catalog/regions.yaml", catalog.regions)]
 InstanceTypeName = Annotated[
-    str, Known("EC2 instance type in voice_blueprint/catalog/instance_types.yaml", catalog.instance_types)
+    str, CatalogName("EC2 instance type in voice_blueprint/catalog/instance_types.yaml", catalog.instance_types)
 ]
 NodeTypeName = Annotated[
-    str, Known("ElastiCache node type in voice_blueprint/catalog/cache_node_types.yaml", catalog.cache_node_types)
+    str, CatalogName("ElastiCache node type in voice_blueprint/catalog/cache_node_types.yaml", catalog.cache_node_types)
 ]
-Location = Annotated[str, Known("Azure region in voice_blueprint/catalog/vm_sizes.yaml", _locations)]
-VmSizeName = Annotated[str, Known("Azure VM size in voice_blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes)]
-ModelName = Annotated[str, Known("model in voice_blueprint/catalog/models.yaml", catalog.models)]
-MetricName = Annotated[str, Known(None, _metrics)]
+Location = Annotated[str, CatalogName("Azure region in voice_blueprint/catalog/vm_sizes.yaml", _locations)]
+VmSizeName = Annotated[str, CatalogName("Azure VM size in voice_blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes)]
+ModelName = Annotated[str, CatalogName("model in voice_blueprint/catalog/models.yaml", catalog.models)]
+MetricName = Annotated[str, CatalogName(None, _metrics)]

@@ -89,19 +89,19 @@ class ScalingRule(Model):
                 f"datapoints_to_alarm {self.datapoints_to_alarm} is more than "
                 f"evaluation_periods {self.evaluation_periods}: the alarm could never fire"
             )
-        near, other = ("lower_bound", "upper_bound") if self._rises else ("upper_bound", "lower_bound")
+        near, other = ("lower_bound", "upper_bound") if self._check_steps else ("upper_bound", "lower_bound")
         if any(getattr(step, other) is not None for step in self.steps):
             raise ValueError(f"a step {self.comparison} the threshold has its {near}; it ends where the next begins")
         starts = [abs(getattr(step, near) or 0) for step in self.steps]
         if starts[0] != 0 or starts != sorted(set(starts)):
-            raise ValueError(f"the steps' {near} must start at 0 and lead away from it, not {starts}")
-        signs = {step.adjustment > 0 for step in self.steps}
-        if 0 in (step.adjustment for step in self.steps) or len(signs) > 1:
+            raise ValueError(f"the steps' {near} must start at 0 and move away from it, not {starts}")
+        directions = {step.adjustment > 0 for step in self.steps}
+        if 0 in (step.adjustment for step in self.steps) or len(directions) > 1:
             raise ValueError("the steps of one rule either all add hosts or all remove hosts")
         return self
 
     @property
-    def _rises(self) -> bool:
+    def _check_steps(self) -> bool:
         return self.comparison is Comparison.ABOVE
 
     @property
@@ -112,17 +112,17 @@ class ScalingRule(Model):
     @property
     def bands(self) -> tuple[Band, ...]:
         """Ranges of the steps, in the form of a step policy."""
-        if self._rises:
-            ends = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
-            return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
-        ends = pairwise((*(step.upper_bound or 0 for step in self.steps), -math.inf))
-        return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, ends, strict=True))
+        if self._check_steps:
+            bounds = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
+            return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))
+        bounds = pairwise((*(step.upper_bound or 0 for step in self.steps), -math.inf))
+        return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))
 
 
 def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
     if (again := second([rule.name for rule in rules])) is not None:
         raise MisplacedError(
-            (again, "name"), f"{rules[again].name} is the name of an earlier rule of the fleet; take another"
+            (again, "name"), f"{rules[again].name} is the name of an earlier rule of the fleet; use another name"
         )
     return rules
 

@@ -55,7 +55,7 @@ Curve = Annotated[
     str,
     matching(
         r"^(flat|business-day|spike|[A-Za-z0-9_][A-Za-z0-9_./-]*\.csv)$",
-        "flat, business-day, spike, or a CSV file beside this one",
+        "flat, business-day, spike, or a CSV file in the same folder",
         "monday.csv",
         max_length=255,
     ),

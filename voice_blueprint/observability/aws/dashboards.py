@@ -22,7 +22,7 @@ from voice_blueprint.observability.aws.series import (
     service_series,
 )
 
-SHORTEST_S = 10
+MIN_PERIOD_S = 10
 """Minimum period of an alarm; dashboards use it as well, so that they show what alarms evaluate."""
 
 
@@ -193,13 +193,13 @@ def _asr(deployment: Deployment) -> Dashboard:
         (
             _headroom(deployment),
             _gpu(deployment),
-            Panel("Free slots of the emptiest host", _each(deployment, fleets, "FreeSlots", "Maximum"), SHORTEST_S),
+            Panel("Free slots of the emptiest host", _each(deployment, fleets, "FreeSlots", "Maximum"), MIN_PERIOD_S),
             Panel("Real-time factor (below 1 keeps up)", _each(deployment, fleets, "RealTimeFactor", "Average")),
             Panel("Waiting for prefill and decode", _queues(deployment)),
-            Panel("Speech not transcribed, by loss", _losses(deployment), stacked=True),
+            Panel("Speech not transcribed, by loss", _speech_loss_series(deployment), stacked=True),
             *_hosts([names.group(deployment, fleet.name) for fleet in fleets]),
             Panel("Launches given up", (log_series(deployment, "AsrHostsAbandoned", "hosts"),)),
-            *_starts(deployment),
+            *_start_up_panels(deployment),
         ),
     )
 
@@ -220,8 +220,8 @@ def _state(deployment: Deployment) -> Dashboard:
     )
 
 
-def _alarms(deployment: Deployment, chosen: Callable[[Alert], bool]) -> tuple[str, ...]:
-    return tuple(alert.alarm_name(deployment) for alert in alerts(deployment) if chosen(alert))
+def _alarms(deployment: Deployment, predicate: Callable[[Alert], bool]) -> tuple[str, ...]:
+    return tuple(alert.alarm_name(deployment) for alert in alerts(deployment) if predicate(alert))
 
 
 def _callers() -> tuple[Series, ...]:
@@ -267,7 +267,7 @@ def _queues(deployment: Deployment) -> tuple[Series, ...]:
 
 def _ring(deployment: Deployment) -> Panel:
     ring = fleet_series(deployment, names.VAD_FLEET, "RxRingOccupancy", "Maximum", label="fullest ring")
-    return Panel("Receive queue depth, % of the ring", (ring,), SHORTEST_S)
+    return Panel("Receive queue depth, % of the ring", (ring,), MIN_PERIOD_S)
 
 
 def _drops(deployment: Deployment) -> Panel:
@@ -275,14 +275,14 @@ def _drops(deployment: Deployment) -> Panel:
     return Panel("Packets dropped, by reason", tuple(series), stacked=True)
 
 
-def _losses(deployment: Deployment) -> tuple[Series, ...]:
+def _speech_loss_series(deployment: Deployment) -> tuple[Series, ...]:
     fleets = deployment.aws.asr
     return tuple(
         fleet_series(deployment, fleet.name, "SpeechLost", "Sum", part=loss) for fleet in fleets for loss in Loss
     )
 
 
-def _starts(deployment: Deployment) -> Iterator[Panel]:
+def _start_up_panels(deployment: Deployment) -> Iterator[Panel]:
     """Start-up time of hosts by phase; docs/cold-start.md contains the expected values."""
     for fleet in deployment.aws.asr:
         series = (fleet_series(deployment, fleet.name, "ColdStart", "Maximum", part=phase) for phase in StartPhase)
@@ -293,12 +293,12 @@ def _headroom(deployment: Deployment) -> Panel:
     return Panel(
         "Neuron headroom, %",
         _each(deployment, fleets_with(deployment, "neuron"), "NeuronHeadroom", "Average"),
-        SHORTEST_S,
+        MIN_PERIOD_S,
     )
 
 
 def _gpu(deployment: Deployment) -> Panel:
-    return Panel("GPU busy, %", _each(deployment, fleets_with(deployment, "gpu"), "GpuBusy", "Average"), SHORTEST_S)
+    return Panel("GPU busy, %", _each(deployment, fleets_with(deployment, "gpu"), "GpuBusy", "Average"), MIN_PERIOD_S)
 
 
 def _nodes(deployment: Deployment, title: str, metric: str, statistic: Statistic) -> Panel:

@@ -5,12 +5,12 @@ from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, P
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import alerts
 
-OF_CALLERS = frozenset({"sessions-refused", "first-transcript-slow"})
+CALLER_ALERTS = frozenset({"sessions-refused", "first-transcript-slow"})
 """Gateway alerts that any tier can cause."""
-OF_HOSTS = "hosts-abandoned"
+HOST_ALERT = "hosts-abandoned"
 
 
-def guards(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
+def rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
     """Return the alarms that roll back a rollout of a fleet.
 
     They fire if callers are affected, or if new hosts do not become healthy.
@@ -18,10 +18,10 @@ def guards(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
     return tuple(
         alert.alarm_name(deployment)
         for alert in alerts(deployment)
-        if alert.id in OF_CALLERS
+        if alert.id in CALLER_ALERTS
         or (
             alert.tier is tier
-            and (alert.callers_affected or alert.id == OF_HOSTS)
+            and (alert.callers_affected or alert.id == HOST_ALERT)
             and alert.target in (None, fleet, tier.value)
         )
     )

@@ -81,7 +81,7 @@ class Series:
             )
 
 
-_DIMENSION_OF = {
+_DIMENSION_BY_TYPE = {
     DropReason: REASON_DIMENSION,
     Loss: LOSS_DIMENSION,
     StartPhase: PHASE_DIMENSION,
@@ -102,20 +102,20 @@ def fleet_series(
 
     ``part`` is the value of its third dimension.
     """
-    declared = METRICS[metric]
+    definition = METRICS[metric]
     dimensions = {DEPLOYMENT_DIMENSION: deployment.name, FLEET_DIMENSION: fleet}
     if part is not None:
-        dimensions[_DIMENSION_OF[type(part)]] = part
-    return Series(declared, declared.namespace, dimensions, statistic, label or part or fleet)
+        dimensions[_DIMENSION_BY_TYPE[type(part)]] = part
+    return Series(definition, definition.namespace, dimensions, statistic, label or part or fleet)
 
 
 def service_series(
     namespace: str, metric: str, statistic: Statistic, values: tuple[str | Resource, ...], label: str = ""
 ) -> Series:
     """Return a metric of an AWS service. ``values`` are in the order of the metric's dimensions."""
-    declared = SERVICE_METRICS[namespace, metric]
-    dimensions = dict(zip(declared.dimensions, values, strict=True))
-    return Series(declared, declared.namespace, dimensions, statistic, label or str(values[0]))
+    definition = SERVICE_METRICS[namespace, metric]
+    dimensions = dict(zip(definition.dimensions, values, strict=True))
+    return Series(definition, definition.namespace, dimensions, statistic, label or str(values[0]))
 
 
 def group_series(group: str, metric: str, statistic: Statistic) -> Series:
@@ -130,5 +130,5 @@ def node_series(node: str, metric: str, statistic: Statistic) -> Series:
 
 def log_series(deployment: Deployment, metric: str, label: str) -> Series:
     """Return the sum that a metric filter counts."""
-    declared = LOG_METRICS[metric].metric
-    return Series(declared, log_namespace(deployment.name), {}, "Sum", label)
+    definition = LOG_METRICS[metric].metric
+    return Series(definition, log_namespace(deployment.name), {}, "Sum", label)

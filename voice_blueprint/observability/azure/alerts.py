@@ -35,7 +35,7 @@ from voice_blueprint.contract.metrics import (
 from voice_blueprint.file.model.azure import Azure, AzureService, PrefillDecodeCell, TtsService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, held_back, service_images
+from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests, service_images
 from voice_blueprint.observability.alerting import CONDITIONS, ERROR_BUDGET, MIN_REFUSED, WINDOWS, Objective, objectives
 from voice_blueprint.observability.azure.scaling import TARGET_SHARE, triggers
 
@@ -113,9 +113,9 @@ def alerts(deployment: Deployment) -> tuple[Alert, ...]:
 
 def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
     """Return the alerts by group: those of the cluster, and those of each service. Azure allows 20 rules per group."""
-    running = [each for each in deployment.azure.services if not held_back(deployment, service_images(each))]
+    running = [each for each in deployment.azure.services if not lacks_digests(deployment, service_images(each))]
     callers = tuple(_caller_alerts(deployment)) if deployment.azure.callers else ()
-    agents = deployment.azure.agents and not held_back(deployment, AGENT_POD_IMAGES)
+    agents = deployment.azure.agents and not lacks_digests(deployment, AGENT_POD_IMAGES)
     return {
         "cluster": tuple(_cluster_alerts(deployment)),
         **({"callers": callers} if callers else {}),
@@ -152,14 +152,14 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
         f"absent({ClusterMetric.NODE})",
         "cluster",
     )
-    if not held_back(deployment, (Image.ROUTER,)):
+    if not lacks_digests(deployment, (Image.ROUTER,)):
         yield _down("router", [Component.ROUTER.value], 2)
     # Both operands have the same labels. A Deployment with equal bounds is always at its maximum.
-    bounded = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
+    scalable = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
     yield Alert(
         "replicas-at-maximum",
         "A service has had its maximum of replicas for a quarter of an hour: it cannot grow when load does.",
-        f"{_of(ClusterMetric.SCALED)} / {bounded}",
+        f"{_of(ClusterMetric.SCALED)} / {scalable}",
         Comparison.ABOVE,
         0.99,
         GROWTH_MINUTES,
@@ -198,7 +198,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
         1,
         10,
     )
-    if azure.pools and not held_back(deployment, (Image.DEVICE_PLUGIN,)):
+    if azure.pools and not lacks_digests(deployment, (Image.DEVICE_PLUGIN,)):
         yield Alert(
             "gpus-missing",
             "A node of a GPU pool offers fewer GPUs than its size has: engines wait, and the node is paid for.",
@@ -223,10 +223,10 @@ def _gpus_missing(azure: Azure) -> str:
     by_count: dict[int, list[str]] = {}
     for pool in azure.pools:
         by_count.setdefault(catalog.vm_sizes()[pool.vm_size].gpu_count, []).append(pool.name)
-    offered = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
+    allocatable = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
     parts = (
         f'({count} * max by (node) ({ClusterMetric.NODE}{{node=~"aks-({"|".join(names)})-.*"}}) '
-        f"unless on (node) ({offered} >= {count}))"
+        f"unless on (node) ({allocatable} >= {count}))"
         for count, names in sorted(by_count.items())
     )
     return f"({' or '.join(parts)})"
@@ -238,7 +238,7 @@ _TIER_METRIC = {Component.GATEWAY: "OpenSockets", Component.VAD: "VadSessions", 
 
 def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tiers that serve callers, with AWS's thresholds over five minutes instead of two."""
-    running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not held_back(deployment, images)]
+    running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not lacks_digests(deployment, images)]
     for tier in running:
         yield _down(tier.value, [tier.value], 2)
         published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_selector({FLEET_DIMENSION: tier})})"
@@ -249,7 +249,8 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         )
     if Component.GATEWAY in running:
         refused, created = (
-            f"sum({_added(f'Sessions{what}', FLEET_DIMENSION, Component.GATEWAY)})" for what in ("Refused", "Created")
+            f"sum({_increase(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
+            for outcome in ("Refused", "Created")
         )
         enough = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
         yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {enough}", 2, unit=" %")
@@ -266,18 +267,18 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         yield _shared("certificate-expires", f"min({METRICS['CertificateDays'].series})", 60)
         yield _shared("first-transcript-slow", p95(METRICS["TimeToFinal"].series), 10, unit=" ms")
     if Component.VAD in running:
-        dropped = f"sum by ({REASON_DIMENSION}) ({_added('RxDropped', REASON_DIMENSION, *_OVERLOAD)})"
-        yield _shared("vad-packets-dropped", dropped, 2)
+        dropped_packets = f"sum by ({REASON_DIMENSION}) ({_increase('RxDropped', REASON_DIMENSION, *_OVERLOAD)})"
+        yield _shared("vad-packets-dropped", dropped_packets, 2)
         yield _shared("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
     if Component.ASR in running:
         yield _shared("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
-        lost = f"sum by ({LOSS_DIMENSION}) ({_added('SpeechLost', LOSS_DIMENSION, *_HEARD_BY_NOBODY)})"
-        yield _shared("speech-lost", lost, 2)
+        lost_speech = f"sum by ({LOSS_DIMENSION}) ({_increase('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED)})"
+        yield _shared("speech-lost", lost_speech, 2)
 
 
 def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert]:
     """Yield an alert for each objective and pair of windows; both windows have to breach."""
-    if held_back(deployment, CALLER_TIER_IMAGES[Component.GATEWAY]):
+    if lacks_digests(deployment, CALLER_TIER_IMAGES[Component.GATEWAY]):
         return
     for objective in objectives(deployment.azure.observability.objectives, agents=agents):
         for windows in WINDOWS:
@@ -299,20 +300,20 @@ def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert
 def _bad_percent(objective: Objective, window: str) -> str:
     """Return PromQL for the percentage of bad calls or turns in a window, 0 with fewer than ``MIN_REFUSED``."""
 
-    def added(series: str, labels: str = "") -> str:
+    def increase(series: str, labels: str = "") -> str:
         return f"sum(increase({series}{{{labels}}}[{window}]))"
 
     if objective.within_ms is None:
-        bad, good = (added(METRICS[f"Sessions{what}"].series) for what in ("Refused", "Created"))
-        every = f"({bad} + {good})"
+        bad, good = (increase(METRICS[f"Sessions{outcome}"].series) for outcome in ("Refused", "Created"))
+        all_events = f"({bad} + {good})"
     else:
         series = METRICS["TimeToFinal"].series if objective.id == "transcript" else AgentMetric.TURN
         # Bounds are spelt as by prometheus_client: milliseconds for the gateway, seconds for agents.
         bound = float(objective.within_ms) if objective.id == "transcript" else objective.within_ms / 1000
-        every = added(f"{series}_count")
-        within = added(f"{series}_bucket", f'le="{bound}"')
-        bad = f"({every} - {within})"
-    return f"{bad} / {every} * 100 * ({bad} >= bool {MIN_REFUSED})"
+        all_events = increase(f"{series}_count")
+        in_time_count = increase(f"{series}_bucket", f'le="{bound}"')
+        bad = f"({all_events} - {in_time_count})"
+    return f"{bad} / {all_events} * 100 * ({bad} >= bool {MIN_REFUSED})"
 
 
 def _agent_alerts() -> Iterator[Alert]:
@@ -330,11 +331,11 @@ def _agent_alerts() -> Iterator[Alert]:
 
 
 _OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
-_HEARD_BY_NOBODY = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
+_UNTRANSCRIBED = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
 
 
 def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
-    azure, own = deployment.azure, {SERVICE_SERIES: service.name}
+    azure, labels = deployment.azure, {SERVICE_SERIES: service.name}
     by_pool = triggers(azure, service)
     names = [replicas_name(service, pool) for pool in by_pool]
     speech = isinstance(service, TtsService)
@@ -344,13 +345,13 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield _down(service.name, names, 5)
     yield _silent(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
-        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **own)})",
+        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **labels)})",
         service.name,
     )
-    yield _stuck(service, names)
-    for pool, asked in by_pool.items():
+    yield _hanging(service, names)
+    for pool, pool_triggers in by_pool.items():
         replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
-        for trigger in asked:
+        for trigger in pool_triggers:
             yield Alert(
                 "service-saturated",
                 f"{service.name} on {pool} has had more {trigger.name} than its replicas carry for a quarter of an "
@@ -366,7 +367,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
     yield Alert(
         "first-answer-slow",
         f"One request in twenty to {service.name} waits more than a second for the first {first}.",
-        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **own),
+        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **labels),
         Comparison.ABOVE,
         FIRST_ANSWER_S,
         10,
@@ -375,11 +376,11 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         unit=" s",
     )
     if speech:
-        failed, done = (_rate(each, **own) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
+        failed, succeeded = (_rate(each, **labels) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
         yield Alert(
             "speech-fails",
             f"{service.name} fails more than one request in a hundred.",
-            f"{failed} / ({failed} + {done})",
+            f"{failed} / ({failed} + {succeeded})",
             Comparison.ABOVE,
             0.01,
             5,
@@ -390,7 +391,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield Alert(
             "kv-transfers-fail",
             f"KV cache does not reach the decode engines of {service.name}: they prefill again, and callers wait.",
-            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(own)}[10m]))",
+            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(labels)}[10m]))",
             Comparison.ABOVE,
             0,
             5,
@@ -411,20 +412,20 @@ def _down(target: str, deployments: list[str], minutes: int) -> Alert:
     )
 
 
-def _stuck(service: AzureService, deployments: list[str]) -> Alert:
+def _hanging(service: AzureService, deployments: list[str]) -> Alert:
     """Return the alert on engines that hang: probes detect it first, and the rate of tokens if probes do not."""
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED
     tokens = f"increase({generated}{_selector({SERVICE_SERIES: service.name})}[{TOKEN_MINUTES}m])"
     was = f"max by (pod) (max_over_time({ready}[{READY_MINUTES}m]))"
-    lost = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_of(ClusterMetric.DELETED_AT)})"
+    lost_speech = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_of(ClusterMetric.DELETED_AT)})"
     # In a cell, both engines have to generate tokens.
     idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_SERIES}) ({tokens})) == 0)"
     return Alert(
         "engine-stuck",
         f"An engine of {service.name} that took requests answers none: it hangs, has crashed, or its node is gone.",
-        f"({lost} or {idle})",
+        f"({lost_speech} or {idle})",
         Comparison.ABOVE,
         0,
         1,
@@ -456,7 +457,7 @@ def _silent(meaning: str, query: str, target: str) -> Alert:
     return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
 
 
-def _added(metric: str, label: str, *values: str) -> str:
+def _increase(metric: str, label: str, *values: str) -> str:
     """Return PromQL for the increase of a metric of our images in five minutes, filtered by the values of a label."""
     return f'increase({METRICS[metric].series}{{{label}=~"{"|".join(values)}"}}[{WINDOW_MINUTES}m])'
 

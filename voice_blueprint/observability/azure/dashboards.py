@@ -70,8 +70,8 @@ def _services(deployment: Deployment) -> Dashboard:
             Panel(
                 "Replicas",
                 tuple(
-                    Query(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {what}")
-                    for metric, what in ((ClusterMetric.SCALED, "now"), (ClusterMetric.SCALED_MAX, "at most"))
+                    Query(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {suffix}")
+                    for metric, suffix in ((ClusterMetric.SCALED, "now"), (ClusterMetric.SCALED_MAX, "at most"))
                 ),
             ),
         ),
@@ -80,10 +80,12 @@ def _services(deployment: Deployment) -> Dashboard:
 
 def _callers() -> Dashboard:
     def added(metric: str, *labels: str) -> Query:
-        by = f" by ({', '.join(labels)})" if labels else ""
-        return Query(f"60 * sum{by} (rate({METRICS[metric].series}[2m]))", " ".join((metric, *map(_braces, labels))))
+        grouping = f" by ({', '.join(labels)})" if labels else ""
+        return Query(
+            f"60 * sum{grouping} (rate({METRICS[metric].series}[2m]))", " ".join((metric, *map(_braces, labels)))
+        )
 
-    def fullest(metric: str) -> Query:
+    def max_by_pod(metric: str) -> Query:
         return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _braces(FLEET_DIMENSION))
 
     waits = (Query(p95(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
@@ -94,8 +96,8 @@ def _callers() -> Dashboard:
         (
             Panel("Sessions, a minute", (added("SessionsCreated"), added("SessionsRefused"))),
             Panel("First transcript, p95 ms", tuple(waits)),
-            Panel("Open sockets of the fullest pod", (fullest("OpenSockets"),)),
-            Panel("Places taken of the fullest pod, %", (fullest("SlotsTaken"),)),
+            Panel("Open sockets of the fullest pod", (max_by_pod("OpenSockets"),)),
+            Panel("Places taken of the fullest pod, %", (max_by_pod("SlotsTaken"),)),
             Panel("Packets dropped, a minute by reason", (added("RxDropped", REASON_DIMENSION),), stacked=True),
             Panel("Speech not transcribed, a minute by loss", (added("SpeechLost", LOSS_DIMENSION),), stacked=True),
         ),
@@ -177,12 +179,12 @@ def _braces(label: str) -> str:
     return f"{{{{{label}}}}}"
 
 
-def _requests(of_engine: EngineMetric, of_speech: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
+def _requests(engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
     """Return the requests of every service; speech is counted per pipeline, since each stage counts its requests."""
     if not speech:
-        return (_by_service(of_engine),)
+        return (_by_service(engine_label),)
     others = f'{{{SERVICE_SERIES}!~"{"|".join(speech)}"}}'
-    return _by_service(of_engine, selector=others), _by_service(of_speech)
+    return _by_service(engine_label, selector=others), _by_service(speech_label)
 
 
 def _by_service(metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = "") -> Query:

@@ -13,7 +13,7 @@ from voice_blueprint.capacity.bounds import EDGE_INSTANCES, EDGE_UNITS
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.file.model.azure import ExistingNetwork
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, held_back
+from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests
 from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
 from voice_blueprint.observability.azure.alerts import WINDOW_MINUTES
 
@@ -69,7 +69,7 @@ def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
             )
         edge: MonitoredService = "Microsoft.Network/applicationGateways"
         agents = AGENT_POD_IMAGES if deployment.azure.agents else ()
-        if not held_back(deployment, (*CALLER_TIER_IMAGES[Component.GATEWAY], *agents)):
+        if not lacks_digests(deployment, (*CALLER_TIER_IMAGES[Component.GATEWAY], *agents)):
             yield PlatformAlert(
                 "edge-unhealthy", edge, "UnhealthyHostCount", "Average", CONDITIONS["edge-unhealthy"].threshold, 5,
                 dimension=("BackendSettingsPool", "*"), unit=" backends",

@@ -105,7 +105,7 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
     return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
 
 
-def places_trigger(component: str) -> Trigger:
+def slots_trigger(component: str) -> Trigger:
     """Return the trigger of pods with a limited number of slots: the percentage of used slots per pod."""
     return Trigger("places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * FILL)
 
@@ -136,8 +136,8 @@ def _aggregated(service: str, pool: str, sessions: int, *, earlier_sessions: int
     """
     labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
     if earlier_sessions:
-        whole = {SERVICE_SERIES: service}
-        in_flight = f"{total(EngineMetric.RUNNING, **whole)} + {total(EngineMetric.WAITING, **whole)}"
+        service_labels = {SERVICE_SERIES: service}
+        in_flight = f"{total(EngineMetric.RUNNING, **service_labels)} + {total(EngineMetric.WAITING, **service_labels)}"
         in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
     else:
         in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"

@@ -1,6 +1,7 @@
 """The demo's language model: SmolLM2-135M-Instruct on llama.cpp's server, with OpenAI's API.
 
-It runs in an environment of its own (requirements.in in this folder): ``python voice_ops/demo/agent/chat.py PORT``.
+It runs in a separate virtual environment, by requirements.in in this folder:
+``python voice_ops/demo/agent/chat.py PORT``.
 """
 
 import importlib.util

@@ -81,16 +81,16 @@ class Turn:
 
     Attributes:
         text: The answer in the agent's history.
-        heard: Whisper's transcript of the audio that the caller received.
+        caller_transcript: Whisper's transcript of the audio that the caller received.
     """
 
     text: str
-    heard: str
+    caller_transcript: str
 
     @property
     def error_rate(self) -> float:
         """Share of words that differ."""
-        return word_error_rate(self.text, self.heard)
+        return word_error_rate(self.text, self.caller_transcript)
 
 
 @dataclass(frozen=True)
@@ -167,23 +167,25 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
         TimeoutError: No answer arrived.
     """
     rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
-    *asked, story, objection = [resample_for_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)]
+    *spoken_questions, story, objection = [
+        resample_for_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)
+    ]
     store = connect(path.store_settings)
-    answers: list[tuple[str, Samples]] = []
+    answer_list: list[tuple[str, Samples]] = []
     async with Caller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
-        for number, question in enumerate(asked, start=1):
+        for number, question in enumerate(spoken_questions, start=1):
 
             async def is_answered(number: int = number) -> bool:
                 return len(await remembered(store, caller.conversation)) == 2 * number
 
-            heard = await caller.ask(question, is_answered)
-            said = await remembered(store, caller.conversation)
-            answers.append((said[-1]["content"], heard))
-            out.print(styled("[dim]{}[/]\n{}", said[-2]["content"], said[-1]["content"]), soft_wrap=True)
+            answer_audio = await caller.ask(question, is_answered)
+            answer_text = await remembered(store, caller.conversation)
+            answer_list.append((answer_text[-1]["content"], answer_audio))
+            out.print(styled("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True)
         interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turns = [Turn(text, transcript(whisper, heard, caller.heard_rate)) for text, heard in answers]
+    turns = [Turn(text, transcript(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answer_audio]
     return ConversationResult(turns, stage_durations(path), interrupted_s, prompt_tokens(path))
 
 
@@ -218,35 +220,35 @@ def _serve(path: AgentPath) -> None:
 
 async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
     """Return the stored text of a conversation."""
-    found = store.lrange(f"conversation:{conversation}", 0, -1)
-    return [json.loads(each) for each in await found]
+    messages = store.lrange(f"conversation:{conversation}", 0, -1)
+    return [json.loads(each) for each in await messages]
 
 
 def resample_for_caller(pcm: bytes, rate: int) -> Samples:
     """Return PCM16 of any rate at the rate of a caller."""
-    spoken = np.frombuffer(pcm, "<i2")
-    return np.asarray(soxr.resample(spoken, rate, RATE), np.int16)
+    sentence = np.frombuffer(pcm, "<i2")
+    return np.asarray(soxr.resample(sentence, rate, RATE), np.int16)
 
 
-def transcript(whisper: WhisperModel, heard: Samples, rate: int) -> str:
+def transcript(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
     """Return the transcript of PCM16 of any sample rate."""
-    audio = soxr.resample(heard.astype(np.float32) / 32768, rate, RATE)
+    audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, RATE)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def report(held: ConversationResult) -> list[Goal]:
+def report(result: ConversationResult) -> list[Goal]:
     """Print the durations of turns with the goals, and return the missed goals.
 
     Raises:
         ConnectionError: Too many transcripts of answers do not match them.
     """
-    show(held.stages_ms)
-    totals = [sum(stages.values()) for stages in held.stages_ms]
+    show(result.stages_ms)
+    totals = [sum(stages.values()) for stages in result.stages_ms]
     measured = {
         MEDIAN: statistics.median(totals),
         P95: float(np.quantile(totals, 0.95, method="higher")),
-        BARGE_IN: held.interrupted_s * 1000,
+        BARGE_IN: result.interrupted_s * 1000,
     }
     missed_goals = [goal for goal, duration_ms in measured.items() if duration_ms > goal.max_ms]
     table = empty_table("On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {commit()}, {machine()}")
@@ -255,13 +257,13 @@ def report(held: ConversationResult) -> list[Goal]:
             goal.name, str(goal.max_ms), f"{duration_ms:.0f}", "missed" if goal in missed_goals else "reached"
         )
     out.print(table)
-    cached_tokens, tokens = (sum(each[what] for each in held.prompts) for what in ("cached", "tokens"))
-    out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} tokens that it was asked with")
-    misheard = [turn for turn in held.turns if turn.error_rate > MAX_ERROR_RATE]
+    cached_tokens, tokens = (sum(each[what] for each in result.prompts) for what in ("cached", "tokens"))
+    out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} prompt tokens")
+    misheard = [turn for turn in result.turns if turn.error_rate > MAX_ERROR_RATE]
     for turn in misheard:
-        out.print(f"spoken: {turn.text}\n  transcribed: {turn.heard}")
-    if len(misheard) > len(held.turns) * MAX_MISHEARD_SHARE:
-        raise ConnectionError(f"{len(misheard)} of {len(held.turns)} answers were transcribed as something else")
+        out.print(f"spoken: {turn.text}\n  transcribed: {turn.caller_transcript}")
+    if len(misheard) > len(result.turns) * MAX_MISHEARD_SHARE:
+        raise ConnectionError(f"{len(misheard)} of {len(result.turns)} answers were transcribed as something else")
     return missed_goals
 
 

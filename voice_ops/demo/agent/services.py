@@ -45,7 +45,7 @@ class AgentPath(VoicePath):
         """Start an agent; its port is ``ports[name]``. The engines must be ready."""
         self.ports[name] = free_port()
         rate = response_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
-        environment = self._shared(name, "agent") | {
+        environment = self._common_settings(name, "agent") | {
             **_NO_TELEMETRY,
             "VOICE_HTTP_PORT": str(self.ports[name]),
             "VOICE_BIND_ADDRESS": LOOPBACK,

@@ -1,6 +1,7 @@
 """The demo's text-to-speech server: Piper's en_US-joe-medium with OpenAI's ``/v1/audio/speech``.
 
-It runs in an environment of its own (requirements.in in this folder): ``python voice_ops/demo/agent/speech.py PORT``.
+It runs in a separate virtual environment, by requirements.in in this folder:
+``python voice_ops/demo/agent/speech.py PORT``.
 Piper is licensed under GPL-3.0, so no image or other process contains it.
 """
 
@@ -24,8 +25,8 @@ class Speech(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Synthesize a text."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(asked["input"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(request["input"])))
 
     def _answer(self, body: bytes) -> None:
         self.send_response(200)

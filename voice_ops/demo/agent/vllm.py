@@ -68,9 +68,9 @@ def _weights() -> Path:
             raise ServiceError("the demo's models are not installed: make demo-agent installs them")
         program = ROOT / "voice_sandbox/engines/weights.py"
         command = [ENVIRONMENT / "bin/python", program, file, WEIGHTS]
-        done = subprocess.run(  # noqa: S603  a program of this repository
+        result = subprocess.run(  # noqa: S603  a program of this repository
             command, check=False, capture_output=True, text=True, timeout=CONVERSION_TIMEOUT_S
         )
-        if done.returncode:
-            raise ServiceError(f"SmolLM2's weights cannot be converted: {done.stderr[-1000:]}")
+        if result.returncode:
+            raise ServiceError(f"SmolLM2's weights cannot be converted: {result.stderr[-1000:]}")
     return WEIGHTS

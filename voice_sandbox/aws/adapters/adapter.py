@@ -60,13 +60,17 @@ class Adapter:
     def create(self, properties: Properties) -> None:
         """Create the resource. It exists as soon as it has an id, even if a later call fails."""
         kind, properties = self.kind, self._represented(properties)
-        apart = self._apart()
-        given = {key: value for key, value in properties.items() if key not in apart or self.takes(kind.create, key)}
+        separate = self._separate_properties()
+        given = {
+            key: value
+            for key, value in properties.items()
+            if key not in separate or self.accepts_argument(kind.create, key)
+        }
         answer = self.call(kind.create, self._with_tags(given)) if kind.create else {}
         try:
             self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
-            raise ValueError(f"{self.resource_type}: {kind.create} has made nothing: {answer}") from error
+            raise ValueError(f"{self.resource_type}: {kind.create} created no resource:  {answer}") from error
         if not kind.create:
             given = {}
             self._update({}, properties)
@@ -76,7 +80,7 @@ class Adapter:
 
     def change(self, new: Properties) -> None:
         """Change the resource from `properties` to new ones."""
-        if self.kind.anew:
+        if self.kind.recreated:
             self.delete()
             self.create(new)
             return
@@ -115,7 +119,7 @@ class Adapter:
             attached: Resources of the stack that refer to this one.
         """
         if self.kind.live is None:
-            raise NotImplementedError(f"{self.resource_type}: nothing here reads it")
+            raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
         found: Json = self.on(operation, self.properties, {argument: self.id})
         shape = self._output(operation)
@@ -130,8 +134,8 @@ class Adapter:
             name = member(shape, key)
             if name is not None and "{{resolve:" not in json.dumps(value):
                 pairs[key] = (conform(shape.members[name], value, key), found.get(name))
-        wanted_name, found_name = pairs.get(self.kind.name, ("", ""))
-        return pairs if wanted_name == found_name else None  # found by a prefix of another resource's name
+        expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
+        return pairs if expected_name == actual_name else None  # found by a prefix of another resource's name
 
     def exists(self, properties: Properties) -> bool:
         """Return True if the service has a resource of this name, and use that resource from now on.
@@ -142,14 +146,14 @@ class Adapter:
             return False
         self.id, self.properties = str(properties[self.kind.name]), properties
         try:
-            is_there = self.live(()) is not None
+            is_present = self.live(()) is not None
         except ClientError as error:
             if not is_missing(error):
                 raise
-            is_there = False
-        if not is_there:
+            is_present = False
+        if not is_present:
             self.id, self.properties = "", {}
-        return is_there
+        return is_present
 
     def translated(self, properties: Properties) -> Properties:
         """Return a template's properties in the API's format."""
@@ -185,13 +189,15 @@ class Adapter:
             return True
         return any(_at(old, path) != _at(new, path) for path in create_only(self.resource_type))
 
-    def takes(self, operation: str, name: str) -> bool:
+    def accepts_argument(self, operation: str, name: str) -> bool:
         """Return True if an operation has an argument."""
         return bool(operation) and member(self._input(operation), name) is not None
 
     def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Call an operation on this resource, with the arguments, and those of its address that the operation has."""
-        address = {key: value for key, value in self.address(properties).items() if self.takes(operation, key)}
+        address = {
+            key: value for key, value in self.address(properties).items() if self.accepts_argument(operation, key)
+        }
         return self.call(operation, arguments or {}, address)
 
     def call(self, operation: str, /, *properties: Mapping[str, Any], **more: Json) -> dict[str, Any]:
@@ -218,8 +224,8 @@ class Adapter:
         except (ClientError, ResponseParserError) as error:
             if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
                 raise NotImplementedError(
-                    f"{self.resource_type}: moto cannot carry out {self.kind.service}.{operation}; "
-                    "the server's log says why"
+                    f"{self.resource_type}: moto failed to execute {self.kind.service}.{operation}; "
+                    "the server's log contains the reason"
                 ) from error
             raise
         return result
@@ -227,11 +233,11 @@ class Adapter:
     def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Change the resource's tags from one map to the other."""
         calls = TAG_CALLS[self.kind.service]
-        if gone := sorted(before.keys() - after.keys()):
-            keys = [{"Key": key} for key in gone] if calls.keys == calls.tags else gone
+        if removed := sorted(before.keys() - after.keys()):
+            keys = [{"Key": key} for key in removed] if calls.keys == calls.tags else removed
             self.call(calls.untag, calls.always, {calls.resource: self.tag_target(), calls.keys: keys})
         if new := {key: value for key, value in after.items() if before.get(key) != value}:
-            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.listed(new)})
+            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.to_list(new)})
 
     def tag_target(self) -> str:
         """Return the identifier of the resource in the service's tag calls."""
@@ -252,21 +258,23 @@ class Adapter:
         kind = self.kind
         if not kind.update:
             return
-        if self.takes(kind.update, "patchOperations"):
+        if self.accepts_argument(kind.update, "patchOperations"):
             arguments: Properties = {"patchOperations": self.patches(before, after)}
             if not arguments["patchOperations"]:
                 return
         else:
-            apart = self._apart()
-            if not changed_keys(before, after) - apart:
+            separate = self._separate_properties()
+            if not changed_keys(before, after) - separate:
                 return
             arguments = {
-                key: value for key, value in after.items() if key not in apart and self.takes(kind.update, key)
+                key: value
+                for key, value in after.items()
+                if key not in separate and self.accepts_argument(kind.update, key)
             }
             for key, (add, remove) in kind.moves.items():
-                had, wanted = set(before.get(key, [])), set(after.get(key, []))
-                moved = {add: sorted(wanted - had), remove: sorted(had - wanted)}
-                arguments |= {name: items for name, items in moved.items() if items}
+                current, desired = set(before.get(key, [])), set(after.get(key, []))
+                arguments_by_name = {add: sorted(desired - current), remove: sorted(current - desired)}
+                arguments |= {name: items for name, items in arguments_by_name.items() if items}
         self.on(kind.update, after, arguments)
 
     def _set(self, setting: Setting, key: str, properties: Properties) -> None:
@@ -280,26 +288,26 @@ class Adapter:
         def name(item: Json) -> Json:
             return item[members.argument] if isinstance(item, Mapping) else item
 
-        had, wanted = before.get(key, []), after.get(key, [])
-        kept = [name(item) for item in wanted]
-        for item in had:
-            if name(item) not in kept:
+        current, desired = before.get(key, []), after.get(key, [])
+        desired_names = [name(item) for item in desired]
+        for item in current:
+            if name(item) not in desired_names:
                 self.on(members.remove, after, {members.argument: name(item)})
-        for item in wanted:
-            if item not in had:
+        for item in desired:
+            if item not in current:
                 self.on(members.add, after, item if isinstance(item, Mapping) else {members.argument: item})
 
     def _can_change(self, key: str) -> bool:
         kind, name = self.kind, self.kind.rename.get(key, key)
         named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own, kind.ignored)
         return (
-            kind.anew
+            kind.recreated
             or (key == "Tags" and kind.service in TAG_CALLS)
             or any(name in group for group in named)
-            or self.takes(kind.update, name)
+            or self.accepts_argument(kind.update, name)
         )
 
-    def _apart(self) -> set[str]:
+    def _separate_properties(self) -> set[str]:
         """Return the properties that an operation need not accept, since they have calls of their own."""
         kind = self.kind
         tags = {"Tags"} if kind.service in TAG_CALLS else set()
@@ -314,7 +322,7 @@ class Adapter:
 
     def _with_tags(self, given: Properties) -> Properties:
         if "Tags" in given and self.kind.service in TAG_CALLS:
-            return {**given, "Tags": TAG_CALLS[self.kind.service].listed(tag_map(given))}
+            return {**given, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(given))}
         return given
 
     def _client(self) -> Any:

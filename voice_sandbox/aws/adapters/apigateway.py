@@ -8,8 +8,8 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, patch,
 class Method(Adapter):
     """A method of a resource with its integration and its responses."""
 
-    def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always made anew
-        """Put the responses and the integration."""
+    def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always recreated
+        """Create the method's responses and integration."""
         for response in after.get("MethodResponses", []):
             self.on("put_method_response", after, response)
         if integration := after.get("Integration"):
@@ -27,9 +27,9 @@ class RestApi(Adapter):
 
     def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Also change the type of the endpoint."""
-        was, wanted = _endpoint(before), _endpoint(after)
+        current, desired = _endpoint(before), _endpoint(after)
         return super().patches(before, after) + patch(
-            {"type": was}, {"type": wanted}, {"type": f"/endpointConfiguration/types/{was}"}
+            {"type": current}, {"type": desired}, {"type": f"/endpointConfiguration/types/{current}"}
         )
 
 
@@ -56,15 +56,15 @@ class Stage(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Patch the logging and the limits, which neither the creation nor the other patches support."""
-        was, wanted = before.get("AccessLogSetting", {}), after.get("AccessLogSetting", {})
-        operations = patch(was, wanted, _ACCESS_LOG) if wanted else []
-        if was and not wanted:
+        current, desired = before.get("AccessLogSetting", {}), after.get("AccessLogSetting", {})
+        operations = patch(current, desired, _ACCESS_LOG) if desired else []
+        if current and not desired:
             operations = [{"op": "remove", "path": "/accessLogSettings"}]
         for setting in after.get("MethodSettings", []):
             if setting not in before.get("MethodSettings", []):
                 path = setting.get("ResourcePath", "/*").removeprefix("/").replace("/", "~1")
                 place = f"/{path if path == '*' else '~1' + path}/{setting.get('HttpMethod', '*')}"
-                named = {name: f"{place}/{where}" for name, where in _METHOD_SETTINGS.items()}
+                named = {name: f"{place}/{suffix}" for name, suffix in _METHOD_SETTINGS.items()}
                 operations += patch({}, setting, only(named, *setting))
         if operations:
             self.on("update_stage", after, {"patchOperations": operations})

@@ -12,8 +12,8 @@ PAUSE_S = 120.0
 PATIENCE_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
 PAUSES = ("Waiting at a checkpoint.", "Baking.")
-PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in a file that is rehearsed"
-SILENT = "see the consoles of its hosts, and the log of the local AWS for the hooks that are not answered"
+PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
+SILENT = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
 
 class Progress:
@@ -93,18 +93,19 @@ class Group(Adapter):
         named = {"AutoScalingGroupName": self.id, "InstanceRefreshIds": [refresh["InstanceRefreshId"]]}
         progress = Progress(self.id)
         while True:
-            (found,) = self.call("describe_instance_refreshes", named)["InstanceRefreshes"]
-            if found["Status"] == "Successful":
+            (instance_refresh,) = self.call("describe_instance_refreshes", named)["InstanceRefreshes"]
+            if instance_refresh["Status"] == "Successful":
                 return
-            if found["Status"] != "InProgress":
+            if instance_refresh["Status"] != "InProgress":
                 raise ValueError(
-                    f"Instance refresh {found['InstanceRefreshId']} of {self.id} is {found['Status']}: "
-                    f"{found.get('StatusReason')}"
+                    f"Instance refresh {instance_refresh['InstanceRefreshId']} of {self.id} is "
+                    f"{instance_refresh['Status']}: "
+                    f"{instance_refresh.get('StatusReason')}"
                 )
-            why, percent = found.get("StatusReason") or "", found.get("PercentageComplete", 0)
-            limit, remedy = (PAUSE_S, PAUSED) if why in PAUSES else (PATIENCE_S, SILENT)
+            reason, percent = instance_refresh.get("StatusReason") or "", instance_refresh.get("PercentageComplete", 0)
+            limit, remedy = (PAUSE_S, PAUSED) if reason in PAUSES else (PATIENCE_S, SILENT)
             progress.refuse_standstill(
-                (percent, why), f"{percent} % of its hosts are replaced {why}".strip(), limit, remedy
+                (percent, reason), f"{percent} % of its hosts are replaced {reason}".strip(), limit, remedy
             )
             time.sleep(POLL_S)
 
@@ -120,8 +121,8 @@ class Group(Adapter):
         super().configure(before, after)
         for metrics in after.get("MetricsCollection", []):
             self.on("enable_metrics_collection", after, metrics)
-        had, wanted = ({tag["Key"]: tag for tag in item["Tags"]} for item in (before, after))
-        if gone := [had[key] for key in sorted(had.keys() - wanted.keys())]:
-            self.call("delete_tags", Tags=gone)
-        if new := [tag for tag in wanted.values() if tag not in had.values()]:
+        current, desired = ({tag["Key"]: tag for tag in item["Tags"]} for item in (before, after))
+        if removed := [current[key] for key in sorted(current.keys() - desired.keys())]:
+            self.call("delete_tags", Tags=removed)
+        if new := [tag for tag in desired.values() if tag not in current.values()]:
             self.call("create_or_update_tags", Tags=new)

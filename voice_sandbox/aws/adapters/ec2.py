@@ -61,7 +61,7 @@ _PEER = {
     "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
 }
 # Rules of a new group without rules in a template.
-_BORN_WITH: dict[str, list[Properties]] = {
+_DEFAULT_RULES: dict[str, list[Properties]] = {
     "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
     "SecurityGroupIngress": [],
 }
@@ -94,12 +94,12 @@ class SecurityGroup(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Remove rules that no longer exist, then add the new ones."""
-        for key, always in _BORN_WITH.items():
-            had, wanted = before.get(key, always), after.get(key, always)
+        for key, always in _DEFAULT_RULES.items():
+            current, desired = before.get(key, always), after.get(key, always)
             direction = key.removeprefix("SecurityGroup").lower()
             for verb, rules in (
-                ("revoke", [rule for rule in had if rule not in wanted]),
-                ("authorize", [rule for rule in wanted if rule not in had]),
+                ("revoke", [rule for rule in current if rule not in desired]),
+                ("authorize", [rule for rule in desired if rule not in current]),
             ):
                 if rules:
                     permissions = [_permission(rule) for rule in rules]
@@ -111,11 +111,11 @@ class SecurityGroup(Adapter):
         if pairs is None:
             return None
         own = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
-        found = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
-        rules = [rule for rule in found["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
-        for key, always in _BORN_WITH.items():
-            shown = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
-            pairs[key] = (self.properties.get(key, always), shown)
+        response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
+        rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
+        for key, always in _DEFAULT_RULES.items():
+            inline_rules = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
+            pairs[key] = (self.properties.get(key, always), inline_rules)
         return pairs
 
 

@@ -14,14 +14,14 @@ class ParameterGroup(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the parameters in the template, and reset removed ones."""
-        had, wanted = before.get("Properties", {}), after.get("Properties", {})
+        current, desired = before.get("Properties", {}), after.get("Properties", {})
         for operation, values in (
-            ("reset_cache_parameter_group", dict.fromkeys(sorted(had.keys() - wanted.keys()), "")),
-            ("modify_cache_parameter_group", wanted if wanted != had else {}),
+            ("reset_cache_parameter_group", dict.fromkeys(sorted(current.keys() - desired.keys()), "")),
+            ("modify_cache_parameter_group", desired if desired != current else {}),
         ):
             if values:
-                listed = [{"ParameterName": name, "ParameterValue": value} for name, value in values.items()]
-                self.on(operation, after, {"ParameterNameValues": listed})
+                parameters = [{"ParameterName": name, "ParameterValue": value} for name, value in values.items()]
+                self.on(operation, after, {"ParameterNameValues": parameters})
 
 
 class ReplicationGroup(Adapter):
@@ -33,9 +33,11 @@ class ReplicationGroup(Adapter):
         if before.get("NumNodeGroups") != after.get("NumNodeGroups"):
             shards = after["NumNodeGroups"]
             self.call("modify_replication_group_shard_configuration", resized, NodeGroupCount=shards)
-        had, wanted = _replicas(before), _replicas(after)
-        if wanted != had:
-            self.call(f"{'increase' if wanted > had else 'decrease'}_replica_count", resized, NewReplicaCount=wanted)
+        current, desired = _replicas(before), _replicas(after)
+        if desired != current:
+            self.call(
+                f"{'increase' if desired > current else 'decrease'}_replica_count", resized, NewReplicaCount=desired
+            )
 
     def snapshot(self) -> None:
         """Create the snapshot that the deletion policy requires.
@@ -43,8 +45,8 @@ class ReplicationGroup(Adapter):
         A later deployment's snapshot does not replace an earlier one.
         """
         name = f"{self.id}-final"
-        taken = self.call("describe_snapshots", ReplicationGroupId=self.id)["Snapshots"]
-        if name in {each["SnapshotName"] for each in taken}:
+        snapshots = self.call("describe_snapshots", ReplicationGroupId=self.id)["Snapshots"]
+        if name in {each["SnapshotName"] for each in snapshots}:
             name = f"{name}-{secrets.token_hex(3)}"
         self.call("create_snapshot", ReplicationGroupId=self.id, SnapshotName=name)
 

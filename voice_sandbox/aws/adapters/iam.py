@@ -12,10 +12,10 @@ class InlinePolicy(Adapter):
     """An inline policy of roles; users and groups are not supported."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Put the policy on its roles, and delete it from removed ones."""
-        kept = after.get("Roles", []) if before.get("PolicyName") == after.get("PolicyName") else []
+        """Attach the policy to its roles, and delete it from removed ones."""
+        current_roles = after.get("Roles", []) if before.get("PolicyName") == after.get("PolicyName") else []
         for role in before.get("Roles", []):
-            if role not in kept:
+            if role not in current_roles:
                 self.call("delete_role_policy", RoleName=role, PolicyName=before["PolicyName"])
         for role in after.get("Roles", []):
             self.call("put_role_policy", only(after, "PolicyName", "PolicyDocument"), RoleName=role)
@@ -23,8 +23,8 @@ class InlinePolicy(Adapter):
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the document from the first of its roles."""
         role, name = self.properties["Roles"][0], self.properties["PolicyName"]
-        found = self.call("get_role_policy", RoleName=role, PolicyName=name)
-        return {"PolicyDocument": (self.properties["PolicyDocument"], found["PolicyDocument"])}
+        response = self.call("get_role_policy", RoleName=role, PolicyName=name)
+        return {"PolicyDocument": (self.properties["PolicyDocument"], response["PolicyDocument"])}
 
     def delete(self) -> None:
         """Delete the policy from all its roles."""

@@ -68,7 +68,7 @@ class Kind:
         name: Property with the resource's name, which is generated if a template omits it.
         limit: Maximum length of a generated name.
         lower: Whether generated names are lower case.
-        anew: Whether a change deletes and recreates the resource, for lack of an operation, although it is not a
+        recreated: Whether a change deletes and recreates the resource, for lack of an operation, although it is not a
             replacement for CloudFormation.
         rename: Properties with another name in the API.
         defaults: Values of properties that a template omits.
@@ -97,7 +97,7 @@ class Kind:
     name: str = ""
     limit: int = 128
     lower: bool = False
-    anew: bool = False
+    recreated: bool = False
     rename: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()

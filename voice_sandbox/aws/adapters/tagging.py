@@ -28,7 +28,7 @@ class TagCalls:
     pair: tuple[str, str] = ("Key", "Value")
     always: Mapping[str, str] = field(default_factory=dict)
 
-    def listed(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
+    def to_list(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
         """Return a map as the service's list of tags."""
         return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
 

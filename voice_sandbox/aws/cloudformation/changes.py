@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from moto.cloudformation.models import Change
 from moto.core.utils import utcnow
 
-from voice_sandbox.aws.cloudformation.operations import Wanted
+from voice_sandbox.aws.cloudformation.operations import DesiredState
 from voice_sandbox.aws.cloudformation.stack import Stack
 
 
@@ -26,7 +26,7 @@ class ChangeSet:
     change_set_name: str
     change_set_type: str
     stack: Stack
-    wanted: Wanted
+    desired: DesiredState
     description: str | None
     notification_arns: list[str]
     changes: list[Change]
@@ -46,20 +46,20 @@ class ChangeSet:
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        return self.wanted.parameters
+        return self.desired.parameters
 
     def refuse_if_empty(self) -> None:
         """Mark the change set as failed, as AWS does, if there are no changes."""
-        if self.change_set_type == "UPDATE" and not differs(self.stack, self.wanted):
+        if self.change_set_type == "UPDATE" and not differs(self.stack, self.desired):
             self.status, self.execution_status, self.status_reason = "FAILED", "UNAVAILABLE", self.NOTHING
 
 
-def differs(stack: Stack, wanted: Wanted) -> bool:
+def differs(stack: Stack, desired: DesiredState) -> bool:
     """Return True if a stack differs from the desired state."""
     return (
-        wanted.template != stack.template_dict
-        or wanted.resolved != stack.resolved
-        or wanted.tags not in (None, stack.tags)
+        desired.template != stack.template_dict
+        or desired.resolved != stack.resolved
+        or desired.tags not in (None, stack.tags)
     )
 
 

@@ -78,14 +78,14 @@ class Deployment:
         bodies = self.template["Resources"]
         needs = dependencies(bodies)
         for name in in_order(needs):
-            if self._wanted(bodies[name]):
+            if self._is_enabled(bodies[name]):
                 self._bring(name, bodies[name], needs[name])
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return the stack's outputs."""
         shown = []
         for key, body in (self.template.get("Outputs") or {}).items():
-            if not self._wanted(body):
+            if not self._is_enabled(body):
                 continue
             try:
                 shown.append(
@@ -103,10 +103,10 @@ class Deployment:
     def leftovers(self) -> list[Resource]:
         """Remove and return the resources that the template no longer contains."""
         bodies = self.template["Resources"]
-        gone = [name for name in self.stack.resources if name not in bodies or not self._wanted(bodies[name])]
-        return [self.stack.resources.pop(name) for name in gone]
+        removed = [name for name in self.stack.resources if name not in bodies or not self._is_enabled(bodies[name])]
+        return [self.stack.resources.pop(name) for name in removed]
 
-    def _wanted(self, body: Mapping[str, Any]) -> bool:
+    def _is_enabled(self, body: Mapping[str, Any]) -> bool:
         return "Condition" not in body or self.evaluator.condition(body["Condition"])
 
     def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
@@ -114,14 +114,14 @@ class Deployment:
         current = self.stack.resources.get(name)
         place = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
         kind = KINDS[body["Type"]]
-        target = Resource(kind.adapter(body["Type"], kind, place), named=False, needs=needs, body=body)
+        target = Resource(kind.adapter(body["Type"], kind, place), has_explicit_name=False, needs=needs, body=body)
         same_kind = current is not None and current.adapter.kind is kind
         verb, failed = "UPDATE" if same_kind else "CREATE", current or target
         try:
             properties = self.evaluator.value(body.get("Properties", {}))
-            target.named = kind.name in properties
-            if kind.name and not target.named:
-                keeps = current is not None and same_kind and not current.named
+            target.has_explicit_name = kind.name in properties
+            if kind.name and not target.has_explicit_name:
+                keeps = current is not None and same_kind and not current.has_explicit_name
                 properties[kind.name] = (
                     current.adapter.properties[kind.name] if current and keeps else target.adapter.new_name()
                 )
@@ -173,7 +173,7 @@ class Deployment:
         self.stack.report(target, "IMPORT_COMPLETE")
 
     def _update(self, current: Resource, target: Resource, properties: Properties) -> None:
-        current.body, current.needs, current.named = target.body, target.needs, target.named
+        current.body, current.needs, current.has_explicit_name = target.body, target.needs, target.has_explicit_name
         if properties == current.adapter.properties:
             return
         self.stack.report(current, "UPDATE_IN_PROGRESS")
@@ -226,12 +226,12 @@ def _renamed(target: Resource, current: Resource, properties: Properties) -> Pro
     if not key:
         return properties
     name = properties[key]
-    if target.named and current.adapter.properties.get(key) == name:
+    if target.has_explicit_name and current.adapter.properties.get(key) == name:
         raise TemplateError(
             "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
             f"Rename {name} and update the stack again."
         )
-    return properties if target.named else {**properties, key: target.adapter.new_name()}
+    return properties if target.has_explicit_name else {**properties, key: target.adapter.new_name()}
 
 
 def importable(body: Mapping[str, Any], kind: Kind) -> bool:

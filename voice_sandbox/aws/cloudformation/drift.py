@@ -70,34 +70,34 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
     differences = [
         {
             "PropertyPath": f"/{name}",
-            "ExpectedValue": json.dumps(wanted, default=str),
-            "ActualValue": json.dumps(found, default=str),
-            "DifferenceType": "REMOVE" if found in (None, "", []) else "NOT_EQUAL",
+            "ExpectedValue": json.dumps(expected, default=str),
+            "ActualValue": json.dumps(actual, default=str),
+            "DifferenceType": "REMOVE" if actual in (None, "", []) else "NOT_EQUAL",
         }
-        for name, (wanted, found) in live.items()
-        if not _covers(wanted, found)
+        for name, (expected, actual) in live.items()
+        if not _covers(expected, actual)
     ]
     return {
         **shown,
         "StackResourceDriftStatus": "MODIFIED" if differences else "IN_SYNC",
-        "ExpectedProperties": json.dumps({name: wanted for name, (wanted, _) in live.items()}, default=str),
-        "ActualProperties": json.dumps({name: found for name, (_, found) in live.items()}, default=str),
+        "ExpectedProperties": json.dumps({name: expected for name, (expected, _) in live.items()}, default=str),
+        "ActualProperties": json.dumps({name: actual for name, (_, actual) in live.items()}, default=str),
         "PropertyDifferences": differences,
     }
 
 
-def _covers(wanted: Json, found: Json) -> bool:
+def _covers(expected: Json, actual: Json) -> bool:
     """Return True if an actual value matches.
 
     Additional members of an object or another order of a list are not drift.
     """
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return all(_covers(item, found.get(key)) for key, item in wanted.items())
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(any(_covers(item, other) for other in found) for item in wanted)
-    if wanted in ([], {}, "", None) and found in ([], {}, "", None):
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return all(_covers(item, actual.get(key)) for key, item in expected.items())
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(any(_covers(item, other) for other in actual) for item in expected)
+    if expected in ([], {}, "", None) and actual in ([], {}, "", None):
         return True
-    return any(one == other for one in _readings(wanted) for other in _readings(found))
+    return any(one == other for one in _readings(expected) for other in _readings(actual))
 
 
 def _readings(value: Json) -> Iterator[Json]:

@@ -19,4 +19,4 @@ def raise_for(stack: str, logical_id: str) -> None:
         RuntimeError: The file contains it.
     """
     if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _files):
-        raise RuntimeError("a fault that a drill asked for")
+        raise RuntimeError("a fault injected by a drill")

@@ -59,7 +59,7 @@ class Evaluator:
             if function is not None:
                 return function(self, argument)
             if key.startswith("Fn::"):
-                raise TemplateError(f"Template error: the sandbox does not know {key}")
+                raise TemplateError(f"Template error: the sandbox does not support {key}")
         return {key: value for key, item in node.items() if (value := self._value(item)) is not _NOTHING}
 
     def ref(self, name: str) -> Json:

@@ -18,7 +18,7 @@ from voice_sandbox.aws.cloudformation import operations
 from voice_sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
 from voice_sandbox.aws.cloudformation.deployment import DeploymentError
 from voice_sandbox.aws.cloudformation.drift import Detection, detect
-from voice_sandbox.aws.cloudformation.operations import Wanted
+from voice_sandbox.aws.cloudformation.operations import DesiredState
 from voice_sandbox.aws.cloudformation.stack import Stack
 from voice_sandbox.aws.cloudformation.template import TemplateError, check, parse
 from voice_sandbox.aws.cloudformation.values import resolve_parameters
@@ -50,11 +50,11 @@ class SandboxCloudFormation(CloudFormationBackend):
         self, name: str, template: str, parameters: dict[str, str], **options: Json
     ) -> Stack:
         """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
-        self._refuse_namesake(name)
+        self._reject_duplicate_name(name)
         with self._lock:
-            wanted = self._read(template, parameters, options.get("tags"))
+            desired = self._read(template, parameters, options.get("tags"))
             stack = self._enter(name, options)
-            operations.create(stack, wanted, self.exports, self._claim)
+            operations.create(stack, desired, self.exports, self._claim)
             return stack
 
     def update_stack(  # type: ignore[override]
@@ -69,16 +69,16 @@ class SandboxCloudFormation(CloudFormationBackend):
         _refuse_busy(self.get_stack(name))
         with self._lock:
             stack = self.get_stack(name)
-            given = {
+            new_parameters = {
                 entry["ParameterKey"]: stack.stack_parameters[entry["ParameterKey"]]
                 if entry.get("UsePreviousValue")
                 else entry["ParameterValue"]
                 for entry in parameters
             }
-            wanted = self._read(template, given, tags)
-            if not differs(stack, wanted):
+            desired = self._read(template, new_parameters, tags)
+            if not differs(stack, desired):
                 raise ValidationError(message="No updates are to be performed.")
-            self._update(stack, wanted)
+            self._update(stack, desired)
             stack.role_arn = role_arn or stack.role_arn
             return stack
 
@@ -138,11 +138,11 @@ class SandboxCloudFormation(CloudFormationBackend):
         **options: Json,
     ) -> tuple[str, str]:
         """Plan a change of an existing or new stack; return the ids of change set and stack."""
-        if living := self._live(stack_name):
-            _refuse_busy(living)
+        if existing := self._live(stack_name):
+            _refuse_busy(existing)
         with self._lock:
             # moto passes "no tags" for a request without tags, which keeps the current ones.
-            wanted = self._read(template, parameters, options.get("tags") or None)
+            desired = self._read(template, parameters, options.get("tags") or None)
             stack = self._live(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
                 stack = self._enter(stack_name, options)
@@ -154,10 +154,10 @@ class SandboxCloudFormation(CloudFormationBackend):
                 change_set_name=change_set_name,
                 change_set_type=change_set_type,
                 stack=stack,
-                wanted=wanted,
+                desired=desired,
                 description=description,
                 notification_arns=options.get("notification_arns") or [],
-                changes=planned(stack, wanted.template),
+                changes=planned(stack, desired.template),
             )
             change_set.refuse_if_empty()
             self.change_sets[change_set.change_set_id] = change_set
@@ -200,11 +200,11 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             del self.change_sets[change_set.change_set_id]
             change_set.stack.change_set_id = change_set.change_set_id
-            wanted = replace(change_set.wanted, owned=self._owned()) if change_set.imports else change_set.wanted
+            desired = replace(change_set.desired, owned=self._owned()) if change_set.imports else change_set.desired
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
-                operations.create(change_set.stack, wanted, self.exports, self._claim)
+                operations.create(change_set.stack, desired, self.exports, self._claim)
             else:
-                self._update(change_set.stack, wanted)
+                self._update(change_set.stack, desired)
 
     def detect_drift(self, name: str, resources: Collection[str] | None) -> Detection:
         """Compare a stack with its actual state, and record the result.
@@ -220,14 +220,14 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             if unknown := sorted(set(resources or ()) - stack.resources.keys()):
                 raise ValidationError(message=f"Resources {unknown} do not exist in stack {stack.name}")
-            found = detect(stack, resources or ())
-            for drift in found.drifts:
+            detection = detect(stack, resources or ())
+            for drift in detection.drifts:
                 stack.resources[drift["LogicalResourceId"]].drift = drift
             if not resources:
-                status = {"StackDriftStatus": found.stack_drift_status, "LastCheckTimestamp": found.timestamp}
+                status = {"StackDriftStatus": detection.stack_drift_status, "LastCheckTimestamp": detection.timestamp}
                 stack.drift_information = status
-            self.detections[found.stack_drift_detection_id] = found
-            return found
+            self.detections[detection.stack_drift_detection_id] = detection
+            return detection
 
     def drift_detection(self, identifier: str) -> Detection:
         """Return a drift detection by its id.
@@ -239,10 +239,10 @@ class SandboxCloudFormation(CloudFormationBackend):
             raise ValidationError(message=f"Drift detection {identifier} does not exist")
         return self.detections[identifier]
 
-    def _update(self, stack: Stack, wanted: Wanted) -> None:
+    def _update(self, stack: Stack, desired: DesiredState) -> None:
         if stack.status in _BROKEN:
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
-        operations.update(stack, wanted, self.exports, self._claim)
+        operations.update(stack, desired, self.exports, self._claim)
 
     def _owned(self) -> frozenset[tuple[str, str]]:
         resources = [resource for stack in self.stacks.values() for resource in stack.resources.values()]
@@ -251,12 +251,12 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _live(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
 
-    def _refuse_namesake(self, name: str) -> None:
+    def _reject_duplicate_name(self, name: str) -> None:
         if self._live(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
 
     def _enter(self, name: str, options: dict[str, Any]) -> Stack:
-        self._refuse_namesake(name)
+        self._reject_duplicate_name(name)
         stack = Stack(
             stack_id=generate_stack_id(name, self.region_name, self.account_id),
             name=name,
@@ -271,31 +271,31 @@ class SandboxCloudFormation(CloudFormationBackend):
         self.stacks[stack.stack_id] = stack
         return stack
 
-    def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> Wanted:
+    def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> DesiredState:
         try:
             template = parse(body)
             check(template, KINDS.keys())
             resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
         except TemplateError as error:
             raise ValidationError(message=str(error)) from error
-        return Wanted(body, template, parameters, resolved, tags)
+        return DesiredState(body, template, parameters, resolved, tags)
 
     def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
         """Set a stack's exports to its outputs, unless another stack has the name or still imports the value."""
         values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
-        mine = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
-        for name in values.keys() & (self.exports.keys() - mine.keys()):
+        own_exports = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
+        for name in values.keys() & (self.exports.keys() - own_exports.keys()):
             raise DeploymentError(
                 f"Export with name {name} is already exported by stack {self.exports[name].exporting_stack_id}"
             )
-        for name, export in mine.items():
+        for name, export in own_exports.items():
             if values.get(name) == export.value:
                 continue
             readers = [item.name for item in self.stacks.values() if name in item.imports and item is not stack]
             if readers:
                 verb = "updated" if name in values else "deleted"
                 raise DeploymentError(f"Export {name} cannot be {verb} as it is in use by {', '.join(readers)}")
-        for name in mine:
+        for name in own_exports:
             del self.exports[name]
         self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})
 

@@ -17,7 +17,7 @@ Claim = Callable[[Stack, list[dict[str, Any]]], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """Desired state of a stack.
 
     Attributes:
@@ -37,18 +37,18 @@ class Wanted:
     owned: frozenset[tuple[str, str]] | None = None
 
 
-def create(stack: Stack, wanted: Wanted, exports: Mapping[str, Export], claim: Claim) -> None:
+def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
     """Deploy a stack for the first time; after a failure, its resources are deleted.
 
     Args:
         stack: The stack without resources.
-        wanted: Its desired state.
+        desired: Its desired state.
         exports: Exports of other stacks.
         claim: Registers the stack's own exports, or rejects them.
     """
-    stack.adopt(wanted.body, wanted.template, wanted.parameters, wanted.resolved, wanted.tags)
+    stack.adopt(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.enter("CREATE_IN_PROGRESS", "User Initiated")
-    deployment = Deployment(stack, wanted.template, wanted.resolved, exports, owned=wanted.owned)
+    deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
         _carry_out(stack, deployment, claim)
     except DeploymentError as error:
@@ -61,19 +61,19 @@ def create(stack: Stack, wanted: Wanted, exports: Mapping[str, Export], claim: C
         stack.enter("CREATE_COMPLETE")
 
 
-def update(stack: Stack, wanted: Wanted, exports: Mapping[str, Export], claim: Claim) -> None:
+def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
     """Update a deployed stack to another template; after a failure, it is rolled back."""
-    before = Wanted(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
-    held = dict(stack.resources)
+    before = DesiredState(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
+    previous = dict(stack.resources)
     stack.enter("UPDATE_IN_PROGRESS", "User Initiated")
-    deployment = Deployment(stack, wanted.template, wanted.resolved, exports, owned=wanted.owned)
+    deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
         _carry_out(stack, deployment, claim)
     except DeploymentError as error:
         stack.enter("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
-        _go_back(stack, before, held, exports)
+        _roll_back(stack, before, previous, exports)
         return
-    stack.adopt(wanted.body, wanted.template, wanted.parameters, wanted.resolved, wanted.tags)
+    stack.adopt(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.last_updated_time = utcnow()
     stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
     leftovers = deployment.leftovers()
@@ -90,15 +90,17 @@ def _carry_out(stack: Stack, deployment: Deployment, claim: Claim) -> None:
     stack.outputs, stack.imports = outputs, deployment.imports
 
 
-def _go_back(stack: Stack, before: Wanted, held: dict[str, Resource], exports: Mapping[str, Export]) -> None:
-    made = [item for name, item in stack.resources.items() if held.get(name) is not item]
-    stack.resources = dict(held)
+def _roll_back(
+    stack: Stack, before: DesiredState, previous: dict[str, Resource], exports: Mapping[str, Export]
+) -> None:
+    new_resources = [item for name, item in stack.resources.items() if previous.get(name) is not item]
+    stack.resources = dict(previous)
     try:
         Deployment(stack, before.template, before.resolved, exports, rolls_back=True).apply()
     except DeploymentError as error:
         stack.enter("UPDATE_ROLLBACK_FAILED", str(error))
         return
-    remove(stack, [each for each in made if not each.imported], keep=frozenset())
+    remove(stack, [each for each in new_resources if not each.imported], keep=frozenset())
     stack.enter("UPDATE_ROLLBACK_COMPLETE")
 
 

@@ -78,10 +78,10 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
 
     def describe_stack_resource_drifts(self) -> ActionResult:
         stack = self.stacks.get_stack(self._get_param("StackName"))
-        wanted = self._get_param("StackResourceDriftStatusFilters")
+        requested = self._get_param("StackResourceDriftStatusFilters")
         drifts = [item.drift for item in stack.resources.values() if item.drift]
-        shown = [drift for drift in drifts if not wanted or drift["StackResourceDriftStatus"] in wanted]
-        return ActionResult({"StackResourceDrifts": shown})
+        matches = [drift for drift in drifts if not requested or drift["StackResourceDriftStatus"] in requested]
+        return ActionResult({"StackResourceDrifts": matches})
 
     def create_change_set(self) -> ActionResult:
         """Handle CreateChangeSet; as in AWS, the default type is an update."""
@@ -104,11 +104,11 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
     def _resources(self) -> tuple[Stack, list[Resource]]:
         """Return the stack and the requested resources."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
-        wanted = self._get_param("LogicalResourceId")
-        found = [item for name, item in list(stack.resources.items()) if wanted in (None, name)]
-        if wanted and not found:
-            raise ValidationError(message=f"Resource {wanted} does not exist for stack {stack.name}")
-        return stack, found
+        requested = self._get_param("LogicalResourceId")
+        matching_resources = [item for name, item in list(stack.resources.items()) if requested in (None, name)]
+        if requested and not matching_resources:
+            raise ValidationError(message=f"Resource {requested} does not exist for stack {stack.name}")
+        return stack, matching_resources
 
     def _validate_different_update(self, *_: object) -> None:
         """Do nothing, since only the stacks, which know the resolved parameters, can detect changes."""

@@ -21,7 +21,7 @@ class Resource:
 
     Attributes:
         adapter: Manages the resource through its service; contains its physical id and its properties.
-        named: Whether the template contains the resource's name.
+        has_explicit_name: Whether the template contains the resource's name.
         needs: Logical ids of the resources that this one refers to.
         body: The resource's part of the template, for its deletion policies.
         status: CloudFormation's status of the resource.
@@ -32,7 +32,7 @@ class Resource:
     """
 
     adapter: Adapter
-    named: bool
+    has_explicit_name: bool
     needs: set[str]
     body: Mapping[str, Any]
     status: str = ""

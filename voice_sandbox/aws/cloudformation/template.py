@@ -53,7 +53,7 @@ def parse(body: str) -> dict[str, Any]:
     if not isinstance(template, dict) or not template.get("Resources"):
         raise TemplateError("Template format error: At least one Resources member must be defined.")
     if "Transform" in template:
-        raise TemplateError(f"Template format error: the sandbox runs no transforms ({template['Transform']})")
+        raise TemplateError(f"Template format error: the sandbox does not support transforms ({template['Transform']})")
     return template
 
 
@@ -68,20 +68,20 @@ def check(template: Mapping[str, Any], known: Container[str]) -> None:
     if unknown:
         raise TemplateError(
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
-            "A type that the sandbox is to deploy needs a row in voice_sandbox/aws/adapters/table.yaml"
+            "To support a type, add a row to voice_sandbox/aws/adapters/table.yaml"
         )
     in_order(dependencies(resources))
 
 
 def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the resources to which each resource refers by Ref, GetAtt, Sub or DependsOn."""
-    found = {}
+    dependencies_by_name = {}
     for name, body in resources.items():
         explicit = body.get("DependsOn", [])
-        named = set(references(body.get("Properties", {})))
-        named.update([explicit] if isinstance(explicit, str) else explicit)
-        found[name] = (named & resources.keys()) - {name}
-    return found
+        has_explicit_name = set(references(body.get("Properties", {})))
+        has_explicit_name.update([explicit] if isinstance(explicit, str) else explicit)
+        dependencies_by_name[name] = (has_explicit_name & resources.keys()) - {name}
+    return dependencies_by_name
 
 
 def references(node: Json) -> Iterator[str]:

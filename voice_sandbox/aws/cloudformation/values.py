@@ -18,7 +18,7 @@ _ARN_PARTS = 7
 
 
 def resolve_parameters(
-    template: Mapping[str, Any], given: Mapping[str, str], *, region: str, account: str
+    template: Mapping[str, Any], input_parameters: Mapping[str, str], *, region: str, account: str
 ) -> dict[str, Any]:
     """Return the value of every template parameter.
 
@@ -28,19 +28,19 @@ def resolve_parameters(
         TemplateError: A value is missing or not allowed, or was given for an unknown parameter.
     """
     declared = template.get("Parameters", {})
-    if unknown := sorted(given.keys() - declared.keys()):
+    if unknown := sorted(input_parameters.keys() - declared.keys()):
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     values = {}
     for name, declaration in declared.items():
-        value = given.get(name, declaration.get("Default"))
+        value = input_parameters.get(name, declaration.get("Default"))
         if value is None:
             raise TemplateError(f"Parameters: [{name}] must have values")
         _check(name, str(value), declaration)
         kind = declaration.get("Type", "String")
         if kind.startswith("AWS::SSM::Parameter::Value"):
             value = _ssm(str(value), region=region, account=account)
-        listed = kind == "CommaDelimitedList" or "List<" in kind
-        values[name] = [item.strip() for item in str(value).split(",")] if listed else value
+        is_list = kind == "CommaDelimitedList" or "List<" in kind
+        values[name] = [item.strip() for item in str(value).split(",")] if is_list else value
     return values
 
 
@@ -66,8 +66,8 @@ def _check(name: str, value: str, declaration: Mapping[str, Any]) -> None:
     allowed = declaration.get("AllowedValues")
     pattern = declaration.get("AllowedPattern")
     if (allowed and value not in [str(item) for item in allowed]) or (pattern and not re.fullmatch(pattern, value)):
-        wanted = f"one of {allowed}" if allowed else f"a match of {pattern}"
-        raise TemplateError(f"Parameter '{name}' is {value!r}, but must be {wanted}")
+        expectation = f"one of {allowed}" if allowed else f"a match of {pattern}"
+        raise TemplateError(f"Parameter '{name}' is {value!r}, but must be {expectation}")
 
 
 def _ssm(name: str, *, region: str, account: str) -> str:

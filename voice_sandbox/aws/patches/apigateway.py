@@ -15,18 +15,18 @@ from moto.core.common_types import TYPE_RESPONSE
 from voice_sandbox.aws.patches.base import Record, take_over
 
 # Fields that moto's integrations do not store.
-_KEPT = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
+_STORED_FIELDS = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
 
 Fields = dict[str, tuple[str, Callable[[str], Any]]]
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
 _REST_API: Fields = {
     "/description": ("description", str),
-    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _truth),
+    "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _parse_bool),
     "/name": ("name", str),
 }
 _VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
@@ -37,17 +37,17 @@ _DOMAIN_NAME: Fields = {
 }
 
 
-class MendedIntegration(Integration):
+class PatchedIntegration(Integration):
     """An integration that stores the fields that moto's loses."""
 
-    kept: Record = {}  # noqa: RUF012 - replaced, never changed
+    extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
 
     def to_json(self) -> dict[str, Any]:
         """Return the integration in the API's format."""
-        return {**super().to_json(), **self.kept}
+        return {**super().to_json(), **self.extra_fields}
 
 
-class MendedApiGateway(APIGatewayResponse):
+class PatchedApiGateway(APIGatewayResponse):
     """moto's API Gateway API with missing operations."""
 
     def put_integration(self) -> TYPE_RESPONSE:
@@ -55,7 +55,9 @@ class MendedApiGateway(APIGatewayResponse):
         _, _, api, _, resource, _, method = self.path.split("/")[:7]
         integration: Any = self.backend.get_integration(api, resource, method)
         sent = json.loads(self.body)
-        integration.kept = {"responseTransferMode": "BUFFERED"} | {name: sent[name] for name in _KEPT if name in sent}
+        integration.extra_fields = {"responseTransferMode": "BUFFERED"} | {
+            name: sent[name] for name in _STORED_FIELDS if name in sent
+        }
         return status, headers, json.dumps(integration.to_json())
 
     def update_rest_api(self) -> TYPE_RESPONSE:
@@ -97,6 +99,6 @@ def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, APIGatewayResponse, MendedApiGateway)
+    take_over(urls, APIGatewayResponse, PatchedApiGateway)
     module: Any = models
-    module.Integration = MendedIntegration
+    module.Integration = PatchedIntegration

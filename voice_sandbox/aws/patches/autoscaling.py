@@ -13,11 +13,11 @@ from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, EmptyResult
 
 from voice_sandbox.aws.patches.base import Record, keep, result, take_over
-from voice_sandbox.aws.patches.lifecycle import Action, Host, LivingBackend, LivingGroup
+from voice_sandbox.aws.patches.lifecycle import Action, Host, LifecycleBackend, LifecycleGroup
 from voice_sandbox.aws.patches.refresh import Refresh
 
 # Fields that moto's groups do not store.
-_KEPT = (
+_STORED_FIELDS = (
     "AvailabilityZoneDistribution",
     "AvailabilityZoneImpairmentPolicy",
     "CapacityRebalance",
@@ -34,13 +34,13 @@ _KEPT = (
 _one_at_a_time = threading.RLock()
 
 
-class MendedAutoScaling(AutoScalingResponse):
+class PatchedAutoScaling(AutoScalingResponse):
     """moto's Auto Scaling API with missing operations."""
 
     def call_action(self) -> TYPE_RESPONSE:
         """Handle a request, after the changes that time has caused since the last one."""
         with _one_at_a_time:
-            for group in self._backend.living():
+            for group in self._backend.lifecycle_groups():
                 group.settle()
             answer: TYPE_RESPONSE = super().call_action()
             return answer
@@ -52,7 +52,7 @@ class MendedAutoScaling(AutoScalingResponse):
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
         answer = super().create_auto_scaling_group()
         group = self._group()
-        keep(group, params, *_KEPT)
+        keep(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
         group.balance()
@@ -66,7 +66,7 @@ class MendedAutoScaling(AutoScalingResponse):
         answer = super().update_auto_scaling_group()
         if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
             group.mixed_instances_policy = policy
-        keep(group, params, *_KEPT)
+        keep(group, params, *_STORED_FIELDS)
         group.set_desired_capacity(min(max(group.desired_capacity or 0, group.min_size or 0), group.max_size or 0))
         return answer
 
@@ -79,8 +79,12 @@ class MendedAutoScaling(AutoScalingResponse):
             raise AutoscalingClientError("ResourceInUse", message)
         del backend.autoscaling_groups[group.name]
         group.discard()
-        hanging: list[dict[str, Any]] = [backend.policies, backend.lifecycle_hooks, backend.scheduled_actions]
-        for kept in hanging:
+        collections_of_group: list[dict[str, Any]] = [
+            backend.policies,
+            backend.lifecycle_hooks,
+            backend.scheduled_actions,
+        ]
+        for kept in collections_of_group:
             for key, item in list(kept.items()):
                 if item.auto_scaling_group_name == group.name:
                     del kept[key]
@@ -121,7 +125,7 @@ class MendedAutoScaling(AutoScalingResponse):
                 raise AutoscalingClientError("ValidationError", message)
             group.desired_capacity = (group.desired_capacity or 0) - 1
         if not host.is_leaving:
-            group.dismiss(host, "in response to a user request")
+            group.terminate_host(host, "in response to a user request")
             group.balance()
         return ActionResult({"Activity": host.activity})
 
@@ -136,22 +140,22 @@ class MendedAutoScaling(AutoScalingResponse):
     def describe_scaling_activities(self) -> ActionResult:
         """Handle DescribeScalingActivities, the newest first."""
         name, ids = self._get_param("AutoScalingGroupName"), self._get_param("ActivityIds", [])
-        found: list[Activity] = [
+        results: list[Activity] = [
             activity
-            for group in self._backend.living()
+            for group in self._backend.lifecycle_groups()
             if name in (None, group.name)
             for activity in reversed(group.activities)
             if not ids or activity.activity_id in ids
         ]
-        return ActionResult({"Activities": found})
+        return ActionResult({"Activities": results})
 
     def start_instance_refresh(self) -> ActionResult:
         params, group = self._get_params(), self._group()
         if group.refresh:
             message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
             raise AutoscalingClientError("InstanceRefreshInProgress", message)
-        wanted = params.get("DesiredConfiguration", {}).get("LaunchTemplate", {})
-        template = {key: str(value) for key, value in wanted.items()} or group.template
+        launch_template = params.get("DesiredConfiguration", {}).get("LaunchTemplate", {})
+        template = {key: str(value) for key, value in launch_template.items()} or group.template
         others = sum(host.template != template for host in group.hosts)
         group.refreshes.append(Refresh(params.get("Preferences", {}), template, group.template, others))
         group.launch_from(template)
@@ -160,8 +164,8 @@ class MendedAutoScaling(AutoScalingResponse):
     def describe_instance_refreshes(self) -> ActionResult:
         """Handle DescribeInstanceRefreshes, the newest first."""
         group, ids = self._group(), self._get_param("InstanceRefreshIds", [])
-        found = [each.shown(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
-        return ActionResult({"InstanceRefreshes": found})
+        results = [each.description(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
+        return ActionResult({"InstanceRefreshes": results})
 
     def cancel_instance_refresh(self) -> ActionResult:
         """Handle CancelInstanceRefresh; replaced hosts remain."""
@@ -188,11 +192,11 @@ class MendedAutoScaling(AutoScalingResponse):
         return answer
 
     @property
-    def _backend(self) -> LivingBackend:
-        return cast("LivingBackend", self.autoscaling_backend)
+    def _backend(self) -> LifecycleBackend:
+        return cast("LifecycleBackend", self.autoscaling_backend)
 
     def _put_hook(self, hook: Record) -> None:
-        made = self.autoscaling_backend.create_lifecycle_hook(
+        created_hook = self.autoscaling_backend.create_lifecycle_hook(
             hook["LifecycleHookName"],
             hook["AutoScalingGroupName"],
             hook["LifecycleTransition"],
@@ -200,25 +204,25 @@ class MendedAutoScaling(AutoScalingResponse):
             hook.get("DefaultResult", "ABANDON"),
         )
         blank = dict.fromkeys(("NotificationTargetARN", "NotificationMetadata", "RoleARN"))
-        keep(made, {**blank, **hook}, *blank)
+        keep(created_hook, {**blank, **hook}, *blank)
 
-    def _action(self) -> tuple[LivingGroup, Host, Action]:
+    def _action(self) -> tuple[LifecycleGroup, Host, Action]:
         instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
-        for group in self._backend.living():
+        for group in self._backend.lifecycle_groups():
             for host in group.all_hosts():
                 if host.instance_id == instance and hook in host.actions:
                     return group, host, host.actions[hook]
         message = f"No active Lifecycle Action found with instance ID {instance}"
         raise AutoscalingClientError("ValidationError", message)
 
-    def _group(self) -> LivingGroup:
+    def _group(self) -> LifecycleGroup:
         name = self._get_param("AutoScalingGroupName")
-        found = self.autoscaling_backend.describe_auto_scaling_groups([name])
-        if not found:
+        results = self.autoscaling_backend.describe_auto_scaling_groups([name])
+        if not results:
             raise AutoscalingClientError("ValidationError", f"AutoScalingGroup name not found - {name}")
-        return cast("LivingGroup", found[0])
+        return cast("LifecycleGroup", results[0])
 
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, AutoScalingResponse, MendedAutoScaling)
+    take_over(urls, AutoScalingResponse, PatchedAutoScaling)

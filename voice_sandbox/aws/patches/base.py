@@ -27,8 +27,8 @@ def take_over(urls: ModuleType, original: type[BaseResponse], patched: type[Base
 
 def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
     """Return the resources of a kind that moto lacks; they are stored in moto's backend and deleted at its reset."""
-    kept: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
-    return kept
+    records_by_id: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
+    return records_by_id
 
 
 def result(answer: ActionResult) -> Record:

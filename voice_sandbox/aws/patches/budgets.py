@@ -11,7 +11,7 @@ from moto.budgets.responses import BudgetsResponse
 from voice_sandbox.aws.patches.base import take_over
 
 
-class MendedBudgets(BudgetsResponse):
+class PatchedBudgets(BudgetsResponse):
     """moto's Budgets API with missing operations."""
 
     def update_budget(self) -> str:
@@ -21,10 +21,10 @@ class MendedBudgets(BudgetsResponse):
         return "{}"
 
     def describe_subscribers_for_notification(self) -> str:
-        wanted = self._get_param("Notification")
+        notification = self._get_param("Notification")
         notifications = self._budget(self._get_param("BudgetName")).notifications
-        found = [item.subscribers for item in notifications if item.details == wanted]
-        return json.dumps({"Subscribers": found[0] if found else []})
+        subscriber_lists = [item.subscribers for item in notifications if item.details == notification]
+        return json.dumps({"Subscribers": subscriber_lists[0] if subscriber_lists else []})
 
     def _budget(self, name: str) -> Budget:
         account = self._get_param("AccountId")
@@ -34,4 +34,4 @@ class MendedBudgets(BudgetsResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, BudgetsResponse, MendedBudgets)
+    take_over(urls, BudgetsResponse, PatchedBudgets)

@@ -1,4 +1,4 @@
-"""CloudTrail: an explicit error for the lookup of events.
+"""CloudTrail: an explicit error for event lookups.
 
 The CDK calls it after every failed deployment, and retries for half a minute if the response is invalid.
 """
@@ -12,7 +12,7 @@ from moto.core.exceptions import JsonRESTError
 from voice_sandbox.aws.patches.base import take_over
 
 
-class MendedCloudTrail(CloudTrailResponse):
+class PatchedCloudTrail(CloudTrailResponse):
     """moto's CloudTrail API with missing operations."""
 
     def lookup_events(self) -> str:
@@ -22,4 +22,4 @@ class MendedCloudTrail(CloudTrailResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, CloudTrailResponse, MendedCloudTrail)
+    take_over(urls, CloudTrailResponse, PatchedCloudTrail)

@@ -12,7 +12,7 @@ from voice_sandbox.aws.patches.base import keep, result, take_over
 from voice_sandbox.aws.patches.metric_math import evaluate
 
 
-class MendedCloudWatch(CloudWatchResponse):
+class PatchedCloudWatch(CloudWatchResponse):
     """moto's CloudWatch API with missing operations."""
 
     def put_metric_alarm(self) -> ActionResult:
@@ -48,6 +48,6 @@ class MendedCloudWatch(CloudWatchResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, CloudWatchResponse, MendedCloudWatch)
+    take_over(urls, CloudWatchResponse, PatchedCloudWatch)
     module: Any = models
     module.parse_expression = evaluate

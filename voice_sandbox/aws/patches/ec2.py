@@ -15,7 +15,7 @@ from voice_sandbox.aws.patches.base import result, take_over
 from voice_sandbox.aws.patches.ec2_network import NetworkResponses
 
 
-class MendedEc2(NetworkResponses):
+class PatchedEc2(NetworkResponses):
     """moto's EC2 API with missing operations."""
 
     def create_launch_template_version(self) -> ActionResult:
@@ -30,12 +30,12 @@ class MendedEc2(NetworkResponses):
         """Handle DescribeLaunchTemplates; moto returns 15 without a token, and the initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
-        for shown in result(answer)["LaunchTemplates"]:
-            shown["Tags"] = self.ec2_backend.get_launch_template(shown["LaunchTemplateId"]).get_tags()
+        for template in result(answer)["LaunchTemplates"]:
+            template["Tags"] = self.ec2_backend.get_launch_template(template["LaunchTemplateId"]).get_tags()
         return answer
 
 
-class MendedInstance(Instance):
+class PatchedInstance(Instance):
     """An instance that is launched with its interfaces, and deletes them on termination."""
 
     def terminate(self) -> InstanceState:
@@ -47,6 +47,6 @@ class MendedInstance(Instance):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, EC2Response, MendedEc2)
+    take_over(urls, EC2Response, PatchedEc2)
     module: Any = instances
-    module.Instance = MendedInstance
+    module.Instance = PatchedInstance

@@ -10,7 +10,7 @@ from moto.ecs.responses import EC2ContainerServiceResponse
 from voice_sandbox.aws.patches.base import keep, result, take_over
 
 # Fields that moto's services do not store.
-_KEPT = (
+_STORED_FIELDS = (
     "availabilityZoneRebalancing",
     "capacityProviderStrategy",
     "deploymentConfiguration",
@@ -26,17 +26,17 @@ _KEPT = (
 )
 
 
-class MendedEcs(EC2ContainerServiceResponse):
+class PatchedEcs(EC2ContainerServiceResponse):
     """moto's ECS API with missing operations."""
 
     def create_service(self) -> ActionResult:
         answer = super().create_service()
-        self._settle(result(answer)["service"])
+        self._mark_stable(result(answer)["service"])
         return answer
 
     def update_service(self) -> ActionResult:
         answer = super().update_service()
-        self._settle(result(answer)["service"])
+        self._mark_stable(result(answer)["service"])
         return answer
 
     def list_clusters(self) -> ActionResult:
@@ -47,13 +47,13 @@ class MendedEcs(EC2ContainerServiceResponse):
     def list_services(self) -> ActionResult:
         """Handle ListServices without deleted services."""
         answer = super().list_services()
-        gone = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
-        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in gone]
+        inactive = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
+        result(answer)["serviceArns"] = [arn for arn in result(answer)["serviceArns"] if arn not in inactive]
         return answer
 
-    def _settle(self, service: Service) -> None:
+    def _mark_stable(self, service: Service) -> None:
         """Store the request's settings, and count all desired tasks as running, although none runs."""
-        keep(service, self._get_params(), *_KEPT)
+        keep(service, self._get_params(), *_STORED_FIELDS)
         service.running_count, service.pending_count = service.desired_count, 0
         for deployment in service.deployments:
             deployment.update(
@@ -67,4 +67,4 @@ class MendedEcs(EC2ContainerServiceResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, EC2ContainerServiceResponse, MendedEcs)
+    take_over(urls, EC2ContainerServiceResponse, PatchedEcs)

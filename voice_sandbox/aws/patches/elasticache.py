@@ -26,7 +26,7 @@ _SLOTS = 16384
 _ZONES = "abc"
 
 
-class MendedElastiCache(GroupResponses):
+class PatchedElastiCache(GroupResponses):
     """moto's ElastiCache API with missing operations."""
 
     def create_replication_group(self) -> ActionResult:
@@ -44,7 +44,7 @@ class MendedElastiCache(GroupResponses):
         stores.start(group.replication_group_id, snapshot)
         if params.get("SnapshotRetentionLimit"):
             name = f"automatic.{group.replication_group_id}-{utcnow():%Y-%m-%d-%H-%M}"
-            self._take(name, group).snapshot_source = "automated"
+            self._create_snapshot(name, group).snapshot_source = "automated"
         replicas = params.get("ReplicasPerNodeGroup", params.get("NumCacheClusters", 1) - 1)
         self._lay_out(group, params.get("NumNodeGroups", 1), replicas)
         self._link_replication_groups()
@@ -60,9 +60,9 @@ class MendedElastiCache(GroupResponses):
                 f"Cannot modify engine version from {group.engine_version} to {version}: downgrades are not supported.",
             )
         answer = super().modify_replication_group()
-        gone = params.get("UserGroupIdsToRemove", [])
+        removed = params.get("UserGroupIdsToRemove", [])
         group.user_group_ids = [
-            *(name for name in group.user_group_ids if name not in gone),
+            *(name for name in group.user_group_ids if name not in removed),
             *params.get("UserGroupIdsToAdd", []),
         ]
         keep(
@@ -116,7 +116,7 @@ class MendedElastiCache(GroupResponses):
         """Handle DeleteReplicationGroup; the group is deleted when the call returns."""
         group = self._replication_group()
         if self._get_param("FinalSnapshotIdentifier"):
-            self._take(self._get_param("FinalSnapshotIdentifier"), group)
+            self._create_snapshot(self._get_param("FinalSnapshotIdentifier"), group)
         stores.stop(group.replication_group_id)
         for name, snapshot in list(self.elasticache_backend.snapshots.items()):
             if (snapshot.replication_group_id, snapshot.snapshot_source) == (group.replication_group_id, "automated"):
@@ -138,19 +138,19 @@ class MendedElastiCache(GroupResponses):
     def copy_snapshot(self) -> ActionResult:
         """Handle CopySnapshot inside the region."""
         source, name = self._get_param("SourceSnapshotName"), self._get_param("TargetSnapshotName")
-        (found,) = self.elasticache_backend.describe_snapshots(snapshot_name=source)
+        (source_snapshot,) = self.elasticache_backend.describe_snapshots(snapshot_name=source)
         if name in self.elasticache_backend.snapshots:
             raise SnapshotAlreadyExists(name)
-        made = copy(found)
-        made.snapshot_name, made.snapshot_source = name, "manual"
-        self.elasticache_backend.snapshots[name] = made
+        new_snapshot = copy(source_snapshot)
+        new_snapshot.snapshot_name, new_snapshot.snapshot_source = name, "manual"
+        self.elasticache_backend.snapshots[name] = new_snapshot
         stores.copy(source, name)
-        return ActionResult({"Snapshot": made})
+        return ActionResult({"Snapshot": new_snapshot})
 
-    def _take(self, name: str, group: ReplicationGroup) -> Snapshot:
-        made = self.elasticache_backend.create_snapshot(name, group.replication_group_id, None, None, None)
-        self._keep(made, group)
-        return made
+    def _create_snapshot(self, name: str, group: ReplicationGroup) -> Snapshot:
+        new_snapshot = self.elasticache_backend.create_snapshot(name, group.replication_group_id, None, None, None)
+        self._keep(new_snapshot, group)
+        return new_snapshot
 
     @staticmethod
     def _keep(snapshot: Snapshot, group: ReplicationGroup) -> None:
@@ -250,4 +250,4 @@ def _number(version: str) -> tuple[int, ...]:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, ElastiCacheResponse, MendedElastiCache)
+    take_over(urls, ElastiCacheResponse, PatchedElastiCache)

@@ -42,8 +42,8 @@ class GroupResponses(ElastiCacheResponse):
     def modify_user_group(self) -> ActionResult:
         params = self._get_params()
         group = self._user_group(params["UserGroupId"])
-        gone = params.get("UserIdsToRemove", [])
-        users = [*(user for user in group["UserIds"] if user not in gone), *params.get("UserIdsToAdd", [])]
+        removed = params.get("UserIdsToRemove", [])
+        users = [*(user for user in group["UserIds"] if user not in removed), *params.get("UserIdsToAdd", [])]
         self._check_users(users)
         group["UserIds"] = users
         self._link_users()
@@ -105,8 +105,8 @@ class GroupResponses(ElastiCacheResponse):
     def describe_cache_parameter_groups(self) -> ActionResult:
         """Handle DescribeCacheParameterGroups; AWS's own default groups are not listed."""
         name = self._get_param("CacheParameterGroupName")
-        found = [self._parameter_group(name)] if name else list(self._parameter_groups.values())
-        return ActionResult({"CacheParameterGroups": found})
+        parameter_groups = [self._parameter_group(name)] if name else list(self._parameter_groups.values())
+        return ActionResult({"CacheParameterGroups": parameter_groups})
 
     def describe_cache_parameters(self) -> ActionResult:
         """Handle DescribeCacheParameters with the parameters that were set; the engine's defaults are unknown."""

@@ -14,7 +14,7 @@ NETWORK_PROTOCOLS = {"TCP", "TLS", "UDP", "TCP_UDP"}
 _PATH = {"network": "net", "gateway": "gwy"}
 
 
-class MendedElbv2(ELBv2Backend):
+class PatchedElbv2(ELBv2Backend):
     """moto's load balancers with an ARN format per type, from which CloudWatch dimensions are derived."""
 
     @property
@@ -47,14 +47,14 @@ class MendedElbv2(ELBv2Backend):
     def modify_listener(self, arn: str, *args: Json, **options: Json) -> FakeListener:
         """Change a listener; moto rejects the protocols of a network load balancer."""
         names = ("port", "protocol", "ssl_policy", "certificates", "actions")
-        asked = dict(zip(names, args, strict=False)) | options
-        protocol = asked.pop("protocol", None)
-        of_network = protocol in NETWORK_PROTOCOLS
-        listener = super().modify_listener(arn, protocol=None if of_network else protocol, **asked)
-        if of_network:
+        request = dict(zip(names, args, strict=False)) | options
+        protocol = request.pop("protocol", None)
+        is_network = protocol in NETWORK_PROTOCOLS
+        listener = super().modify_listener(arn, protocol=None if is_network else protocol, **request)
+        if is_network:
             listener.protocol = protocol
-        if protocol == "TLS" and asked.get("certificates"):
-            listener.certificates = [each["CertificateArn"] for each in asked["certificates"]]
+        if protocol == "TLS" and request.get("certificates"):
+            listener.certificates = [each["CertificateArn"] for each in request["certificates"]]
             listener.certificate = listener.certificates[0]
         for action in listener.default_actions:
             group = self.target_groups.get(action.data.get("TargetGroupArn", ""))
@@ -75,4 +75,4 @@ class MendedElbv2(ELBv2Backend):
 
 def install() -> None:
     """Install the patch."""
-    elbv2_backends.backend = MendedElbv2
+    elbv2_backends.backend = PatchedElbv2

@@ -20,7 +20,7 @@ def launch(group: FakeAutoScalingGroup, subnet: str) -> Instance:
     """
     ec2, template, version = group.ec2_backend, group.ec2_launch_template, group.launch_template_version
     if template is None:
-        raise ValueError(f"{group.name}: groups of a launch configuration are not represented; give a launch template")
+        raise ValueError(f"{group.name}: launch configurations are not supported; use a launch template")
     data = template.get_version(version).data
     images = ec2.describe_images(filters={"image-id": group.image_id})
     root_device = images[0].root_device_name if images else "/dev/xvda"

@@ -94,7 +94,7 @@ def end(activity: Activity, status: str, message: str | None = None) -> None:
     shown.status_code, shown.status_message, shown.end_time, shown.progress = status, message, utcnow(), 100
 
 
-class LivingGroup(FakeAutoScalingGroup):
+class LifecycleGroup(FakeAutoScalingGroup):
     """A group whose hosts are launched and terminated through its hooks; moto's are in service immediately.
 
     Attributes:
@@ -129,8 +129,8 @@ class LivingGroup(FakeAutoScalingGroup):
     @property
     def template(self) -> dict[str, str]:
         """Id and version of the launch template of new hosts."""
-        made = self.ec2_launch_template
-        return {"LaunchTemplateId": made.id, "Version": str(self.launch_template_version)} if made else {}
+        template = self.ec2_launch_template
+        return {"LaunchTemplateId": template.id, "Version": str(self.launch_template_version)} if template else {}
 
     def launch_from(self, template: dict[str, str]) -> None:
         """Use another launch template, or another version of it, for new hosts."""
@@ -165,41 +165,43 @@ class LivingGroup(FakeAutoScalingGroup):
             self.refresh.advance(self)
         self.balance()
 
-    def replace(self, host: Host, why: str) -> None:
+    def replace(self, host: Host, reason: str) -> None:
         """Terminate an unhealthy host and launch another one."""
         host.health_status = "Unhealthy"
-        self.dismiss(host, f"in response to {why}")
+        self.terminate_host(host, f"in response to {reason}")
         self.balance("an unhealthy instance needing to be replaced")
 
-    def balance(self, why: str = "a difference between desired and actual capacity") -> None:
+    def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate until group and warm pool have their desired numbers of hosts."""
-        counted = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
-        wanted = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
-        for number in range(len(counted), wanted):
-            self._add(f"in response to {why}, increasing the capacity from {number} to {number + 1}")
-        for number in range(len(counted), wanted, -1):
-            free = [host for host in counted if not host.protected_from_scale_in]
+        active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
+        target = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
+        for number in range(len(active_hosts), target):
+            self._add(f"in response to {reason}, increasing the capacity from {number} to {number + 1}")
+        for number in range(len(active_hosts), target, -1):
+            free = [host for host in active_hosts if not host.protected_from_scale_in]
             if not free:
                 break
-            zones = Counter(host.availability_zone for host in counted)
+            zones = Counter(host.availability_zone for host in active_hosts)
             # As in the default policy: from the zone with the most hosts, the oldest launch template first.
             leaving = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
-            counted.remove(leaving)
-            self.dismiss(leaving, f"in response to {why}, shrinking the capacity from {number} to {number - 1}")
+            active_hosts.remove(leaving)
+            self.terminate_host(
+                leaving, f"in response to {reason}, shrinking the capacity from {number} to {number - 1}"
+            )
         self._balance_pool()
 
-    def dismiss(self, host: Host, why: str) -> None:
+    def terminate_host(self, host: Host, reason: str) -> None:
         """Start a termination, which hooks may delay."""
         self._deregister(host)
         description, now = f"Terminating EC2 instance: {host.instance_id}", utcnow()
         if host.is_starting:
             host.finish("Cancelled")
-        host.activity = self._began(description, f"At {now} an instance was taken out of service {why}.")
+        host.activity = self._start_activity(description, f"At {now} an instance was taken out of service {reason}.")
         host.enter("Terminating")
-        if not self._hold(host, TERMINATING):
+        if not self._run_hooks(host, TERMINATING):
             self._end(host)
 
-    def complete(self, host: Host, hook: str, result: str, why: str) -> None:
+    def complete(self, host: Host, hook: str, result: str, reason: str) -> None:
         action = host.actions.pop(hook)
         if result == "ABANDON":
             host.actions.clear()
@@ -210,7 +212,9 @@ class LivingGroup(FakeAutoScalingGroup):
         elif result == "CONTINUE":
             self._arrive(host)
         else:
-            host.finish("Cancelled", f"Instance failed to complete user's Lifecycle Action: {action.hook.name}: {why}")
+            host.finish(
+                "Cancelled", f"Instance failed to complete user's Lifecycle Action: {action.hook.name}: {reason}"
+            )
             self._end(host)
             self.balance()
 
@@ -224,18 +228,18 @@ class LivingGroup(FakeAutoScalingGroup):
         self.autoscaling_backend.elbv2_backend.notify_terminate_instances([host.instance_id])
 
     def _balance_pool(self) -> None:
-        pool, wanted = self.warm_pool, 0
+        pool, target = self.warm_pool, 0
         if pool:
             prepared = pool.max_group_prepared_capacity
-            most = self.max_size if prepared is None or prepared < 0 else prepared
-            wanted = max(pool.min_size, (most or 0) - (self.desired_capacity or 0))
+            max_prepared = self.max_size if prepared is None or prepared < 0 else prepared
+            target = max(pool.min_size, (max_prepared or 0) - (self.desired_capacity or 0))
         staying = [host for host in self.pool if not host.is_leaving]
-        for _ in range(len(staying), wanted):
+        for _ in range(len(staying), target):
             self._launch(f"{WARM}Pending", "in response to the size of the warm pool")
-        for host in staying[wanted:]:
-            self.dismiss(host, "in response to the size of the warm pool")
+        for host in staying[target:]:
+            self.terminate_host(host, "in response to the size of the warm pool")
 
-    def _add(self, why: str) -> None:
+    def _add(self, reason: str) -> None:
         """Add a host to the group, from the warm pool if one is ready there."""
         for host in self.pool:
             if not host.is_starting and not host.is_leaving:
@@ -243,11 +247,11 @@ class LivingGroup(FakeAutoScalingGroup):
                 self.hosts.append(host)
                 self.ec2_backend.start_instances([host.instance_id])
                 host.lifecycle_state = "Pending"
-                self._start(host, why)
+                self._start(host, reason)
                 return
-        self._launch("Pending", why)
+        self._launch("Pending", reason)
 
-    def _launch(self, state: str, why: str) -> None:
+    def _launch(self, state: str, reason: str) -> None:
         if time.monotonic() < self._refused_at + RETRY_S:
             return
         used = [host.instance.subnet_id for host in self.all_hosts()]
@@ -257,21 +261,21 @@ class LivingGroup(FakeAutoScalingGroup):
         except Exception as error:  # noqa: BLE001 - whatever EC2 answers is the reason that the operator has to see
             self._refused_at = time.monotonic()
             status = f"Launching a new EC2 instance.  Status Reason: {error}. Launching EC2 instance failed."
-            end(self._began(status, f"At {utcnow()} an instance was started {why}."), "Failed", str(error))
+            end(self._start_activity(status, f"At {utcnow()} an instance was started {reason}."), "Failed", str(error))
             return
         protected = self.new_instances_protected_from_scale_in
         host = Host(instance, lifecycle_state=state, protected_from_scale_in=protected)
         host.template = self.template
         (self.pool if host.is_warm else self.hosts).append(host)
-        self._start(host, why)
+        self._start(host, reason)
 
-    def _start(self, host: Host, why: str) -> None:
+    def _start(self, host: Host, reason: str) -> None:
         description = f"Launching a new EC2 instance: {host.instance_id}"
-        host.activity = self._began(description, f"At {utcnow()} an instance was started {why}.")
-        if not self._hold(host, LAUNCHING):
+        host.activity = self._start_activity(description, f"At {utcnow()} an instance was started {reason}.")
+        if not self._run_hooks(host, LAUNCHING):
             self._arrive(host)
 
-    def _hold(self, host: Host, transition: str) -> bool:
+    def _run_hooks(self, host: Host, transition: str) -> bool:
         """Start the actions of a transition's hooks; return True if there are any."""
         hooks = self.autoscaling_backend.describe_lifecycle_hooks(self.name)
         host.actions = {hook.name: Action.begin(hook) for hook in hooks if hook.lifecycle_transition == transition}
@@ -302,31 +306,31 @@ class LivingGroup(FakeAutoScalingGroup):
         if host.is_leaving:
             host.finish("Successful")
 
-    def _began(self, description: str, cause: str) -> Activity:
+    def _start_activity(self, description: str, cause: str) -> Activity:
         activity: Any = Activity(description, cause, self)
         activity.end_time, activity.auto_scaling_group_arn = None, self.arn
         self.activities.append(activity)
-        made: Activity = activity
-        return made
+        activity_record: Activity = activity
+        return activity_record
 
 
-class LivingBackend(AutoScalingBackend):
+class LifecycleBackend(AutoScalingBackend):
     """Auto Scaling in an account and region, with such groups."""
 
     __module__ = AutoScalingBackend.__module__  # module in which moto looks for the service's routes
 
-    def living(self) -> Iterator[LivingGroup]:
+    def lifecycle_groups(self) -> Iterator[LifecycleGroup]:
         for group in list(self.autoscaling_groups.values()):
-            if isinstance(group, LivingGroup):
+            if isinstance(group, LifecycleGroup):
                 yield group
 
-    def find(self, instance: str) -> tuple[LivingGroup, Host]:
+    def find(self, instance: str) -> tuple[LifecycleGroup, Host]:
         """Return a host and its group.
 
         Raises:
             AutoscalingClientError: There is no such host.
         """
-        for group in self.living():
+        for group in self.lifecycle_groups():
             for host in group.all_hosts():
                 if host.instance_id == instance:
                     return group, host
@@ -335,7 +339,7 @@ class LivingBackend(AutoScalingBackend):
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
         """Return hosts of groups and warm pools."""
-        every = [host for group in self.living() for host in group.all_hosts()]
+        every = [host for group in self.lifecycle_groups() for host in group.all_hosts()]
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:
@@ -363,5 +367,5 @@ class LivingBackend(AutoScalingBackend):
 def install() -> None:
     """Replace moto's groups; the API is patched in `voice_sandbox.aws.patches.autoscaling`."""
     module: Any = models
-    module.FakeAutoScalingGroup, module.InstanceState = LivingGroup, Host
-    autoscaling_backends.backend = LivingBackend
+    module.FakeAutoScalingGroup, module.InstanceState = LifecycleGroup, Host
+    autoscaling_backends.backend = LifecycleBackend

@@ -37,9 +37,9 @@ def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float
         raise ValidationError(f"Error in expression '{expression}': {error.msg}") from None
     series = {each["id"]: dict(zip(each["timestamps"], each["values"], strict=True)) for each in results}
     times = sorted({time for values in series.values() for time in values})
-    found = {time: _at(tree, {name: values.get(time) for name, values in series.items()}) for time in times}
-    told = {time: value for time, value in found.items() if value is not None}
-    return list(told.values()), list(told)
+    results_by_time = {time: _at(tree, {name: values.get(time) for name, values in series.items()}) for time in times}
+    defined = {time: value for time, value in results_by_time.items() if value is not None}
+    return list(defined.values()), list(defined)
 
 
 def _at(tree: ast.expr, now: dict[str, Point]) -> Point:
@@ -57,4 +57,4 @@ def _at(tree: ast.expr, now: dict[str, Point]) -> Point:
         case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _FOLDS:
             values = [value for value in (_at(member, now) for member in members) if value is not None]
             return _FOLDS[name](values) if values else None
-    raise ValidationError(f"Error in expression: the sandbox does not know '{ast.unparse(tree)}'")
+    raise ValidationError(f"Error in expression: the sandbox does not support '{ast.unparse(tree)}'")

@@ -17,7 +17,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.utils import utcnow
 
 if TYPE_CHECKING:
-    from voice_sandbox.aws.patches.lifecycle import Host, LivingGroup
+    from voice_sandbox.aws.patches.lifecycle import Host, LifecycleGroup
 
 LAUNCHES_FIRST = 100
 
@@ -43,7 +43,7 @@ class Refresh:
     ended: datetime | None = None
     replaced: int = 0
     _passed: int = 0
-    _goes_on_at: float = 0.0
+    _resumes_at: float = 0.0
 
     @property
     def is_active(self) -> bool:
@@ -53,73 +53,80 @@ class Refresh:
     def percent(self) -> int:
         return 100 * self.replaced // self.total if self.total else 100
 
-    def spare(self, group: LivingGroup) -> int:
+    def spare(self, group: LifecycleGroup) -> int:
         """Return the number of additional hosts above the desired number."""
-        most = int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST))
-        stale = len(self._stale(group))
-        if not self.is_active or time.monotonic() < self._goes_on_at or most <= LAUNCHES_FIRST or not stale:
+        max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST))
+        outdated = len(self._outdated(group))
+        if (
+            not self.is_active
+            or time.monotonic() < self._resumes_at
+            or max_healthy_percent <= LAUNCHES_FIRST
+            or not outdated
+        ):
             return 0
-        return min(stale, max(1, (group.desired_capacity or 0) * (most - 100) // 100))
+        return min(outdated, max(1, (group.desired_capacity or 0) * (max_healthy_percent - 100) // 100))
 
-    def advance(self, group: LivingGroup) -> None:
+    def advance(self, group: LifecycleGroup) -> None:
         """Execute the next step."""
-        stale = self._stale(group)
-        self.replaced = max(0, self.total - len(stale))
+        outdated = self._outdated(group)
+        self.replaced = max(0, self.total - len(outdated))
         alarms = cloudwatch_backends[group.autoscaling_backend.account_id][group.region].alarms
         watched = self.preferences.get("AlarmSpecification", {}).get("Alarms", [])
         if missing := [name for name in watched if name not in alarms]:
             self.end(group, "Failed", f"The alarms {', '.join(missing)} do not exist.")
-        elif firing := [name for name in watched if alarms[name].state_value == "ALARM"]:
-            self.end(group, "Failed", f"The alarm(s) {', '.join(firing)} went into the ALARM state.")
-        elif self._is_held():
+        elif active_alarms := [name for name in watched if alarms[name].state_value == "ALARM"]:
+            self.end(group, "Failed", f"The alarm(s) {', '.join(active_alarms)} went into the ALARM state.")
+        elif self._is_paused():
             self.reason = "Waiting at a checkpoint."
-        elif stale:
+        elif outdated:
             self.reason = ""
-            self._replace(group, stale)
+            self._replace(group, outdated)
             # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
-            self.replaced = max(0, self.total - len(self._stale(group)))
-            self._is_held()
+            self.replaced = max(0, self.total - len(self._outdated(group)))
+            self._is_paused()
         elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
             return
-        elif cold := [host for host in group.pool if host.template != self.template]:
-            group.dismiss(cold[0], "in response to an instance refresh")
-        elif not self._bakes():
+        elif warm_pool_hosts := [host for host in group.pool if host.template != self.template]:
+            group.terminate_host(warm_pool_hosts[0], "in response to an instance refresh")
+        elif not self._is_baking():
             self.end(group, "Successful")
 
-    def end(self, group: LivingGroup, status: str, reason: str = "") -> None:
+    def end(self, group: LifecycleGroup, status: str, reason: str = "") -> None:
         """End it; unless it has succeeded, the group uses its previous template again."""
         self.status, self.reason, self.ended = status, reason, utcnow()
         if status != "Successful":
             group.launch_from(self.before)
 
-    def _stale(self, group: LivingGroup) -> list[Host]:
+    def _outdated(self, group: LifecycleGroup) -> list[Host]:
         return [host for host in group.hosts if not host.is_leaving and host.template != self.template]
 
-    def _replace(self, group: LivingGroup, stale: list[Host]) -> None:
+    def _replace(self, group: LifecycleGroup, outdated: list[Host]) -> None:
         serving = sum(host.lifecycle_state == "InService" for host in group.hosts)
-        least = math.ceil((group.desired_capacity or 0) * int(self.preferences.get("MinHealthyPercentage", 90)) / 100)
+        min_healthy = math.ceil(
+            (group.desired_capacity or 0) * int(self.preferences.get("MinHealthyPercentage", 90)) / 100
+        )
         if int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST)) <= LAUNCHES_FIRST:
             # At least one host has to terminate before another can replace it.
-            least = min(least, (group.desired_capacity or 0) - 1)
-        for host in stale[: max(0, serving - least)]:
-            group.dismiss(host, "in response to an instance refresh")
+            min_healthy = min(min_healthy, (group.desired_capacity or 0) - 1)
+        for host in outdated[: max(0, serving - min_healthy)]:
+            group.terminate_host(host, "in response to an instance refresh")
 
-    def _is_held(self) -> bool:
+    def _is_paused(self) -> bool:
         """Return True if a checkpoint pauses it; several that are reached at once pause it once."""
-        reached = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
-        if reached > self._passed:
-            self._passed = reached
-            self._goes_on_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
-        return time.monotonic() < self._goes_on_at
+        checkpoints_passed = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
+        if checkpoints_passed > self._passed:
+            self._passed = checkpoints_passed
+            self._resumes_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
+        return time.monotonic() < self._resumes_at
 
-    def _bakes(self) -> bool:
+    def _is_baking(self) -> bool:
         """Return True during the bake time after the last replacement."""
         if self.reason != "Baking.":
             self.reason = "Baking."
-            self._goes_on_at = time.monotonic() + int(self.preferences.get("BakeTime", 0))
-        return time.monotonic() < self._goes_on_at
+            self._resumes_at = time.monotonic() + int(self.preferences.get("BakeTime", 0))
+        return time.monotonic() < self._resumes_at
 
-    def shown(self, group: str) -> dict[str, Any]:
+    def description(self, group: str) -> dict[str, Any]:
         """Return it in the format of DescribeInstanceRefreshes."""
         return {
             "InstanceRefreshId": self.id,

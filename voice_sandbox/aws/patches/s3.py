@@ -13,7 +13,7 @@ from moto.s3 import models
 from moto.s3.models import FakeBucket
 
 
-class MendedBucket(FakeBucket):
+class PatchedBucket(FakeBucket):
     """A bucket without authorization."""
 
     def get_permission(self, action: str, resource: str) -> PermissionResult:  # noqa: ARG002
@@ -24,4 +24,4 @@ class MendedBucket(FakeBucket):
 def install() -> None:
     """Install the patch."""
     module: Any = models
-    module.FakeBucket = MendedBucket
+    module.FakeBucket = PatchedBucket

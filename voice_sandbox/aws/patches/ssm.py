@@ -7,7 +7,7 @@ from typing import Any
 from moto.ssm.models import Parameter, SimpleSystemManagerBackend, ssm_backends
 
 
-class MendedSsm(SimpleSystemManagerBackend):
+class PatchedSsm(SimpleSystemManagerBackend):
     """moto's Systems Manager, which would list thousands of public parameters after the first read."""
 
     __module__ = SimpleSystemManagerBackend.__module__  # module in which moto looks for the service's routes
@@ -21,4 +21,4 @@ class MendedSsm(SimpleSystemManagerBackend):
 
 def install() -> None:
     """Install the patch."""
-    ssm_backends.backend = MendedSsm
+    ssm_backends.backend = PatchedSsm

@@ -29,29 +29,29 @@ def start(group: str, snapshot: str | None) -> None:
     data = _folder / f"{group}.rdb"
     data.unlink(missing_ok=True)
     if snapshot:
-        shutil.copy(_of(snapshot), data)
+        shutil.copy(_snapshot_file(snapshot), data)
     options = ["--port", "0", "--unixsocket", str(_folder / f"{group}.sock"), "--dir", str(_folder), "--save", ""]
     command = ["redis-server", *options, "--dbfilename", data.name]
     _running[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
     end = time.monotonic() + _PATIENCE_S
-    while _say(group, "PING").strip() != "PONG":
+    while _command(group, "PING").strip() != "PONG":
         if time.monotonic() > end:
-            raise RuntimeError(f"the store of {group} does not start")
+            raise RuntimeError(f"the store of {group} did not start")
         time.sleep(0.05)
 
 
 def save(group: str, snapshot: str) -> None:
     """Save a group's data as a snapshot."""
     if _folder and group in _running:
-        _say(group, "SAVE")
+        _command(group, "SAVE")
         data = _folder / f"{group}.rdb"
-        shutil.copy(data, _of(snapshot))
+        shutil.copy(data, _snapshot_file(snapshot))
 
 
 def copy(snapshot: str, name: str) -> None:
     """Copy a snapshot to another name."""
     if _folder:
-        shutil.copy(_of(snapshot), _of(name))
+        shutil.copy(_snapshot_file(snapshot), _snapshot_file(name))
 
 
 def fail_over(group: str) -> None:
@@ -78,12 +78,12 @@ def stop_all() -> None:
         stop(group)
 
 
-def _of(snapshot: str) -> Path:
+def _snapshot_file(snapshot: str) -> Path:
     assert _folder is not None  # noqa: S101  asked before
     return _folder / f"snapshot-{snapshot}.rdb"
 
 
-def _say(group: str, command: str) -> str:
+def _command(group: str, command: str) -> str:
     assert _folder is not None  # noqa: S101  asked before
     cli = ["redis-cli", "-s", str(_folder / f"{group}.sock"), command]
     return subprocess.run(cli, capture_output=True, text=True, check=False).stdout  # noqa: S603  Redis's own

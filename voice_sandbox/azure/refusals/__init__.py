@@ -64,8 +64,8 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     answers: list[Refused] = []
     for graph in graphs:
         for resource in graph.managed():
-            for row, found in _judged(resource, before, earlier, graph):
-                message = f"{row.says}: {found}"
+            for row, problem in _evaluated(resource, before, earlier, graph):
+                message = f"{row.reason}: {problem}"
                 answers.append(
                     Refused(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
                 )
@@ -73,19 +73,19 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     return answers
 
 
-def _judged(
+def _evaluated(
     resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
     bodies = _bodies(short_type(resource.type), Part(resource.inputs))
     olds = {body.path: body for _, body in _bodies(short_type(resource.type), Part(old.inputs))} if old else {}
-    awaited = None
+    dependencies = None
     for kind, body in bodies:
         for row in ROWS:
             if row.kind == kind:
-                awaited = awaited or frozenset(graph.needed_by(resource.urn))
-                request = Request(resource, body, olds.get(body.path), earlier, awaited)
-                yield from ((row, found) for found in row.judge(request))
+                dependencies = dependencies or frozenset(graph.needed_by(resource.urn))
+                request = Request(resource, body, olds.get(body.path), earlier, dependencies)
+                yield from ((row, problem) for problem in row.evaluate(request))
 
 
 def _bodies(kind: str, body: Part) -> list[tuple[str, Part]]:

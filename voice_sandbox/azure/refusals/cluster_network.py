@@ -15,7 +15,7 @@ SUBNET = "network:Subnet"
 _AKS = f"{LEARN}/aks"
 _NOTES = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
 _RESERVED = tuple(map(IPv4Network, ("169.254.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")))
-_LARGEST_SERVICES = 12
+_MAX_SERVICE_RANGE = 12
 _CILIUM = equal("networkProfile.networkDataplane", "cilium")
 
 
@@ -57,9 +57,9 @@ def _pod_overlap(request: Request) -> Iterator[str]:
 
 
 def _reserved(request: Request) -> Iterator[str]:
-    named = [(name, _range(request.body, f"networkProfile.{name}")) for name in ("podCidr", "serviceCidr")]
-    named += [(f"subnet {subnet.text('subnetName')}", prefix) for subnet, prefix in _subnets(request)]
-    for name, value in named:
+    ranges = [(name, _range(request.body, f"networkProfile.{name}")) for name in ("podCidr", "serviceCidr")]
+    ranges += [(f"subnet {subnet.text('subnetName')}", prefix) for subnet, prefix in _subnets(request)]
+    for name, value in ranges:
         for reserved in _RESERVED:
             if value and value.overlaps(reserved):
                 yield f"{name} {value} overlaps {reserved}"
@@ -67,7 +67,7 @@ def _reserved(request: Request) -> Iterator[str]:
 
 def _service_size(request: Request) -> Iterator[str]:
     services = _range(request.body, "networkProfile.serviceCidr")
-    if services and services.prefixlen <= _LARGEST_SERVICES:
+    if services and services.prefixlen <= _MAX_SERVICE_RANGE:
         yield f"networkProfile.serviceCidr is {services}"
 
 
@@ -92,55 +92,59 @@ def _outbound(request: Request) -> Iterator[str]:
 def _delegated(request: Request) -> Iterator[str]:
     subnet = request.by_id(SUBNET, request.body.text("vnetSubnetID"))
     if subnet and (delegations := subnet.parts("delegations")):
-        yield f"{request.body.at('vnetSubnetID')} leads to a subnet that is delegated to " + ", ".join(
+        yield f"{request.body.at('vnetSubnetID')} refers to a subnet that is delegated to " + ", ".join(
             each.text("serviceName") for each in delegations
         )
 
 
 def _subnet_role(request: Request) -> Iterator[str]:
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
     for pool in request.body.parts("agentPoolProfiles"):
         subnet = pool.text("vnetSubnetID")
-        if subnet and who and not is_granted(request, who, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR):
-            yield f"the control plane's identity is granted no such role on {subnet.rpartition('/')[2]} before"
+        if (
+            subnet
+            and identities
+            and not is_granted(request, identities, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR)
+        ):
+            yield f"the control plane's identity has no such role on {subnet.rpartition('/')[2]} at that time"
 
 
 ROWS = (
     Refusal(
         "service-range-overlaps-subnet", CLUSTER, "ServiceCidrOverlapExistingSubnetsCidr",
         "The specified service CIDR is conflicted with an existing subnet CIDR",
-        _service_overlap, "take another azure.network.service_cidr", "https://github.com/Azure/AKS/issues/1117",
+        _service_overlap, "choose another azure.network.service_cidr", "https://github.com/Azure/AKS/issues/1117",
     ),
     Refusal(
         "pod-range-overlaps", CLUSTER, BAD, "The pod CIDR must not overlap with subnets and services",
-        _pod_overlap, "take another azure.network.pod_cidr", f"{_AKS}/concepts-network-azure-cni-overlay#pods",
+        _pod_overlap, "choose another azure.network.pod_cidr", f"{_AKS}/concepts-network-azure-cni-overlay#pods",
     ),
     Refusal(
         "reserved-ranges", CLUSTER, BAD, "Pods, services and the virtual network can't use ranges that AKS reserves",
-        _reserved, "take another range in azure.network",
+        _reserved, "choose another range in azure.network",
         f"{_AKS}/concepts-network-cni-overview#aks-cni-networking-prerequisites",
     ),
     Refusal(
         "service-range-size", CLUSTER, BAD, "The service CIDR must be smaller than /12",
-        _service_size, "take a /16 as azure.network.service_cidr", f"{_AKS}/use-byo-cni",
+        _service_size, "use a /16 as azure.network.service_cidr", f"{_AKS}/use-byo-cni",
     ),
     Refusal(
         "dns-service-address", CLUSTER, BAD,
         "The DNS service IP must be within the service CIDR range and must not be its first address",
-        _dns_address, "take the tenth address of the range", f"{_AKS}/use-byo-cni",
+        _dns_address, "use the tenth address of the range", f"{_AKS}/use-byo-cni",
     ),
     Refusal(
-        "dataplane-plugin", CLUSTER, BAD, "The data plane cilium needs the network plugin azure",
+        "dataplane-plugin", CLUSTER, BAD, "The data plane cilium requires the network plugin azure",
         only("networkProfile.networkPlugin", "azure", when=_CILIUM),
         "set networkPlugin to azure", f"{_NOTES}#L689",
     ),
     Refusal(
-        "policy-without-dataplane", CLUSTER, BAD, "The network policy cilium needs the data plane cilium",
+        "policy-without-dataplane", CLUSTER, BAD, "The network policy cilium requires the data plane cilium",
         required("networkProfile.networkDataplane", "cilium", when=equal("networkProfile.networkPolicy", "cilium")),
         "set networkDataplane to cilium", f"{_NOTES}#L681",
     ),
     Refusal(
-        "pod-range-without-overlay", CLUSTER, BAD, "Pods have a CIDR of their own in overlay mode only",
+        "pod-range-without-overlay", CLUSTER, BAD, "A pod CIDR is only supported in overlay mode",
         forbidden("networkProfile.podCidr", when=both(
             equal("networkProfile.networkPlugin", "azure"),
             negated(equal("networkProfile.networkPluginMode", "overlay")),
@@ -148,7 +152,7 @@ ROWS = (
         "set networkPluginMode to overlay", f"{_NOTES}#L667",
     ),
     Refusal(
-        "outbound-gateway", CLUSTER, BAD, "The NAT gateway has to be there before the cluster is created",
+        "outbound-gateway", CLUSTER, BAD, "The NAT gateway must exist before the cluster is created",
         _outbound, "set natGateway of the subnet", f"{_AKS}/egress-outboundtype",
     ),
     Refusal(
@@ -157,11 +161,11 @@ ROWS = (
             "networkProfile.outboundType", "loadBalancer", "userAssignedNATGateway", "userDefinedRouting", "none",
             when=lambda body: any(pool.text("vnetSubnetID") for pool in body.parts("agentPoolProfiles")),
         ),
-        "take userAssignedNATGateway or userDefinedRouting", f"{_AKS}/egress-outboundtype",
+        "use userAssignedNATGateway or userDefinedRouting", f"{_AKS}/egress-outboundtype",
     ),
     Refusal(
         "subnet-is-delegated", POOL, "SubnetIsDelegated", "A delegated subnet cannot be used for nodes",
-        _delegated, "take a subnet without delegations", "https://github.com/MicrosoftDocs/azure-docs/issues/69774",
+        _delegated, "use a subnet without delegations", "https://github.com/MicrosoftDocs/azure-docs/issues/69774",
     ),
     Refusal(
         "basic-load-balancer", CLUSTER, BAD, "AKS no longer supports the Basic SKU load balancer",
@@ -170,7 +174,7 @@ ROWS = (
     ),
     Refusal(
         "subnet-role", CLUSTER, BAD, "The cluster identity must have at least Network Contributor on the subnet",
-        _subnet_role, "grant the role, and make the cluster depend on the grant",
+        _subnet_role, "grant the role, and make the cluster depend on the role assignment",
         f"{_AKS}/concepts-network-cni-overview#aks-cni-networking-prerequisites",
     ),
 )  # fmt: skip

@@ -41,29 +41,29 @@ def _system_pool(request: Request) -> Iterator[str]:
 def _ranges(request: Request) -> Iterator[str]:
     count = len(request.body.texts("apiServerAccessProfile.authorizedIPRanges"))
     if count > _MAX_RANGES:
-        yield f"authorizedIPRanges has {count} ranges; it has to have at most {_MAX_RANGES}"
+        yield f"authorizedIPRanges has {count} ranges; it must have at most {_MAX_RANGES}"
 
 
 def _zone_name(request: Request) -> Iterator[str]:
     zone = request.body.text("apiServerAccessProfile.privateDNSZone").rpartition("/")[2].lower()
     own = f"privatelink.{request.body.text('location')}.azmk8s.io"
     if not _OWN_ZONE(request.body) and zone != own and not zone.endswith(f".{own}"):
-        yield f"privateDNSZone is {zone}; it has to be {own}, or a zone below it"
+        yield f"privateDNSZone is {zone}; it must be {own}, or a zone below it"
 
 
 def _kubelet_role(request: Request) -> Iterator[str]:
     kubelet = request.body.text("identityProfile.kubeletidentity.resourceId")
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
-    if kubelet and not is_granted(request, who, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
-        yield f"the control plane's identity is granted no such role on {kubelet.rpartition('/')[2]} before"
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    if kubelet and not is_granted(request, identities, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
+        yield f"the control plane's identity has no such role on {kubelet.rpartition('/')[2]} at that time"
 
 
 def _reservation_role(request: Request) -> Iterator[str]:
     group = request.body.text("capacityReservationGroupID")
     for _, cluster in request.existing(CLUSTER):
-        who = principals(request, cluster.texts("identity.userAssignedIdentities"))
-        if group and not is_granted(request, who, group, Role.CONTRIBUTOR):
-            yield f"the cluster's identity is granted no such role on {group.rpartition('/')[2]} before"
+        identities = principals(request, cluster.texts("identity.userAssignedIdentities"))
+        if group and not is_granted(request, identities, group, Role.CONTRIBUTOR):
+            yield f"the cluster's identity has no such role on {group.rpartition('/')[2]} at that time"
 
 
 def _node_group(request: Request) -> Iterator[str]:
@@ -120,12 +120,12 @@ ROWS = (
     Refusal(
         "issuer-stays", CLUSTER, BAD, "You can't disable OIDC issuer once enabled",
         unchanged("oidcIssuerProfile.enabled", once=equal("oidcIssuerProfile.enabled", True)),
-        "leave the issuer on", f"{_AKS}/use-oidc-issuer",
+        "keep the issuer enabled", f"{_AKS}/use-oidc-issuer",
     ),
     Refusal(
         "entra-stays", CLUSTER, BAD, "Microsoft Entra integration can't be disabled after it's enabled on a cluster",
         unchanged("aadProfile.managed", once=equal("aadProfile.managed", True)),
-        "leave aadProfile as it is", f"{_AKS}/entra-id-control-plane-authentication",
+        "do not remove aadProfile", f"{_AKS}/entra-id-control-plane-authentication",
     ),
     Refusal(
         "image-cleaner-interval", CLUSTER, BAD, "Image Cleaner runs every 24 hours to three months",
@@ -133,14 +133,14 @@ ROWS = (
         "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
     ),
     Refusal(
-        "image-cleaner-without-interval", CLUSTER, BAD, "Clients other than the Azure CLI have to give the interval",
+        "image-cleaner-without-interval", CLUSTER, BAD, "Clients other than the Azure CLI must specify the interval",
         required(f"{_CLEANER}.intervalHours", when=equal(f"{_CLEANER}.enabled", True)),
         "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
     ),
     Refusal(
         "ranges-of-private-cluster", CLUSTER, BAD, "Authorized IP ranges can't be used with private clusters",
         forbidden("apiServerAccessProfile.authorizedIPRanges", when=_PRIVATE),
-        "leave the ranges out, or make the API server public",
+        "remove the ranges, or make the API server public",
         f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
     ),
     Refusal(
@@ -149,31 +149,31 @@ ROWS = (
         f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
     ),
     Refusal(
-        "zone-of-api-server", CLUSTER, BAD, "The private DNS zone has to be called privatelink.<region>.azmk8s.io",
-        _zone_name, "name such a zone, or let AKS make one", f"{_AKS}/private-clusters",
+        "zone-of-api-server", CLUSTER, BAD, "The private DNS zone must be named privatelink.<region>.azmk8s.io",
+        _zone_name, "specify such a zone, or let AKS create one", f"{_AKS}/private-clusters",
     ),
     Refusal(
-        "zone-with-system-identity", CLUSTER, BAD, "A custom private DNS zone needs a user-assigned identity",
+        "zone-with-system-identity", CLUSTER, BAD, "A custom private DNS zone requires a user-assigned identity",
         only("identity.type", "UserAssigned", when=negated(_OWN_ZONE)),
         "set identity.type to UserAssigned", f"{_AKS}/private-clusters",
     ),
     Refusal(
         "kubelet-identity-role", CLUSTER, BAD,
-        "The control plane's identity has to be Managed Identity Operator on the kubelet's",
-        _kubelet_role, "grant the role, and make the cluster depend on the grant",
+        "The control plane's identity must be Managed Identity Operator on the kubelet's",
+        _kubelet_role, "grant the role, and make the cluster depend on the role assignment",
         "https://github.com/pulumi/pulumi-azure-native/issues/2020",
     ),
     Refusal(
-        "reservation-role", POOL, BAD, "The cluster's identity has to be Contributor on the capacity reservation group",
-        _reservation_role, "grant the role, and make the pool depend on the grant",
+        "reservation-role", POOL, BAD, "The cluster's identity must be Contributor on the capacity reservation group",
+        _reservation_role, "grant the role, and make the pool depend on the role assignment",
         f"{_AKS}/use-capacity-reservation-groups",
     ),
     Refusal(
         "node-group-exists", CLUSTER, BAD, "The node resource group must not exist yet",
-        _node_group, "take another name for nodeResourceGroup", f"{_AKS}/faq",
+        _node_group, "choose another name for nodeResourceGroup", f"{_AKS}/faq",
     ),
     Refusal(
-        "node-image-channel", CLUSTER, BAD, "With the channel node-image nodes are upgraded by NodeImage only",
+        "node-image-channel", CLUSTER, BAD, "With the channel node-image, nodes can only be upgraded by NodeImage",
         only(
             "autoUpgradeProfile.nodeOSUpgradeChannel", "NodeImage",
             when=equal("autoUpgradeProfile.upgradeChannel", "node-image"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from voice_sandbox.azure.refusals.networks import ADDRESS, GROUP, SUBNET, zone_row
 from voice_sandbox.azure.refusals.request import Part, Request
 from voice_sandbox.azure.refusals.roles import Role, is_granted, principals
-from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, given, only, required, unique, within
+from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, is_set, only, required, unique, within
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
 
 GATEWAY, FIREWALL = "network:ApplicationGateway", "network:WebApplicationFirewallPolicy"
@@ -43,10 +43,10 @@ def _references(request: Request) -> Iterator[str]:
     for collection, names in _REFERENCES.items():
         for part in request.body.parts(collection):
             for name in names:
-                *_, kind, wanted = ("", "", *part.text(f"{name}.id").split("/"))
-                known = {other.text("name") for other in request.body.parts(kind)} if kind else set()
-                if wanted and wanted not in known:
-                    yield f"{part.at(name)} is {kind}/{wanted}, which the gateway does not have"
+                *_, kind, part_name = ("", "", *part.text(f"{name}.id").split("/"))
+                part_names = {other.text("name") for other in request.body.parts(kind)} if kind else set()
+                if part_name and part_name not in part_names:
+                    yield f"{part.at(name)} is {kind}/{part_name}, which the gateway does not have"
 
 
 def _certificate(listener: Part) -> Iterator[str]:
@@ -56,15 +56,20 @@ def _certificate(listener: Part) -> Iterator[str]:
 
 def _vault_identity(request: Request) -> Iterator[str]:
     from_vault = [each for each in request.body.parts("sslCertificates") if each.get("keyVaultSecretId")]
-    who = principals(request, request.body.texts("identity.userAssignedIdentities"))
-    if from_vault and not who:
+    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    if from_vault and not identities:
         yield "sslCertificates come from a key vault, and the gateway has no user-assigned identity"
     vaults = [grant.text("scope") for _, grant in request.ready("authorization:RoleAssignment")]
     for part in from_vault:
         vault = part.text("keyVaultSecretId").removeprefix("https://").partition(".")[0]
         scopes = [scope for scope in vaults if scope.lower().endswith(f"/vaults/{vault.lower()}")]
-        if who and not any(is_granted(request, who, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes):
-            yield f"{part.at('keyVaultSecretId')} is in {vault}, where the gateway's identity may read no secret before"
+        if identities and not any(
+            is_granted(request, identities, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes
+        ):
+            yield (
+                f"{part.at('keyVaultSecretId')} is in {vault}, where the gateway's identity has no permission to "
+                "read secrets"
+            )
 
 
 def _own_subnet(request: Request) -> Iterator[tuple[str, Part]]:
@@ -88,7 +93,7 @@ def _control_traffic(request: Request) -> Iterator[str]:
         group = request.by_id(GROUP, subnet.text("networkSecurityGroup.id"))
         if group and not any(_admits_control(rule) for rule in group.parts("securityRules")):
             yield (
-                f"security group {group.text('networkSecurityGroupName')} lets GatewayManager in at no ports "
+                f"security group {group.text('networkSecurityGroupName')} does not allow GatewayManager on the ports "
                 f"{_CONTROL_PORTS} of any destination"
             )
 
@@ -124,25 +129,27 @@ def _probe(probe: Part) -> Iterator[str]:
     for name, value, high in (("interval", interval, _MAX_S), ("timeout", timeout, _MAX_S),
                               ("unhealthyThreshold", failures, _MAX_FAILURES)):  # fmt: skip
         if value is not None and not 1 <= value <= high:
-            yield f"{probe.at(name)} is {value:g}; it has to be at least 1 and at most {high}"
+            yield f"{probe.at(name)} is {value:g}; it must be at least 1 and at most {high}"
     if interval is not None and timeout is not None and timeout > interval:
-        yield f"{probe.at('timeout')} is {timeout:g}; it has to be at most the interval, {interval:g}"
+        yield f"{probe.at('timeout')} is {timeout:g}; it must be at most the interval, {interval:g}"
 
 
 def _probe_host(probe: Part) -> Iterator[str]:
     if bool(probe.get("host")) == bool(probe.get("pickHostNameFromBackendHttpSettings")):
-        yield f"{probe.path} has host {probe.text('host') or 'missing'}; it has to have a host, or that of its settings"
+        yield (
+            f"{probe.path} has host {probe.text('host') or 'missing'}; it must have a host, or use that of its settings"
+        )
 
 
 def _timeout(settings: Part) -> Iterator[str]:
     value = settings.number("requestTimeout")
     if value is not None and not 1 <= value <= _MAX_S:
-        yield f"{settings.at('requestTimeout')} is {value:g}; it has to be at least 1 and at most {_MAX_S}"
+        yield f"{settings.at('requestTimeout')} is {value:g}; it must be at least 1 and at most {_MAX_S}"
 
 
 def _rate_action(rule: Part) -> Iterator[str]:
     if rule.text("ruleType") == "RateLimitRule" and rule.text("action") == "Allow":
-        yield f"{rule.at('action')} of {rule.text('name')} is Allow; it has to be Block or Log"
+        yield f"{rule.at('action')} of {rule.text('name')} is Allow; it must be Block or Log"
 
 
 def _rule_priority(rule: Part) -> object:
@@ -153,19 +160,20 @@ def _rule_sets(request: Request) -> Iterator[str]:
     kinds = [each.text("ruleSetType") for each in request.body.parts("managedRules.managedRuleSets")]
     primary = [kind for kind in kinds if kind in _PRIMARY]
     if len(primary) != 1:
-        yield f"managedRuleSets are {', '.join(kinds) or 'missing'}; they have to have one of {' and '.join(_PRIMARY)}"
+        yield f"managedRuleSets are {', '.join(kinds) or 'missing'}; they must include one of {' and '.join(_PRIMARY)}"
 
 
 ROWS = (
     zone_row(GATEWAY),
     Refusal(
-        "retired-gateway", GATEWAY, BAD, "The SKUs Standard and WAF of version 1 are not created any more",
+        "retired-gateway", GATEWAY, BAD, "Gateways with the SKUs Standard and WAF of version 1 can no longer be "
+            "created",
         required("sku.tier", "Standard_v2", "WAF_v2", "Basic"),
         "set sku.tier to WAF_v2", f"{_FILE}#L5191-L5193",
     ),
     Refusal(
-        "firewall-of-tier", GATEWAY, BAD, "A firewall policy needs the tier WAF_v2",
-        required("sku.tier", "WAF_v2", when=given("firewallPolicy.id")),
+        "firewall-of-tier", GATEWAY, BAD, "A firewall policy requires the tier WAF_v2",
+        required("sku.tier", "WAF_v2", when=is_set("firewallPolicy.id")),
         "set sku.tier to WAF_v2", f"{LEARN}/web-application-firewall/ag/ag-overview",
     ),
     Refusal(
@@ -174,7 +182,7 @@ ROWS = (
         "set enableRequestBuffering to true", f"{LEARN}/application-gateway/proxy-buffers",
     ),
     Refusal(
-        "gateway-capacity", GATEWAY, BAD, "A gateway has a capacity, or bounds of one",
+        "gateway-capacity", GATEWAY, BAD, "A gateway must have either a capacity or autoscaling bounds",
         _capacity, "set autoscaleConfiguration.minCapacity and maxCapacity", f"{_FILE}#L5148-L5150",
     ),
     Refusal(
@@ -190,23 +198,23 @@ ROWS = (
     Refusal(
         "routing-priority-twice", GATEWAY, BAD, "Priority must be unique across all the request routing rules",
         unique("requestRoutingRules", _rule_priority, "priority"),
-        "give each rule a priority of its own", f"{_INGRESS}/issues/1487",
+        "assign a unique priority to each rule", f"{_INGRESS}/issues/1487",
     ),
     Refusal(
         "rules-of-one-listener", GATEWAY, "ApplicationGatewayRequestRoutingRulesUsingSameHttpListener",
         "Two request routing rules are using the same HTTP listener",
         unique("requestRoutingRules", _listener, "listener"),
-        "give each rule a listener of its own", f"{AZURERM}/issues/8767",
+        "use a separate listener for each rule", f"{AZURERM}/issues/8767",
     ),
     Refusal(
         "listeners-of-one-port", GATEWAY, "ApplicationGatewayHttpListenersUsingSameFrontendPort",
         "Two HTTP listeners are using the same frontend port and host name",
         unique("httpListeners", _address, "address"),
-        "give each listener a host name of its own", f"{_INGRESS}/pull/692",
+        "use a separate host name for each listener", f"{_INGRESS}/pull/692",
     ),
     Refusal(
         "gateway-references", GATEWAY, "InvalidResourceReference", "A referenced resource was not found",
-        _references, "name a part that the gateway has",
+        _references, "refer to an existing part of the gateway",
         "https://github.com/Azure/terraform-provider-azapi/issues/200",
     ),
     Refusal(
@@ -217,12 +225,12 @@ ROWS = (
     Refusal(
         "vault-certificate", GATEWAY, "ApplicationGatewayKeyVaultSecretException",
         "Problem occurred while accessing and validating KeyVault Secrets",
-        _vault_identity, "grant Key Vault Secrets User to the gateway's identity, and depend on the grant",
+        _vault_identity, "grant Key Vault Secrets User to the gateway's identity, and depend on the role assignment",
         "https://github.com/MicrosoftDocs/azure-docs/issues/33157",
     ),
     Refusal(
-        "gateway-subnet", GATEWAY, BAD, "A subnet of application gateways can have nothing else in it",
-        _dedicated, "give the gateway a subnet of its own",
+        "gateway-subnet", GATEWAY, BAD, "A subnet with an application gateway can only contain application gateways",
+        _dedicated, "use a separate subnet for the gateway",
         f"{LEARN}/application-gateway/configuration-infrastructure#virtual-network-and-dedicated-subnet",
     ),
     Refusal(
@@ -232,7 +240,7 @@ ROWS = (
         "https://github.com/Azure/AKS-Construction/issues/333",
     ),
     Refusal(
-        "gateway-address", GATEWAY, BAD, "A gateway of version 2 needs a public IP address of SKU Standard",
+        "gateway-address", GATEWAY, BAD, "A gateway of version 2 requires a public IP address of SKU Standard",
         _standard_address, "set sku.name of the address to Standard",
         f"{LEARN}/application-gateway/configuration-frontend-ip",
     ),
@@ -241,11 +249,11 @@ ROWS = (
         each("probes", _probe), "set timeout below interval", f"{_FILE}#L5256-L5260",
     ),
     Refusal(
-        "probe-host", GATEWAY, BAD, "A probe has a host, or picks that of its settings",
+        "probe-host", GATEWAY, BAD, "A probe must have a host, or use that of its settings",
         each("probes", _probe_host), "set host", f"{_FILE}#L5235-L5237",
     ),
     Refusal(
-        "request-timeout", GATEWAY, BAD, "A request times out after 1 to 86,400 s",
+        "request-timeout", GATEWAY, BAD, "The request timeout must be between 1 and 86,400 s",
         each("backendHttpSettingsCollection", _timeout), "lower idle_timeout_s of edge or agents", f"{_FILE}#L283",
     ),
     Refusal(
@@ -254,12 +262,12 @@ ROWS = (
         each("customRules", _rate_action), "set action to Block", f"{AZURERM}/pull/28987",
     ),
     Refusal(
-        "custom-rule-priorities", FIREWALL, BAD, "Priorities of custom rules are unique",
+        "custom-rule-priorities", FIREWALL, BAD, "Priorities of custom rules must be unique",
         unique("customRules", _rule_priority, "priority"),
-        "give each rule a priority of its own", f"{LEARN}/web-application-firewall/ag/custom-waf-rules-overview",
+        "assign a unique priority to each rule", f"{LEARN}/web-application-firewall/ag/custom-waf-rules-overview",
     ),
     Refusal(
-        "rule-sets", FIREWALL, BAD, "A policy has one primary rule set",
+        "rule-sets", FIREWALL, BAD, "A policy must have exactly one primary rule set",
         _rule_sets, "name Microsoft_DefaultRuleSet alone",
         f"{LEARN}/web-application-firewall/ag/application-gateway-crs-rulegroups-rules",
     ),
@@ -269,7 +277,7 @@ ROWS = (
         "lower maxRequestBodySizeInKb", f"{_WAF_FILE}#L407",
     ),
     Refusal(
-        "upload-limit", FIREWALL, BAD, "The firewall lets files of at most 4,000 MB pass",
+        "upload-limit", FIREWALL, BAD, "The firewall accepts files of at most 4,000 MB",
         within("policySettings.fileUploadLimitInMb", 1, 4000),
         "lower fileUploadLimitInMb", f"{_WAF_FILE}#L380",
     ),

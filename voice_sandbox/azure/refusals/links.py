@@ -24,10 +24,10 @@ _MAX_CREDENTIALS = 20
 
 def _subresource(connection: Part) -> Iterator[str]:
     target = connection.text("privateLinkServiceId").lower().partition("/providers/")[2]
-    wanted = _SUBRESOURCES.get("/".join(target.split("/")[:2]))
+    expected = _SUBRESOURCES.get("/".join(target.split("/")[:2]))
     for group in connection.texts("groupIds"):
-        if wanted and group != wanted:
-            yield f"{connection.at('groupIds')} has {group}; it has to have {wanted}"
+        if expected and group != expected:
+            yield f"{connection.at('groupIds')} has {group}; it must have {expected}"
 
 
 def _one_group(connection: Part) -> Iterator[str]:
@@ -66,8 +66,8 @@ def _siblings(request: Request) -> Iterator[tuple[str, Part]]:
 
 def _credentials_at_once(request: Request) -> Iterator[str]:
     for urn, credential in _siblings(request):
-        if urn not in request.awaited:
-            yield f"{credential.text('federatedIdentityCredentialResourceName')} may be written at the same time"
+        if urn not in request.dependencies:
+            yield f"{credential.text('federatedIdentityCredentialResourceName')} may be written concurrently"
 
 
 def _trusted_twice(request: Request) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _trusted_twice(request: Request) -> Iterator[str]:
             yield f"{credential.text('federatedIdentityCredentialResourceName')} trusts {own[1]} too"
 
 
-def _number_of_credentials(request: Request) -> Iterator[str]:
+def _credential_count(request: Request) -> Iterator[str]:
     count = 1 + sum(1 for _ in _siblings(request))
     if count > _MAX_CREDENTIALS:
         yield f"{request.body.text('resourceName')} would have {count}"
@@ -111,7 +111,7 @@ ROWS = (
     Refusal(
         "endpoint-groups", ENDPOINT, "OnlyOneGroupIdPermitted",
         "Only one group Id is permitted when connecting to a first-party resource",
-        each(_CONNECTIONS, _one_group), "make an endpoint for each subresource",
+        each(_CONNECTIONS, _one_group), "create an endpoint for each subresource",
         "https://github.com/DFE-Digital/terraform-azurerm-container-apps-hosting/issues/352",
     ),
     Refusal(
@@ -121,18 +121,18 @@ ROWS = (
     ),
     Refusal(
         "linked-twice", LINK, BAD, "A virtual network cannot be linked to multiple zones with overlapping namespaces",
-        _same_names, "use the zone that is there (azure.existing.private_dns_zones)",
+        _same_names, "use the existing zone (azure.existing.private_dns_zones)",
         "https://github.com/MicrosoftDocs/azure-aks-docs/issues/212",
     ),
     Refusal(
         "endpoint-zone-groups", ZONE_GROUP, BAD, "An endpoint has a single private DNS zone group",
-        _one_zone_group, "put the zones into one group",
+        _one_zone_group, "add the zones to one group",
         f"{AZURERM_FILES}/network/private_endpoint_resource.go#L962",
     ),
     Refusal(
         "credentials-at-once", CREDENTIAL, "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
         "Concurrent federated identity credentials writes under the same managed identity are not supported",
-        _credentials_at_once, "make each credential depend on the one before",
+        _credentials_at_once, "make each credential depend on the previous one",
         "https://github.com/Azure/bicep/issues/10928",
     ),
     Refusal(
@@ -141,7 +141,7 @@ ROWS = (
     ),
     Refusal(
         "number-of-credentials", CREDENTIAL, BAD, "A managed identity has at most 20 federated credentials",
-        _number_of_credentials, "share the service accounts out over several identities",
+        _credential_count, "distribute the service accounts over several identities",
         "https://github.com/Azure/azure-workload-identity/issues/1172",
     ),
     Refusal(
@@ -151,7 +151,7 @@ ROWS = (
     ),
     Refusal(
         "granted-twice", GRANT, "RoleAssignmentExists", "The role assignment already exists",
-        _granted_twice, "grant a role once on a resource", f"{AZURERM}/issues/17421",
+        _granted_twice, "assign each role only once per resource", f"{AZURERM}/issues/17421",
     ),
     Refusal(
         "pinned-extension", EXTENSION, BAD, "A version must not be supplied with automatic upgrades",

@@ -15,7 +15,7 @@ BUDGET, WORKSPACE = "consumption:Budget", "operationalinsights:Workspace"
 _RULES_FILE = f"{AZURERM_FILES}/monitor/monitor_alert_prometheus_rule_group_resource.go"
 _SETTING_FILE = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go"
 _BUDGET_FILES = f"{AZURERM_FILES}/consumption"
-_OF_ALERTS = ("actions", "severity", "annotations", "for", "resolveConfiguration")
+_ALERT_PROPERTIES = ("actions", "severity", "annotations", "for", "resolveConfiguration")
 _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
 _CONTACTS = ("contactEmails", "contactGroups", "contactRoles")
 
@@ -27,7 +27,7 @@ def _rule_kind(rule: Part) -> Iterator[str]:
 
 def _recording(rule: Part) -> Iterator[str]:
     if rule.get("record"):
-        for name in _OF_ALERTS:
+        for name in _ALERT_PROPERTIES:
             if rule.get(name) is not None:
                 yield f"{rule.at(name)} of {rule.text('record')} is not empty"
 
@@ -35,9 +35,9 @@ def _recording(rule: Part) -> Iterator[str]:
 def _alert_limits(rule: Part) -> Iterator[str]:
     severity, actions = rule.number("severity"), len(rule.parts("actions"))
     if severity is not None and not 0 <= severity <= _MAX_SEVERITY:
-        yield f"{rule.at('severity')} is {severity:g}; it has to be at least 0 and at most {_MAX_SEVERITY}"
+        yield f"{rule.at('severity')} is {severity:g}; it must be at least 0 and at most {_MAX_SEVERITY}"
     if actions > _MAX_ACTIONS:
-        yield f"{rule.at('actions')} has {actions} action groups; it has to have at most {_MAX_ACTIONS}"
+        yield f"{rule.at('actions')} has {actions} action groups; it must have at most {_MAX_ACTIONS}"
 
 
 def _interval(request: Request) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _interval(request: Request) -> Iterator[str]:
 def _without_retention(request: Request) -> Iterator[str]:
     kinds = [*request.body.parts("logs"), *request.body.parts("metrics")]
     if not any(kind.get("enabled") for kind in kinds):
-        yield "logs and metrics have nothing that is enabled"
+        yield "no log category and no metric is enabled"
 
 
 def _category(log: Part) -> Iterator[str]:
@@ -91,26 +91,27 @@ def _notified(notification: Part) -> Iterator[str]:
     if not any(notification.texts(name) for name in _CONTACTS):
         yield f"{notification.path} has no {', '.join(_CONTACTS)}"
     if threshold is not None and not 0 <= threshold <= 1000:  # noqa: PLR2004  the service's range
-        yield f"{notification.at('threshold')} is {threshold:g}; it has to be at least 0 and at most 1000"
+        yield f"{notification.at('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
 
 
 ROWS = (
     Refusal(
-        "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Grafana 12 and 13 are there to choose",
+        "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Only Grafana 12 and 13 are supported",
         only("properties.grafanaMajorVersion", "12", "13"),
         "set grafanaMajorVersion to 12", "https://github.com/microsoft/physical-ai-toolchain/pull/1033",
     ),
     Refusal(
-        "rule-kind", RULES, BAD, "A rule has one of alert and record",
-        each("rules", _rule_kind), "leave one of the two out", f"{_RULES_FILE}#L80-L82",
+        "rule-kind", RULES, BAD, "A rule must have exactly one of alert and record",
+        each("rules", _rule_kind), "remove one of the two", f"{_RULES_FILE}#L80-L82",
     ),
     Refusal(
-        "recording-rule", RULES, BAD, "What alerts have must be empty when the rule records",
-        each("rules", _recording), "leave out " + ", ".join(_OF_ALERTS), f"{_RULES_FILE}#L85-L95",
+        "recording-rule", RULES, BAD, "Properties of alerts must be empty in a recording rule",
+        each("rules", _recording), "remove " + ", ".join(_ALERT_PROPERTIES), f"{_RULES_FILE}#L85-L95",
     ),
     Refusal(
         "alert-limits", RULES, BAD, "An alert has a severity of 0 to 4 and at most five action groups",
-        each("rules", _alert_limits), "take a severity of them, and fewer action groups", f"{_RULES_FILE}#L128-L216",
+        each("rules", _alert_limits), "choose a severity from 0 to 4, and at most five action "
+            "groups", f"{_RULES_FILE}#L128-L216",
     ),
     Refusal(
         "rule-interval", RULES, BAD, "Rules are evaluated every 1 to 15 minutes",
@@ -123,7 +124,7 @@ ROWS = (
     ),
     Refusal(
         "log-category", SETTING, BAD, "Exactly one of category and categoryGroup must be specified",
-        each("logs", _category), "leave one of the two out", f"{_SETTING_FILE}#L541",
+        each("logs", _category), "remove one of the two", f"{_SETTING_FILE}#L541",
     ),
     Refusal(
         "sink-twice", SETTING, "Conflict", "Data sinks can't be reused in different settings on the same category",
@@ -131,11 +132,11 @@ ROWS = (
     ),
     Refusal(
         "budget-start", BUDGET, BAD, "The start date must be first of the month",
-        _first_of_month, "start at the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
+        _first_of_month, "set the start date to the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
     ),
     Refusal(
         "budget-in-past", BUDGET, BAD, "The start date should not be prior to the current month",
-        _past_month, "start at the first of this month", f"{AZURERM}/pull/12121",
+        _past_month, "set the start date to the first of this month", f"{AZURERM}/pull/12121",
     ),
     Refusal(
         "budget-start-stays", BUDGET, BAD, "Start date of budgets cannot be updated",
@@ -143,7 +144,7 @@ ROWS = (
         "ignore changes of timePeriod", "https://github.com/Azure/CanadaPubSecALZ/issues/317",
     ),
     Refusal(
-        "budget-notification", BUDGET, BAD, "A notification has a threshold of 0 to 1,000 percent and a contact",
+        "budget-notification", BUDGET, BAD, "A notification must have a threshold of 0 to 1,000 percent and a contact",
         each("notifications", _notified), "name an action group",
         f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
     ),
@@ -153,7 +154,7 @@ ROWS = (
         f"{_BUDGET_FILES}/consumption_budget_base.go#L97",
     ),
     Refusal(
-        "log-retention", WORKSPACE, BAD, "Logs are kept for 30 to 730 days",
+        "log-retention", WORKSPACE, BAD, "Log retention must be between 30 and 730 days",
         within("retentionInDays", 30, 730), "set log_retention_days between them",
         f"{AZURERM_FILES}/loganalytics/log_analytics_workspace_resource.go#L155",
     ),

@@ -14,7 +14,7 @@ NETWORK, GROUP, BASTION = "network:VirtualNetwork", "network:NetworkSecurityGrou
 PEERING, MACHINE = "network:VirtualNetworkPeering", "compute:VirtualMachine"
 BASTION_SUBNET = "AzureBastionSubnet"
 _FILES = f"{AZURERM_FILES}/network"
-WITHOUT_ZONES = frozenset(
+REGIONS_WITHOUT_ZONES = frozenset(
     {
         "australiacentral", "australiacentral2", "australiasoutheast", "brazilsoutheast", "canadaeast", "francesouth",
         "germanynorth", "koreasouth", "northcentralus", "norwaywest", "southafricawest", "southindia",
@@ -22,7 +22,7 @@ WITHOUT_ZONES = frozenset(
     }
 )  # fmt: skip
 """Regions without availability zones according to https://learn.microsoft.com/azure/reliability/regions-list."""
-_SMALLEST_BASTION = 26
+_MIN_BASTION_PREFIX = 26
 _USER_NAMES = frozenset(
     {
         "administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123", "a",
@@ -34,7 +34,7 @@ _USER_NAMES = frozenset(
 
 def _zones(request: Request) -> Iterator[str]:
     location = request.body.text("location").lower().replace(" ", "")
-    if request.body.texts("zones") and location in WITHOUT_ZONES:
+    if request.body.texts("zones") and location in REGIONS_WITHOUT_ZONES:
         yield f"zones are {', '.join(request.body.texts('zones'))}, location {location}"
 
 
@@ -43,7 +43,7 @@ def zone_row(kind: str) -> Refusal:
     return Refusal(
         f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
         "The resource does not support availability zones at its location",
-        _zones, "take a region with availability zones (azure.location)",
+        _zones, "choose a region with availability zones (azure.location)",
         "https://github.com/Azure-Samples/azure-nvidia-robotics-reference-architecture/issues/182",
     )  # fmt: skip
 
@@ -71,8 +71,8 @@ def _subnet_range(request: Request) -> Iterator[str]:
     own = _prefix(request.body)
     for _, network in request.existing(NETWORK):
         spaces = [IPv4Network(each) for each in network.texts("addressSpace.addressPrefixes")]
-        mine = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
-        if mine and own and not any(own.subnet_of(space) for space in spaces):
+        own_gateway = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
+        if own_gateway and own and not any(own.subnet_of(space) for space in spaces):
             yield f"addressPrefix {own} is not in {', '.join(map(str, spaces))}"
     for _, subnet in _siblings(request):
         other = _prefix(subnet)
@@ -82,8 +82,8 @@ def _subnet_range(request: Request) -> Iterator[str]:
 
 def _at_once(request: Request) -> Iterator[str]:
     for urn, subnet in _siblings(request):
-        if urn not in request.awaited:
-            yield f"subnet {subnet.text('subnetName')} of the same network may be changed at the same time"
+        if urn not in request.dependencies:
+            yield f"subnet {subnet.text('subnetName')} of the same network may be changed concurrently"
 
 
 def _bastion_subnet(request: Request) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _bastion_subnet(request: Request) -> Iterator[str]:
             yield f"{part.at('subnet')} is {name}"
         subnet = request.by_id(SUBNET, part.text("subnet.id"))
         prefix = _prefix(subnet) if subnet else None
-        if prefix and prefix.prefixlen > _SMALLEST_BASTION:
+        if prefix and prefix.prefixlen > _MIN_BASTION_PREFIX:
             yield f"{part.at('subnet')} is {prefix}"
 
 
@@ -102,11 +102,11 @@ def _bastion_group(request: Request) -> Iterator[str]:
     if request.body.text("subnetName") != BASTION_SUBNET or not group:
         return
     for source in ("Internet", "GatewayManager"):
-        if not any(_lets_in(rule, source) for rule in group.parts("securityRules")):
-            yield f"security group {group.text('networkSecurityGroupName')} lets {source} in at no port 443"
+        if not any(_allows(rule, source) for rule in group.parts("securityRules")):
+            yield f"security group {group.text('networkSecurityGroupName')} does not allow {source} on port 443"
 
 
-def _lets_in(rule: Part, source: str) -> bool:
+def _allows(rule: Part, source: str) -> bool:
     return (
         rule.text("direction") == "Inbound"
         and rule.text("access") == "Allow"
@@ -123,7 +123,7 @@ def _rule_place(rule: Part) -> object:
 def _priority(rule: Part) -> Iterator[str]:
     value = rule.number("priority")
     if value is not None and not 100 <= value <= 4096:  # noqa: PLR2004  the service's range
-        yield f"{rule.at('priority')} is {value:g}; it has to be at least 100 and at most 4096"
+        yield f"{rule.at('priority')} is {value:g}; it must be at least 100 and at most 4096"
 
 
 def _both_ways(request: Request) -> Iterator[str]:
@@ -134,16 +134,16 @@ def _both_ways(request: Request) -> Iterator[str]:
 def _remote_gateway(request: Request) -> Iterator[str]:
     """Yield gateways that are used before the other side permits it; a side outside of this deployment is ignored."""
     if request.body.get("useRemoteGateways"):
-        lent = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
-        if lent and not any(lent):
-            yield "useRemoteGateways is true, and no peering before lends its gateway by allowGatewayTransit"
+        shared_gateways = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
+        if shared_gateways and not any(shared_gateways):
+            yield "useRemoteGateways is true, and no earlier peering shares its gateway with allowGatewayTransit"
 
 
 def _key_path(request: Request) -> Iterator[str]:
-    wanted = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
+    required_path = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
     for key in request.body.parts("osProfile.linuxConfiguration.ssh.publicKeys"):
-        if key.text("path") != wanted:
-            yield f"{key.at('path')} is {key.text('path')}; it has to be {wanted}"
+        if key.text("path") != required_path:
+            yield f"{key.at('path')} is {key.text('path')}; it must be {required_path}"
 
 
 def _user_name(request: Request) -> Iterator[str]:
@@ -156,44 +156,44 @@ ROWS = (
     zone_row(ADDRESS),
     zone_row(NAT),
     Refusal(
-        "address-is-static", ADDRESS, BAD, "Public IP addresses of SKU Standard have to be static",
+        "address-is-static", ADDRESS, BAD, "Public IP addresses of SKU Standard must be static",
         only("publicIPAllocationMethod", "Static", when=equal("sku.name", "Standard")),
         "set publicIPAllocationMethod to Static", f"{_FILES}/public_ip_resource.go#L246",
     ),
     Refusal(
-        "basic-address", ADDRESS, BAD, "No public IP addresses of SKU Basic are created any more",
+        "basic-address", ADDRESS, BAD, "Public IP addresses of SKU Basic can no longer be created",
         required("sku.name", "Standard", "StandardV2"),
         "set sku.name to Standard", f"{_FILES}/public_ip_resource.go#L198",
     ),
     Refusal(
-        "nat-zones", NAT, BAD, "A NAT gateway is in one availability zone at most",
+        "nat-zones", NAT, BAD, "A NAT gateway can be in at most one availability zone",
         _one_zone, "name one zone", f"{AZURERM}/issues/21696",
     ),
     Refusal(
-        "nat-idle", NAT, BAD, "The idle time-out is 4 to 120 minutes",
+        "nat-idle", NAT, BAD, "The idle timeout must be between 4 and 120 minutes",
         within("idleTimeoutInMinutes", 4, 120),
         "set idleTimeoutInMinutes to 10", f"{_FILES}/nat_gateway_resource.go#L85",
     ),
     Refusal(
         "subnet-range", SUBNET, "NetcfgInvalidSubnet", "The subnet is not valid in the virtual network",
-        _subnet_range, "take a free part of the network's range",
+        _subnet_range, "choose an unused part of the network's range",
         "https://github.com/Azure/azure-cli/issues/10917",
     ),
     Refusal(
         "subnets-at-once", SUBNET, "AnotherOperationInProgress",
         "Another operation on this or dependent resource is in progress",
-        _at_once, "make each subnet depend on the one before",
+        _at_once, "make each subnet depend on the previous one",
         "https://github.com/pulumi/pulumi-azure-native/issues/903",
     ),
     Refusal(
-        "bastion-subnet", BASTION, BAD, "Azure Bastion needs a subnet AzureBastionSubnet of /26 or larger",
-        _bastion_subnet, "make a subnet AzureBastionSubnet with a /26",
+        "bastion-subnet", BASTION, BAD, "Azure Bastion requires a subnet AzureBastionSubnet of /26 or larger",
+        _bastion_subnet, "create a subnet AzureBastionSubnet with a /26",
         f"{LEARN}/bastion/configuration-settings#subnet",
     ),
     Refusal(
         "bastion-security-group", SUBNET, BAD,
-        "The security group lacks rules that Azure Bastion prescribes",
-        _bastion_group, "leave the security group out, or add the rules", f"{LEARN}/bastion/bastion-nsg",
+        "The security group lacks rules that Azure Bastion requires",
+        _bastion_group, "remove the security group, or add the rules", f"{LEARN}/bastion/bastion-nsg",
     ),
     Refusal(
         "bastion-tunneling", BASTION, BAD, "Tunneling is only supported when the SKU is Standard or Premium",
@@ -203,20 +203,20 @@ ROWS = (
     Refusal(
         "security-rule-priorities", GROUP, "SecurityRuleConflict", "Rules cannot have the same Priority and Direction",
         unique("securityRules", _rule_place, "priority"),
-        "give each rule a priority of its own", "https://github.com/Azure/aks-engine/issues/2106",
+        "assign a unique priority to each rule", "https://github.com/Azure/aks-engine/issues/2106",
     ),
     Refusal(
-        "security-rule-range", GROUP, BAD, "Priorities of security rules are 100 to 4096",
-        each("securityRules", _priority), "take a free priority between them",
+        "security-rule-range", GROUP, BAD, "Priorities of security rules must be between 100 and 4096",
+        each("securityRules", _priority), "choose an unused priority in this range",
         f"{_FILES}/network_security_group_resource.go#L179",
     ),
     Refusal(
-        "gateway-both-ways", PEERING, BAD, "A peering lends its own gateway or uses the other one's, not both",
-        _both_ways, "leave one of the two out",
+        "gateway-both-ways", PEERING, BAD, "A peering can share its own gateway or use the remote one, but not both",
+        _both_ways, "remove one of the two",
         f"{LEARN}/virtual-network/virtual-network-manage-peering",
     ),
     Refusal(
-        "gateway-is-lent", PEERING, BAD, "The remote peering has to allow gateway transit before its gateway is used",
+        "gateway-is-lent", PEERING, BAD, "The remote peering must allow gateway transit before its gateway is used",
         _remote_gateway, "set allowGatewayTransit of the other side, and depend on it",
         f"{LEARN}/virtual-network/virtual-network-manage-peering",
     ),
@@ -226,8 +226,8 @@ ROWS = (
         _key_path, "name the path after adminUsername", "https://github.com/Azure/WALinuxAgent/issues/1852",
     ),
     Refusal(
-        "admin-name", MACHINE, BAD, "The admin user name is one that Azure does not allow",
-        _user_name, "take another adminUsername",
+        "admin-name", MACHINE, BAD, "Azure does not allow this admin user name",
+        _user_name, "choose another adminUsername",
         f"{AZURERM_FILES}/compute/validate/linux_admin_username.go",
     ),
 )  # fmt: skip

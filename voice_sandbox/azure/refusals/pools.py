@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL
-from voice_sandbox.azure.refusals.networks import WITHOUT_ZONES
+from voice_sandbox.azure.refusals.networks import REGIONS_WITHOUT_ZONES
 from voice_sandbox.azure.refusals.request import Part, Request
 from voice_sandbox.azure.refusals.row import BAD, Refusal, both, equal, forbidden, negated, only, within
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
@@ -33,7 +33,7 @@ _PRICE_DECIMALS = 5
 def _spot_price(request: Request) -> Iterator[str]:
     price = request.body.number("spotMaxPrice")
     if price is not None and price != -1 and (price <= 0 or round(price, _PRICE_DECIMALS) != price):
-        yield f"spotMaxPrice is {price:g}; it has to be -1, or above 0 with at most {_PRICE_DECIMALS} decimals"
+        yield f"spotMaxPrice is {price:g}; it must be -1, or above 0 with at most {_PRICE_DECIMALS} decimals"
 
 
 def _bounds(request: Request) -> Iterator[str]:
@@ -42,11 +42,11 @@ def _bounds(request: Request) -> Iterator[str]:
     if not _SCALED(body):
         return
     if low is None or high is None:
-        yield f"{body.at('minCount')} and {body.at('maxCount')} have to be given"
+        yield f"{body.at('minCount')} and {body.at('maxCount')} are required"
     elif low > high:
         yield f"{body.at('minCount')} {low:g} is more than {body.at('maxCount')} {high:g}"
     elif request.before is None and count is not None and not low <= count <= high:
-        yield f"{body.at('count')} is {count:g}; it has to be at least {low:g} and at most {high:g}"
+        yield f"{body.at('count')} is {count:g}; it must be at least {low:g} and at most {high:g}"
 
 
 def _system_size(request: Request) -> Iterator[str]:
@@ -72,8 +72,8 @@ def _taints(request: Request) -> Iterator[str]:
     for taint in request.body.texts("nodeTaints"):
         match = _TAINT.fullmatch(taint)
         if not match or match[2] not in _EFFECTS:
-            known = ", ".join(_EFFECTS)
-            yield f'{request.body.at("nodeTaints")} has "{taint}"; it has to be key=value:effect, of {known}'
+            effects = ", ".join(_EFFECTS)
+            yield f'{request.body.at("nodeTaints")} has "{taint}"; it must be key=value:effect, of {effects}'
 
 
 def _amounts(request: Request) -> Iterator[str]:
@@ -82,25 +82,28 @@ def _amounts(request: Request) -> Iterator[str]:
     surge, short = (body.get(f"upgradeSettings.{name}") for name in ("maxSurge", "maxUnavailable"))
     if SPOT(body) or (surge is None and short is None):
         return
-    adds, lacks = (value is not None and bool(_AMOUNT.fullmatch(str(value))) for value in (surge, short))
-    if adds == lacks:
-        yield f'maxSurge is "{surge}" and maxUnavailable is "{short}"; one of them has to be above 0, the other 0'
+    is_surge, is_unavailable = (value is not None and bool(_AMOUNT.fullmatch(str(value))) for value in (surge, short))
+    if is_surge == is_unavailable:
+        yield f'maxSurge is "{surge}" and maxUnavailable is "{short}"; one of them must be above 0, the other 0'
 
 
 def _version(request: Request) -> Iterator[str]:
     own = _minor(request.body.text("orchestratorVersion"))
     for _, cluster in request.existing(CLUSTER):
-        theirs = _minor(cluster.text("kubernetesVersion"))
-        if own and theirs and own > theirs:
-            yield f"orchestratorVersion is {own[0]}.{own[1]}, the control plane's {theirs[0]}.{theirs[1]}"
+        cluster_version = _minor(cluster.text("kubernetesVersion"))
+        if own and cluster_version and own > cluster_version:
+            yield (
+                f"orchestratorVersion is {own[0]}.{own[1]}, the control plane's "
+                f"{cluster_version[0]}.{cluster_version[1]}"
+            )
 
 
 def _first_version(request: Request) -> Iterator[str]:
     body = request.body
     for pool in body.parts("agentPoolProfiles"):
-        own, theirs = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
-        if request.before is None and own and theirs and own != theirs:
-            yield f"{pool.at('orchestratorVersion')} is {own}, kubernetesVersion {theirs}"
+        own, other_network = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
+        if request.before is None and own and other_network and own != other_network:
+            yield f"{pool.at('orchestratorVersion')} is {own}, kubernetesVersion {other_network}"
 
 
 def _minor(version: str) -> tuple[int, int] | None:
@@ -112,9 +115,11 @@ def _one_network(request: Request) -> Iterator[str]:
     own = request.body.text("vnetSubnetID")
     for _, cluster in request.existing(CLUSTER):
         for pool in cluster.parts("agentPoolProfiles"):
-            theirs = pool.text("vnetSubnetID")
-            if own and theirs and _network(own) != _network(theirs):
-                yield f"vnetSubnetID is in {_network(own)}, that of pool {pool.text('name')} in {_network(theirs)}"
+            other_network = pool.text("vnetSubnetID")
+            if own and other_network and _network(own) != _network(other_network):
+                yield (
+                    f"vnetSubnetID is in {_network(own)}, that of pool {pool.text('name')} in {_network(other_network)}"
+                )
 
 
 def _network(subnet: str) -> str:
@@ -126,7 +131,7 @@ def _zones(request: Request) -> Iterator[str]:
     clusters = [cluster for _, cluster in request.existing(CLUSTER)] or [Part(request.resource.inputs)]
     for cluster in clusters:
         location, zones = cluster.text("location"), request.body.texts("availabilityZones")
-        if zones and location in WITHOUT_ZONES:
+        if zones and location in REGIONS_WITHOUT_ZONES:
             yield f"{request.body.at('availabilityZones')} is {', '.join(zones)}, the cluster's location {location}"
 
 
@@ -139,7 +144,7 @@ def _disk_threshold(request: Request) -> Iterator[str]:
 ROWS = (
     Refusal(
         "zones-of-pool", POOL, BAD, "The cluster's region has no availability zones",
-        _zones, "take a region with availability zones (azure.location)", f"{LEARN}/reliability/regions-list",
+        _zones, "choose a region with availability zones (azure.location)", f"{LEARN}/reliability/regions-list",
     ),
     Refusal(
         "spot-max-surge", POOL, _INVALID, "Spot pools can't set max surge",
@@ -149,12 +154,12 @@ ROWS = (
     Refusal(
         "spot-max-unavailable", POOL, _INVALID, "Spot pools can't set maxUnavailable",
         forbidden("upgradeSettings.maxUnavailable", when=SPOT),
-        "leave maxUnavailable out of the pool's upgradeSettings", f"{AZURERM}/pull/31129",
+        "remove maxUnavailable from the pool's upgradeSettings", f"{AZURERM}/pull/31129",
     ),
     Refusal(
         "spot-system", POOL, BAD, "Spot node pools require user node pools",
         only("mode", "User", when=SPOT),
-        "buy the system pool's nodes on demand", f"{_AKS}/use-system-pools",
+        "use on-demand nodes for the system pool", f"{_AKS}/use-system-pools",
     ),
     Refusal(
         "spot-scale-set", POOL, BAD, "A Spot node pool must use Virtual Machine Scale Sets",
@@ -163,37 +168,37 @@ ROWS = (
     ),
     Refusal(
         "spot-price", POOL, BAD, "The value must be -1 or a positive value with up to five decimal places",
-        _spot_price, "round max_usd_per_hour of the pool, or leave it out", f"{_AKS}/spot-node-pool#limitations",
+        _spot_price, "round max_usd_per_hour of the pool, or omit it", f"{_AKS}/spot-node-pool#limitations",
     ),
     Refusal(
         "eviction-of-regular-nodes", POOL, BAD,
         "The eviction policy and the maximum price can only be set when the priority is Spot",
         forbidden("scaleSetEvictionPolicy", "spotMaxPrice", when=negated(SPOT)),
-        "leave both out, or set scaleSetPriority to Spot", f"{_POOL_FILE}#L575-L581",
+        "remove both, or set scaleSetPriority to Spot", f"{_POOL_FILE}#L575-L581",
     ),
     Refusal(
-        "autoscaler-bounds", POOL, BAD, "The autoscaler's bounds have to contain the node count",
+        "autoscaler-bounds", POOL, BAD, "The node count must be within the autoscaler's bounds",
         _bounds, "set minCount <= count <= maxCount", f"{_POOL_FILE}#L660-L680",
     ),
     Refusal(
         "bounds-without-autoscaler", POOL, BAD, "Bounds must be null when the autoscaler is off",
         forbidden("minCount", "maxCount", when=negated(_SCALED)),
-        "set enableAutoScaling, or leave the bounds out", f"{_POOL_FILE}#L677",
+        "set enableAutoScaling, or remove the bounds", f"{_POOL_FILE}#L677",
     ),
     Refusal(
-        "pool-nodes", POOL, BAD, "A node pool has at most 1,000 nodes",
+        "pool-nodes", POOL, BAD, "A node pool can have at most 1,000 nodes",
         within("maxCount", high=1000),
-        "share the nodes out over several pools", f"{_AKS}/best-practices-performance-scale-large",
+        "distribute the nodes over several pools", f"{_AKS}/best-practices-performance-scale-large",
     ),
     Refusal(
-        "system-pool-is-empty", POOL, BAD, "A system node pool has at least one node",
+        "system-pool-is-empty", POOL, BAD, "A system node pool must have at least one node",
         within("minCount", low=1, when=both(SYSTEM, _SCALED)),
         "set azure.system_pool.nodes.min to 3, one in each zone", f"{_AKS}/resize-node-pool",
     ),
     Refusal(
         "system-pool-size", POOL, BAD,
         "System node pools require a VM SKU of at least 4 vCPUs and 4 GB of memory, not of the B series",
-        _system_size, "take Standard_D4ds_v5 or a larger size", f"{_AKS}/use-system-pools",
+        _system_size, "use Standard_D4ds_v5 or a larger size", f"{_AKS}/use-system-pools",
     ),
     Refusal(
         "system-pool-pods", POOL, BAD, "System node pools must support at least 30 pods",
@@ -201,7 +206,7 @@ ROWS = (
         "set maxPods to 30 or more", f"{_AKS}/use-system-pools",
     ),
     Refusal(
-        "pool-pods", POOL, BAD, "A node runs at most 250 pods",
+        "pool-pods", POOL, BAD, "A node can run at most 250 pods",
         within("maxPods", high=250),
         "set maxPods to 250 or less", f"{_AKS}/concepts-network-azure-cni-overlay#maximum-pods-per-node",
     ),
@@ -217,10 +222,10 @@ ROWS = (
     ),
     Refusal(
         "node-labels", POOL, BAD, "The prefixes kubernetes.azure.com/ and kubernetes.io/ can't be used for any node",
-        _labels, "take another prefix, such as voice-serve/", f"{_AKS}/use-labels#reserved-prefixes",
+        _labels, "choose another prefix, such as voice-serve/", f"{_AKS}/use-labels#reserved-prefixes",
     ),
     Refusal(
-        "node-taints", POOL, BAD, "A taint is a key, a value and an effect",
+        "node-taints", POOL, BAD, "A taint must have a key, a value and an effect",
         _taints, "write taints as key=value:NoSchedule", f"{_AKS}/use-node-taints",
     ),
     Refusal(
@@ -229,35 +234,35 @@ ROWS = (
         _version, "upgrade the cluster first", "https://github.com/Azure/terraform-azurerm-aks/issues/465",
     ),
     Refusal(
-        "first-pool-version", CLUSTER, BAD, "At creation the version of pools must match the control plane's",
+        "first-pool-version", CLUSTER, BAD, "At creation, the version of pools must match the control plane's",
         _first_version, "set orchestratorVersion to kubernetesVersion", f"{_AKS}/create-node-pools#limitations",
     ),
     Refusal(
         "pools-in-one-network", POOL, BAD, "All node pools must reside in the same virtual network",
-        _one_network, "give every pool a subnet of one network", f"{_AKS}/create-node-pools#limitations",
+        _one_network, "use subnets of one network for all pools", f"{_AKS}/create-node-pools#limitations",
     ),
     Refusal(
-        "cpu-manager-policy", POOL, BAD, "The CPU manager policy is none or static",
+        "cpu-manager-policy", POOL, BAD, "The CPU manager policy must be none or static",
         only("kubeletConfig.cpuManagerPolicy", "none", "static"),
         "set cpuManagerPolicy to static", f"{_AKS}/custom-node-configuration-reference",
     ),
     Refusal(
-        "image-thresholds", POOL, BAD, "The low threshold is no higher than the high threshold",
+        "image-thresholds", POOL, BAD, "The low threshold must not exceed the high threshold",
         _disk_threshold, "lower imageGcLowThreshold", f"{_AKS}/custom-node-configuration-reference",
     ),
     Refusal(
-        "huge-pages", POOL, BAD, "Transparent huge pages are always, madvise or never",
+        "huge-pages", POOL, BAD, "Transparent huge pages must be always, madvise or never",
         only("linuxOSConfig.transparentHugePageEnabled", "always", "madvise", "never"),
         "set transparentHugePageEnabled to one of them", f"{_AKS}/custom-node-configuration-reference",
     ),
     Refusal(
         "huge-page-defrag", POOL, BAD,
-        "Defragmentation is always, defer, defer+madvise, madvise or never",
+        "Defragmentation must be always, defer, defer+madvise, madvise or never",
         only("linuxOSConfig.transparentHugePageDefrag", "always", "defer", "defer+madvise", "madvise", "never"),
         "set transparentHugePageDefrag to one of them", f"{_AKS}/custom-node-configuration-reference",
     ),
     Refusal(
-        "linux-settings", POOL, BAD, "Settings of Linux can only be configured on Linux",
+        "linux-settings", POOL, BAD, "Linux settings can only be configured on Linux nodes",
         forbidden("linuxOSConfig", when=negated(equal("osType", "Linux", None))),
         "set osType to Linux", f"{_POOL_FILE}#L685-L687",
     ),

@@ -47,13 +47,13 @@ class Part:
     def parts(self, path: str) -> list[Part]:
         """Return the objects of the list or the map at a path."""
         value = self.get(path)
-        named: Sequence[tuple[str, Any]] = []
+        items: Sequence[tuple[str, Any]] = []
         if isinstance(value, Mapping):
-            named = [(f".{name}", item) for name, item in value.items()]
+            items = [(f".{name}", item) for name, item in value.items()]
         elif isinstance(value, list):
-            named = [(f"[{index}]", item) for index, item in enumerate(value)]
+            items = [(f"[{index}]", item) for index, item in enumerate(value)]
         return [
-            Part(_plain(item), f"{self.at(path)}{name}") for name, item in named if isinstance(_plain(item), Mapping)
+            Part(_plain(item), f"{self.at(path)}{name}") for name, item in items if isinstance(_plain(item), Mapping)
         ]
 
     def at(self, path: str) -> str:
@@ -70,14 +70,14 @@ class Request:
         body: Its inputs, or the part of them that a row evaluates.
         before: Previous inputs; `None` if the request creates it.
         earlier: Resources with earlier requests, of all projects, in order.
-        awaited: URNs of the resources for which the program waits before it sends this request.
+        dependencies: URNs of the resources for which the program waits before it sends this request.
     """
 
     resource: Resource
     body: Part
     before: Part | None = None
     earlier: Sequence[Resource] = ()
-    awaited: frozenset[str] = field(default=frozenset())
+    dependencies: frozenset[str] = field(default=frozenset())
 
     def existing(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type with earlier requests."""
@@ -87,7 +87,7 @@ class Request:
 
     def ready(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type that are guaranteed to exist when the service receives this request."""
-        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.awaited)
+        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.dependencies)
 
     def by_id(self, kind: str, identifier: str) -> Part | None:
         """Return the inputs of the resource with an id; `None` if this deployment does not create it."""

@@ -24,18 +24,18 @@ IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAss
 
 def principals(request: Request, ids: list[str]) -> set[str]:
     """Return the object ids of existing identities."""
-    wanted = {each.lower() for each in ids}
+    role_ids = {each.lower() for each in ids}
     return {
         str(Part(resource.outputs).get("principalId"))
         for resource, _ in request.existing(IDENTITY)
-        if (resource.id or "").lower() in wanted
+        if (resource.id or "").lower() in role_ids
     }
 
 
-def is_granted(request: Request, who: set[str], on: str, *roles: Role) -> bool:
+def is_granted(request: Request, identities: set[str], on: str, *roles: Role) -> bool:
     """Return True if one of several roles on a resource, or on its scope, is granted before the request is sent."""
     return any(
-        grant.text("principalId") in who
+        grant.text("principalId") in identities
         and grant.text("roleDefinitionId").lower().endswith(tuple(str(role) for role in roles))
         and f"{on.lower()}/".startswith(f"{grant.text('scope').lower()}/")
         for _, grant in request.ready(GRANT)

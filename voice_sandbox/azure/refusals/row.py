@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from voice_sandbox.azure.refusals.request import Part, Request
 from voice_sandbox.azure.replacements import covers
 
-Judgement = Callable[[Request], Iterable[str]]
+Evaluation = Callable[[Request], Iterable[str]]
 """Function that yields each rejected value of a request with its limit."""
 
 Condition = Callable[[Part], bool]
@@ -25,8 +25,8 @@ class Refusal:
         name: Unique name.
         kind: Type of the resource, such as `containerservice:AgentPool`.
         code: Error code of the response.
-        says: The service's reason, as a sentence.
-        judge: Yields the rejected values of a request.
+        reason: The service's reason, as a sentence.
+        evaluate: Yields the rejected values of a request.
         remedy: The solution.
         source: Public report of the rejection, or the documentation page that states it.
     """
@@ -34,8 +34,8 @@ class Refusal:
     name: str
     kind: str
     code: str
-    says: str
-    judge: Judgement
+    reason: str
+    evaluate: Evaluation
     remedy: str
     source: str
 
@@ -53,7 +53,7 @@ def equal(path: str, *values: object) -> Condition:
     return lambda body: body.get(path) in values
 
 
-def given(path: str) -> Condition:
+def is_set(path: str) -> Condition:
     """Return a condition: there is a value at a path."""
     return lambda body: body.get(path) is not None
 
@@ -71,66 +71,66 @@ def both(*conditions: Condition) -> Condition:
 # --- Judgements -------------------------------------------------------------------------------------------
 
 
-def forbidden(*paths: str, when: Condition = always) -> Judgement:
+def forbidden(*paths: str, when: Condition = always) -> Evaluation:
     """Reject a value at any of the paths."""
 
-    def judge(request: Request) -> Iterator[str]:
+    def evaluate(request: Request) -> Iterator[str]:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it has to be left out"
+                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it must be omitted"
 
-    return judge
+    return evaluate
 
 
-def required(path: str, *values: object, when: Condition = always) -> Judgement:
+def required(path: str, *values: object, when: Condition = always) -> Evaluation:
     """Reject a request without a value at a path, or without one of several."""
 
-    def judge(request: Request) -> Iterator[str]:
+    def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
-            wanted = f"; it has to be {' or '.join(map(_shown, values))}" if values else ""
-            yield f"{request.body.at(path)} is {_shown(value)}{wanted}"
+            expectation = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
+            yield f"{request.body.at(path)} is {_shown(value)}{expectation}"
 
-    return judge
+    return evaluate
 
 
-def only(path: str, *values: object, when: Condition = always) -> Judgement:
+def only(path: str, *values: object, when: Condition = always) -> Evaluation:
     """Reject a value at a path that is none of several; a missing one is the service's default."""
 
-    def judge(request: Request) -> Iterator[str]:
+    def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
-            yield f"{request.body.at(path)} is {_shown(value)}; it has to be {' or '.join(map(_shown, values))}"
+            yield f"{request.body.at(path)} is {_shown(value)}; it must be {' or '.join(map(_shown, values))}"
 
-    return judge
+    return evaluate
 
 
-def each(path: str, judge: Callable[[Part], Iterable[str]]) -> Judgement:
+def each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
     """Evaluate each object of a list."""
-    return lambda request: (found for part in request.body.parts(path) for found in judge(part))
+    return lambda request: (problem for part in request.body.parts(path) for problem in evaluate(part))
 
 
-def unique(path: str, key: Callable[[Part], object], what: str) -> Judgement:
+def unique(path: str, key: Callable[[Part], object], what: str) -> Evaluation:
     """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
 
-    def judge(request: Request) -> Iterator[str]:
-        known: dict[object, Part] = {}
+    def evaluate(request: Request) -> Iterator[str]:
+        first_parts: dict[object, Part] = {}
         for part in request.body.parts(path):
             value = key(part)
             if value is None:
                 continue
-            if value in known:
-                yield f"{known[value].path} and {part.path} both have {what} {value}"
-            known.setdefault(value, part)
+            if value in first_parts:
+                yield f"{first_parts[value].path} and {part.path} both have {what} {value}"
+            first_parts.setdefault(value, part)
 
-    return judge
+    return evaluate
 
 
-def within(path: str, low: float | None = None, high: float | None = None, when: Condition = always) -> Judgement:
+def within(path: str, low: float | None = None, high: float | None = None, when: Condition = always) -> Evaluation:
     """Reject a number at a path outside of a range."""
 
-    def judge(request: Request) -> Iterator[str]:
+    def evaluate(request: Request) -> Iterator[str]:
         value = request.body.number(path)
         if (
             when(request.body)
@@ -138,17 +138,17 @@ def within(path: str, low: float | None = None, high: float | None = None, when:
             and not (low or value) <= value <= (value if high is None else high)
         ):
             limits = " and ".join(
-                f"at {which} {limit:g}" for which, limit in (("least", low), ("most", high)) if limit is not None
+                f"at {word} {limit:g}" for word, limit in (("least", low), ("most", high)) if limit is not None
             )
-            yield f"{request.body.at(path)} is {value:g}; it has to be {limits}"
+            yield f"{request.body.at(path)} is {value:g}; it must be {limits}"
 
-    return judge
+    return evaluate
 
 
-def unchanged(path: str, *, once: Condition = always) -> Judgement:
+def unchanged(path: str, *, once: Condition = always) -> Evaluation:
     """Reject a changed value at a path."""
 
-    def judge(request: Request) -> Iterator[str]:
+    def evaluate(request: Request) -> Iterator[str]:
         ignored = any(covers(each, path) for each in request.resource.ignore_changes)
         if request.before is None or ignored or not once(request.before):
             return
@@ -156,7 +156,7 @@ def unchanged(path: str, *, once: Condition = always) -> Judgement:
         if old is not None and old != new:
             yield f"{request.body.at(path)} was {_shown(old)} and would become {_shown(new)}"
 
-    return judge
+    return evaluate
 
 
 def _shown(value: object) -> str:

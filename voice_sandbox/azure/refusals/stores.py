@@ -91,48 +91,49 @@ ROWS = (
     Refusal(
         "registry-retention-and-soft-delete", REGISTRY, BAD,
         "Azure Container Registry doesn't allow enabling both the retention policy and the soft delete policy",
-        _both_retentions, "leave one of the two out",
+        _both_retentions, "remove one of the two",
         f"{LEARN}/container-registry/container-registry-soft-delete-policy",
     ),
     Refusal(
         "vault-purge-protection", VAULT, BAD, 'The property "enablePurgeProtection" cannot be set to false',
         only("properties.enablePurgeProtection", True),
-        "leave it out, or set it to true", "https://github.com/Azure/bicep/issues/5223",
+        "omit it, or set it to true", "https://github.com/Azure/bicep/issues/5223",
     ),
     Refusal(
-        "vault-soft-delete", VAULT, BAD, "Soft delete cannot be switched off",
+        "vault-soft-delete", VAULT, BAD, "Soft delete cannot be disabled",
         only("properties.enableSoftDelete", True),
         "set enableSoftDelete to true", f"{_CLI}/13247",
     ),
     Refusal(
-        "vault-retention", VAULT, BAD, "Deleted secrets are kept for 7 to 90 days",
+        "vault-retention", VAULT, BAD, "The retention of deleted secrets must be between 7 and 90 days",
         within("properties.softDeleteRetentionInDays", 7, 90),
         "set softDeleteRetentionInDays to 90", f"{AZURERM_FILES}/keyvault/key_vault_resource.go#L209",
     ),
     Refusal(
         "vault-retention-stays", VAULT, BAD, "Once set, the retention policy interval cannot be changed",
         unchanged("properties.softDeleteRetentionInDays"),
-        "leave softDeleteRetentionInDays as it is", f"{AZURERM_DOCS}/key_vault.html.markdown#L109",
+        "do not change softDeleteRetentionInDays", f"{AZURERM_DOCS}/key_vault.html.markdown#L109",
     ),
     Refusal(
         "vault-name", VAULT, BAD,
-        "A vault's name starts with a letter, ends with a letter or digit and has no two hyphens in a row",
-        _vault_name, "take another name for the deployment", f"{AZURERM_FILES}/keyvault/validate/vault_name.go",
+        "A vault's name must start with a letter, end with a letter or digit, and have no consecutive hyphens",
+        _vault_name, "choose another name for the deployment", f"{AZURERM_FILES}/keyvault/validate/vault_name.go",
     ),
     Refusal(
-        "store-zones", STORE, BAD, "Specifying zones for the SKU is not supported: they are used where there are any",
-        forbidden("zones"), "leave zones out", "https://github.com/langchain-ai/terraform/pull/107",
+        "store-zones", STORE, BAD, "Specifying zones for the SKU is not supported: available zones are used "
+            "automatically",
+        forbidden("zones"), "remove zones", "https://github.com/langchain-ai/terraform/pull/107",
     ),
     Refusal(
-        "retired-store", STORE, BAD, "The SKUs of Redis Enterprise are not created any more",
+        "retired-store", STORE, BAD, "Stores with Redis Enterprise SKUs can no longer be created",
         lambda request: (
             f"sku.name is {name}" for name in [request.body.text("sku.name")] if name.startswith("Enterprise")
         ),
-        "take Balanced_B5 (callers.state.sku)", f"{AZURERM_DOCS}/managed_redis.html.markdown#L132",
+        "use Balanced_B5 (callers.state.sku)", f"{AZURERM_DOCS}/managed_redis.html.markdown#L132",
     ),
     Refusal(
-        "unclustered-store", DATABASE, BAD, "Without clusters a store has at most 25 GB",
-        _unclustered, "take Balanced_B20 or less (callers.state.sku)", f"{LEARN}/redis/choose-clustering-policy",
+        "unclustered-store", DATABASE, BAD, "A store without clustering can have at most 25 GB",
+        _unclustered, "use Balanced_B20 or smaller (callers.state.sku)", f"{LEARN}/redis/choose-clustering-policy",
     ),
     Refusal(
         "database-name", DATABASE, BAD, "A store has a single database, which must be named 'default'",
@@ -140,17 +141,17 @@ ROWS = (
         "name it default", "https://github.com/Azure/bicep-registry-modules/issues/6868",
     ),
     Refusal(
-        "database-backups", DATABASE, BAD, "A database is persisted by one of append-only file and snapshots",
-        _both_backups, "leave one of the two out", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
+        "database-backups", DATABASE, BAD, "A database can be persisted by either append-only file or snapshots",
+        _both_backups, "remove one of the two", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
     ),
     Refusal(
-        "access-policy", ACCESS, BAD, "There is no other access policy than default",
+        "access-policy", ACCESS, BAD, "The only access policy is default",
         only("accessPolicyName", "default"),
         "set accessPolicyName to default", f"{LEARN}/redis/entra-for-authentication",
     ),
     Refusal(
         "claim-shrinks", CLAIM, "Forbidden", "A volume claim can not be less than before",
-        _shrinks, "leave model_cache_gib as it is, or accept that the claim is replaced",
+        _shrinks, "do not change model_cache_gib, or accept the replacement of the claim",
         "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/core/validation/validation.go",
     ),
 )  # fmt: skip

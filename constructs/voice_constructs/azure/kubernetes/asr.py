@@ -14,7 +14,7 @@ from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure_callers import AsrPods
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_blueprint.observability.azure.scaling import cpu_trigger, places_trigger
+from voice_blueprint.observability.azure.scaling import cpu_trigger, slots_trigger
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, liveness_probe, pod_field
@@ -58,7 +58,7 @@ def asr_front(
             bounds=settings.replicas,
             drain_s=settings.drain_timeout_s,
             images=CALLER_TIER_IMAGES[Component.ASR],
-            triggers=[places_trigger(Component.ASR), cpu_trigger(Component.ASR, settings.cpus)],
+            triggers=[slots_trigger(Component.ASR), cpu_trigger(Component.ASR, settings.cpus)],
             volumes=login.volumes(),
         ),
         needs=[login.config],

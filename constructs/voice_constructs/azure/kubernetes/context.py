@@ -12,12 +12,12 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, GpuPool
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import digest, held_back
+from voice_blueprint.hosts import digest, lacks_digests
 
 TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
 
-PART_OF = {"app.kubernetes.io/part-of": "voice-serve"}
+PART_OF_LABEL = {"app.kubernetes.io/part-of": "voice-serve"}
 """Label of every object in this package."""
 
 
@@ -51,18 +51,18 @@ class ClusterContext:
         """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
-    def held(self, images: Iterable[Image]) -> bool:
+    def waits_for_image(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
-        return held_back(self.deployment, tuple(images))
+        return lacks_digests(self.deployment, tuple(images))
 
-    def replicas(self, asked: int, images: Iterable[Image]) -> int:
+    def replicas(self, configured: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas: 0 for a workload that must wait."""
-        return 0 if self.held(images) else asked
+        return 0 if self.waits_for_image(images) else configured
 
 
 def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
     """Return the labels of a pod, which network policies, monitors and the router select."""
-    return {COMPONENT_LABEL: component.value, **PART_OF, **({SERVICE_LABEL: service} if service else {})}
+    return {COMPONENT_LABEL: component.value, **PART_OF_LABEL, **({SERVICE_LABEL: service} if service else {})}
 
 
 def metadata(
@@ -76,6 +76,6 @@ def metadata(
     return k8s.meta.v1.ObjectMetaArgs(
         name=name,
         namespace=namespace,
-        labels=dict(labels or PART_OF),
+        labels=dict(labels or PART_OF_LABEL),
         annotations=dict(annotations) if annotations else None,
     )

@@ -85,7 +85,7 @@ class CpuReplicas(pulumi.ComponentResource):
             name,
             bounds=props.bounds,
             triggers=props.triggers,
-            held=context.held(props.images),
+            waits_for_image=context.waits_for_image(props.images),
             parent=self,
         )
         self.register_outputs({})

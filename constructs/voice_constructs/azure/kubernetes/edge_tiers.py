@@ -139,7 +139,7 @@ class EdgeTier(pulumi.ComponentResource):
             selector=self.pods.selector,
             ports=list(props.ports.values()),
             health=props.health,
-            reason="the application gateway reaches it; its address is of the nodes' range",
+            reason="the application gateway connects to it; its address is in the nodes' range",
             annotations={"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": props.address},
             opts=child,
         )
@@ -170,7 +170,7 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
 def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
     """Return the agents' properties; agents run conversations, and scale by their number."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
-    asked = {
+    variables = {
         TOKEN_KEY: TOKEN_KEY_SECRET,
         PROMPT: settings.prompt_secret,
         TOOLS_KEY: settings.tools_key_secret,
@@ -186,7 +186,7 @@ def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) ->
         ports={"http": AGENT_HTTP},
         address=agent_address(context.azure.network.cidr),
         health=AGENT_NODE_HEALTH,
-        secrets={variable: name for variable, name in asked.items() if name},
+        secrets={variable: name for variable, name in variables.items() if name},
         bounds=settings.replicas,
         drain_s=settings.drain_timeout_s,
         images=AGENT_POD_IMAGES,

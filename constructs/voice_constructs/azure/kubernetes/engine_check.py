@@ -36,7 +36,7 @@ KILL_S = 10
 the requests that a drain would wait for, and has been out of rotation for two minutes."""
 
 SILENCE_S = 1.0
-SPOKEN = "Yes."
+PROBE_TEXT = "Yes."
 VOICE = "casual_female"
 """A preset of Voxtral 4B TTS (https://huggingface.co/mistralai/Voxtral-4B-TTS-2603)."""
 
@@ -126,7 +126,7 @@ def _question(server: str, model: ModelCard) -> Mapping[str, object]:
     """
     match model.task:
         case Task.SPEECH:
-            body = {"model": model.name, "input": SPOKEN, "voice": VOICE, "response_format": "pcm"}
+            body = {"model": model.name, "input": PROBE_TEXT, "voice": VOICE, "response_format": "pcm"}
             return {"url": f"{server}/v1/audio/speech", "body": body}
         case Task.TRANSCRIPTION:
             body = {"model": model.name, "language": "en", "response_format": "json", "max_completion_tokens": "1"}

@@ -130,7 +130,7 @@ class EngineReplicas(pulumi.ComponentResource):
             props.name,
             bounds=props.bounds,
             triggers=props.triggers,
-            held=context.held(props.images),
+            waits_for_image=context.waits_for_image(props.images),
             parent=self,
         )
         self.register_outputs({})
@@ -183,7 +183,7 @@ class EngineReplicas(pulumi.ComponentResource):
             security_context=pod_security(),
             node_selector={POOL_LABEL: props.pool},
             tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
-            affinity=self._apart() if props.whole_node else None,
+            affinity=self._anti_affinity() if props.whole_node else None,
             topology_spread_constraints=self._spread(),
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
             init_containers=[container.args(self._files) for container in (*props.checks, *props.sidecars)] or None,
@@ -191,7 +191,7 @@ class EngineReplicas(pulumi.ComponentResource):
             volumes=self._volumes(),
         )
 
-    def _apart(self) -> k8s.core.v1.AffinityArgs:
+    def _anti_affinity(self) -> k8s.core.v1.AffinityArgs:
         """Return the anti-affinity that keeps two such pods off one node, even if a larger size has room for both."""
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL

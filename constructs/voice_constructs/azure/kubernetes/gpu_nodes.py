@@ -21,7 +21,7 @@ from voice_constructs.azure.kubernetes.pods import (
     tolerations,
 )
 
-HELD_LABEL = "voice-serve/image-without-digest"
+WAITING_LABEL = "voice-serve/image-without-digest"
 """Node label that no node has. A DaemonSet has no number of replicas, so one that waits for its image selects this
 label."""
 
@@ -113,7 +113,7 @@ class GpuNodes(pulumi.ComponentResource):
             enable_service_links=False,
             priority_class_name="system-node-critical",
             affinity=self._on_gpu_nodes(),
-            node_selector={HELD_LABEL: "true"} if self._context.held((image,)) else None,
+            node_selector={WAITING_LABEL: "true"} if self._context.waits_for_image((image,)) else None,
             tolerations=tolerations(self._taints()),
             containers=[container],
             volumes=list(volumes),

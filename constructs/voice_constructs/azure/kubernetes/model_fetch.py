@@ -99,8 +99,8 @@ def downloads(azure: Azure) -> tuple[Download, ...]:
 
 
 def _repository(model: ModelCard, service: AzureService) -> str:
-    asks_fp8 = isinstance(service, AggregatedService | ChatService) and service.quantization is Quantization.FP8
-    return model.fp8_repository if asks_fp8 and model.fp8_repository else model.repository
+    uses_fp8 = isinstance(service, AggregatedService | ChatService) and service.quantization is Quantization.FP8
+    return model.fp8_repository if uses_fp8 and model.fp8_repository else model.repository
 
 
 class ModelFetch(pulumi.ComponentResource):
@@ -167,7 +167,7 @@ class ModelFetch(pulumi.ComponentResource):
         )
 
     def _build_job(self, download: Download) -> k8s.batch.v1.Job:
-        context, held = self._context, self._context.held((download.image,))
+        context, waits_for_image = self._context, self._context.waits_for_image((download.image,))
         container = LaunchedContainer(
             name=Component.MODEL_FETCH.value,
             image=context.image_uri(download.image),
@@ -197,10 +197,10 @@ class ModelFetch(pulumi.ComponentResource):
                 context.namespace,
                 labels=pod_labels(Component.MODEL_FETCH),
                 # `pulumi up` does not wait for a job without its image.
-                annotations={"pulumi.com/skipAwait": "true"} if held else None,
+                annotations={"pulumi.com/skipAwait": "true"} if waits_for_image else None,
             ),
             spec=k8s.batch.v1.JobSpecArgs(
-                suspend=held,
+                suspend=waits_for_image,
                 backoff_limit=4,
                 active_deadline_seconds=TIMEOUT_S,
                 template=k8s.core.v1.PodTemplateSpecArgs(

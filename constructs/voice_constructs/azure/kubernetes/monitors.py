@@ -43,7 +43,7 @@ class Monitors(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:Monitors", name, None, opts)
-        engines = [_endpoint(port, _labels_of(role)) for port, role in ENGINE_PORTS.items()]
+        engines = [_endpoint(port, _pod_labels(role)) for port, role in ENGINE_PORTS.items()]
         self._monitor(Component.ENGINE, context.namespace, engines)
         self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
         if context.azure.has_peers:
@@ -61,14 +61,14 @@ class Monitors(pulumi.ComponentResource):
 
         They are added to those of Azure's own dashboards.
         """
-        kept = "|".join(ClusterMetric)
+        keep_list = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(
             AGENT_SETTINGS,
             metadata=metadata(AGENT_SETTINGS, SYSTEM_NAMESPACE),
             data={
                 "schema-version": "v2",
                 "config-version": "1",
-                "cluster-metrics": f'default-targets-metrics-keep-list: |-\n  kubestate = "{kept}"\n'
+                "cluster-metrics": f'default-targets-metrics-keep-list: |-\n  kubestate = "{keep_list}"\n'
                 "minimal-ingestion-profile: |-\n  enabled = true\n",
             },
             opts=pulumi.ResourceOptions(parent=self),
@@ -103,7 +103,7 @@ def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> di
     }
 
 
-def _labels_of(role: CellRole | None) -> list[Mapping[str, object]]:
+def _pod_labels(role: CellRole | None) -> list[Mapping[str, object]]:
     """Return the relabelling of engine series: service and pool from the pod, the role from the port."""
     copied = {SERVICE_LABEL: SERVICE_SERIES, POOL_LABEL: POOL_SERIES}
     relabelings: list[Mapping[str, object]] = [

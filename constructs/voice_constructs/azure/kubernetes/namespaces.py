@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.azure.kubernetes.context import PART_OF, TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES = "voice-signed-images"
@@ -22,15 +22,15 @@ POD_SECURITY: dict[str, tuple[PodSecurity, str]] = {
     NAMESPACE: (
         "restricted",
         (
-            "Engines run as an ordinary user without capabilities. Locked memory needs none: CUDA pins host memory "
-            "through the driver, which RLIMIT_MEMLOCK does not bound; it bounds what InfiniBand registers, and cells "
-            "stay inside a node. A capability would reach no process of an ordinary user anyway."
+            "Engines run as an ordinary user without capabilities. Locked memory requires none: CUDA pins host memory "
+            "through the driver, which RLIMIT_MEMLOCK does not limit; it only applies to InfiniBand, and cells "
+            "stay inside a node. Processes of an ordinary user would not get a capability anyway."
         ),
     ),
     GPU_NAMESPACE: (
         "privileged",
         (
-            "The device plugin registers at the kubelet's socket and hands out device nodes, DCGM reads hardware "
+            "The device plugin registers at the kubelet's socket and allocates device nodes; DCGM reads hardware "
             "counters and the kubelet's list of pods: both mount the host's files."
         ),
     ),
@@ -63,10 +63,10 @@ class Namespaces(pulumi.ComponentResource):
             for mode in ("enforce", "audit", "warn")
             for suffix, value in (("", level), ("-version", f"v{version}"))
         }
-        made = k8s.core.v1.Namespace(
-            name, metadata=metadata(name, None, labels=PART_OF | labels), opts=pulumi.ResourceOptions(parent=self)
+        namespace_resource = k8s.core.v1.Namespace(
+            name, metadata=metadata(name, None, labels=PART_OF_LABEL | labels), opts=pulumi.ResourceOptions(parent=self)
         )
-        return made.metadata.name
+        return namespace_resource.metadata.name
 
 
 class SignedImages(pulumi.ComponentResource):
@@ -86,7 +86,7 @@ class SignedImages(pulumi.ComponentResource):
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
                 failure_policy="Fail",
                 match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
-                    namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=PART_OF),
+                    namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=PART_OF_LABEL),
                     resource_rules=[
                         k8s.admissionregistration.v1.NamedRuleWithOperationsArgs(
                             api_groups=[""],
@@ -102,7 +102,7 @@ class SignedImages(pulumi.ComponentResource):
                 validations=[
                     k8s.admissionregistration.v1.ValidationArgs(
                         expression=f"!has({kind}) || {kind}.all(container, container.image in variables.signed)",
-                        message="an image of the pod is none that the key of image_signing has signed",
+                        message="an image of the pod is not signed with the key of image_signing",
                     )
                     for kind in (
                         "object.spec.containers",

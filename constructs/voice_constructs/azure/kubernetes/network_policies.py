@@ -21,7 +21,7 @@ from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContex
 
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
 
-NAMESPACE_OF: dict[Component, str] = {
+NAMESPACE_BY_COMPONENT: dict[Component, str] = {
     Component.ROUTER: NAMESPACE,
     Component.ENGINE: NAMESPACE,
     Component.LMCACHE_COORDINATOR: NAMESPACE,
@@ -81,18 +81,18 @@ class NetworkPolicies(pulumi.ComponentResource):
             k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())
             for flow in flows
         ]
-        if destination in NAMESPACE_OF:
+        if destination in NAMESPACE_BY_COMPONENT:
             self._policy(
                 f"{destination}-from-{source}",
-                NAMESPACE_OF[destination],
+                NAMESPACE_BY_COMPONENT[destination],
                 _pods(destination),
                 ["Ingress"],
                 ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._peer(source)], ports=ports)],
             )
-        if source in NAMESPACE_OF:
+        if source in NAMESPACE_BY_COMPONENT:
             self._policy(
                 f"{source}-to-{destination}",
-                NAMESPACE_OF[source],
+                NAMESPACE_BY_COMPONENT[source],
                 _pods(source),
                 ["Egress"],
                 egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[self._peer(destination)], ports=ports)],
@@ -114,7 +114,9 @@ class NetworkPolicies(pulumi.ComponentResource):
             case Component.STATE | Component.ARCHIVE:
                 return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).endpoints))
             case _:
-                return Peer(namespace_selector=_namespace(NAMESPACE_OF[component]), pod_selector=_pods(component))
+                return Peer(
+                    namespace_selector=_namespace(NAMESPACE_BY_COMPONENT[component]), pod_selector=_pods(component)
+                )
 
     def _public(self) -> Peer:
         network = self._context.azure.network

@@ -58,7 +58,7 @@ class Scaling(pulumi.ComponentResource):
         *,
         bounds: HostCount,
         triggers: Sequence[Trigger],
-        held: bool,
+        waits_for_image: bool,
         parent: pulumi.Resource,
     ) -> k8s.apiextensions.CustomResource:
         """Scale a Deployment between bounds; one that waits for its image stays at 0 replicas."""
@@ -69,7 +69,7 @@ class Scaling(pulumi.ComponentResource):
             metadata=metadata(
                 name,
                 self.context.namespace,
-                annotations={"autoscaling.keda.sh/paused-replicas": "0"} if held else None,
+                annotations={"autoscaling.keda.sh/paused-replicas": "0"} if waits_for_image else None,
             ),
             spec={
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.metadata.name},

@@ -53,11 +53,11 @@ class StateLogin(pulumi.ComponentResource):
 
     def client_id(self, tier: Component) -> pulumi.Output[str]:
         """Return the variables with the identity of a tier's pods in Microsoft Entra."""
-        return self._identities.apply(lambda found: found[tier.value]["clientId"])
+        return self._identities.apply(lambda identities: identities[tier.value]["clientId"])
 
     def environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
         """Return the tier's user of the store, for its main container."""
-        return {VALKEY_USER.name: self._identities.apply(lambda found: found[tier.value]["principalId"])}
+        return {VALKEY_USER.name: self._identities.apply(lambda identities: identities[tier.value]["principalId"])}
 
     def archive(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
         """Return the variables with which a tier's main container accesses the archive."""

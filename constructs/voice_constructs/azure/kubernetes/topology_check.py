@@ -37,14 +37,14 @@ def expectation(size: VmSize, gpus: int, hand_over: HandOver | None = None) -> s
     For a pod with all GPUs it is the catalogue's row. For a pod with some of them, GPUs are numbered from 0 and must
     all be connected, as tensor parallelism requires.
     """
-    whole = gpus == size.gpu_count
+    is_full_node = gpus == size.gpu_count
     numa = {gpu: index for index, node in enumerate(size.numa_nodes) for gpu in node.gpus}
     return json.dumps(
         {
             "vm_size": size.name,
             "gpus": gpus,
-            "nvlink_groups": [list(group) for group in size.nvlink_domains] if whole else [list(range(gpus))],
-            "numa_nodes": [numa[gpu] for gpu in range(gpus)] if whole and numa else [],
+            "nvlink_groups": [list(group) for group in size.nvlink_domains] if is_full_node else [list(range(gpus))],
+            "numa_nodes": [numa[gpu] for gpu in range(gpus)] if is_full_node and numa else [],
             "peers": list(itertools.product(*hand_over.groups)) if hand_over else [],
             "transports": hand_over.transports if hand_over else "",
             "refuse_without_peers": hand_over.refuse if hand_over else True,

@@ -12,7 +12,7 @@ from voice_blueprint.contract.network import RTP, VAD_HEALTH
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure_callers import VadPods
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_blueprint.observability.azure.scaling import places_trigger
+from voice_blueprint.observability.azure.scaling import slots_trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
@@ -68,7 +68,7 @@ class Vad(pulumi.ComponentResource):
                 drain_s=settings.drain_timeout_s,
                 images=CALLER_TIER_IMAGES[Component.VAD],
                 # There is no CPU trigger, since a polling core is always busy.
-                triggers=[places_trigger(Component.VAD)],
+                triggers=[slots_trigger(Component.VAD)],
                 volumes=[*login.volumes(), Volume(name="run", empty_dir=run)],
             ),
             needs=[login.config],
@@ -80,7 +80,7 @@ class Vad(pulumi.ComponentResource):
             selector=self.pods.selector,
             ports=[RTP],
             health=VAD_NODE_HEALTH,
-            reason="callers send SRTP; whoever has no session is not heard",
+            reason="callers send SRTP; packets without a session are dropped",
             annotations={
                 "azure-pip-name": cluster.require_output(ClusterOutput.RTP_ADDRESS_NAME),
                 "azure-load-balancer-resource-group": cluster.require_output(ClusterOutput.RESOURCE_GROUP),

@@ -55,7 +55,7 @@ match azure.access:
 monitoring = Monitoring("monitoring", scope=scope, network=network)
 registry = ImageRegistry("registry", scope=scope, network=network)
 vault = SecretVault("vault", scope=scope, network=network)
-if registry.made:
+if registry.is_managed:
     monitoring.keep_audit("registry", registry.id, parent=registry)
 monitoring.keep_audit("vault", vault.id, parent=vault)
 
@@ -71,27 +71,27 @@ Dashboards("dashboards", scope=scope)
 Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
 
 keda = Identity("keda", scope=scope)
-keda.may("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
+keda.grant_role("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
 keda.trust("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
 
 model_fetch = Identity("model-fetch", scope=scope)
-model_fetch.may("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+model_fetch.grant_role("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
 model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
 
 monitored: dict[MonitoredService, pulumi.Input[str]] = {}
 if network.egress_id:
     monitored["Microsoft.Network/natGateways"] = network.egress_id
-exported: dict[ClusterOutput, object] = {}
+outputs: dict[ClusterOutput, object] = {}
 if azure.callers:
     users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
     for tier, identity in users.items():
         identity.trust(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
         if tier in VAULT_TIERS:
-            identity.may(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
+            identity.grant_role(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
     edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
     monitored |= {"Microsoft.Cache/redisEnterprise": state.id, "Microsoft.Network/applicationGateways": edge.id}
-    exported = {
+    outputs = {
         ClusterOutput.CALLER_IDENTITIES: {
             tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
             for tier, identity in users.items()
@@ -105,8 +105,8 @@ if azure.callers:
             "transcripts", scope=scope, network=network, retention_days=azure.archive.retention_days
         )
         writer = users[Component.GATEWAY]
-        writer.may("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
-        exported[ClusterOutput.ARCHIVE_URL] = archive.url
+        writer.grant_role("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
+        outputs[ClusterOutput.ARCHIVE_URL] = archive.url
 PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operators_id, services=monitored)
 
 for output, value in {
@@ -130,6 +130,6 @@ for output, value in {
     ClusterOutput.MODEL_FETCH_CLIENT_ID: model_fetch.client_id,
     ClusterOutput.LOG_WORKSPACE_ID: monitoring.logs_id,
     ClusterOutput.GRAFANA_ENDPOINT: monitoring.grafana_endpoint,
-    **exported,
+    **outputs,
 }.items():
     pulumi.export(output, value)

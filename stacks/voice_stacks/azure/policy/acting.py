@@ -6,7 +6,7 @@ from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, ClusterOutput
 from voice_blueprint.contract.environment import VALKEY_PASSWORD_FILE
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 AUDIENCE = "api://AzureADTokenExchange"
@@ -28,7 +28,7 @@ def outputs(stack: Stack) -> Value:
     remedy="use the identity and user of the same tier from the cluster project's outputs",
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
-def tiers_are_themselves(stack: Stack) -> Iterator[Found]:
+def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
     identities = outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
     for pod in pods(stack):
         tier = pod.labels.get(COMPONENT_LABEL, "")
@@ -36,45 +36,45 @@ def tiers_are_themselves(stack: Stack) -> Iterator[Found]:
             continue
         account, desired = pod.spec["serviceAccountName"].text, CALLER_ACCOUNTS[Component(tier)].name
         if account and account != desired:
-            yield Found(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
+            yield Violation(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
         own = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
         written = {container.environment.get(TOKEN_WRITTEN, "") for container in pod.running}
         for container in pod.running:
-            yield from _others(pod, container.environment, own)
+            yield from _other_values(pod, container.environment, own)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
             if read and read not in written:
-                yield Found(
+                yield Violation(
                     pod.urn, f"{pod.name}/{container.name} reads its token from {read}, which no container writes"
                 )
         yield from _tokens(pod)
     for resource in stack.of(":SecretProviderClass"):
-        name, told = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
+        name, actual = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
         client = identities.at(name.removesuffix("-secrets"), "clientId")
-        if client.text and told.text and told.text != client.text:
-            yield Found(resource.urn, f"{name} reads the key vault with the identity of another tier")
+        if client.text and actual.text and actual.text != client.text:
+            yield Violation(resource.urn, f"{name} reads the key vault with the identity of another tier")
     for resource in stack.of(":TriggerAuthentication"):
-        told, client = (
+        actual, client = (
             resource.props.at("spec", "podIdentity", "identityId"),
             outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
         )
-        if client.text and told.text and told.text != client.text:
-            yield Found(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
+        if client.text and actual.text and actual.text != client.text:
+            yield Violation(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
-def _others(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Found]:
+def _other_values(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Violation]:
     for name, desired in own.items():
-        told = environment.get(name)
-        if told and desired.text and told != desired.text:
-            yield Found(pod.urn, f"{pod.name} has {name} {told}; the value of its tier is {desired.text}")
+        actual = environment.get(name)
+        if actual and desired.text and actual != desired.text:
+            yield Violation(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")
 
 
-def _tokens(pod: Pod) -> Iterator[Found]:
+def _tokens(pod: Pod) -> Iterator[Violation]:
     files = {}
     for volume in pod.spec["volumes"]:
         for source in volume.at("projected", "sources"):
             token = source["serviceAccountToken"]
             if token and token["audience"].text != AUDIENCE:
-                yield Found(
+                yield Violation(
                     pod.urn, f"the token of {pod.name} has the audience {token['audience'].text or 'of the API server'}"
                 )
             files[volume["name"].text] = token["path"].text
@@ -82,7 +82,7 @@ def _tokens(pod: Pod) -> Iterator[Found]:
         path = container.environment.get(TOKEN_FILE, "")
         tokens = {f"{mount}/{files[name]}" for mount, name in container.mounts.items() if name in files}
         if path and path not in tokens:
-            yield Found(
+            yield Violation(
                 pod.urn,
                 f"{pod.name}/{container.name} reads its token from {path}, but it is mounted at {sorted(tokens)}",
             )

@@ -9,7 +9,7 @@ from voice_blueprint.azure.ranges import nodes_range, small_ranges
 from voice_blueprint.file.model.azure import Azure
 from voice_stacks.azure.policy.callers import HEALTH
 from voice_stacks.azure.policy.cluster import pools_for
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
 
 @stack_rule(
@@ -18,7 +18,7 @@ from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
     remedy="add an allow rule for the flow with a higher priority than the rule that denies all other traffic",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
-def network_lets_callers_in(stack: Stack) -> Iterator[Found]:
+def network_admits_callers(stack: Stack) -> Iterator[Violation]:
     azure, groups = stack.azure, list(stack.of(":NetworkSecurityGroup"))
     if azure is None or azure.callers is None or not groups:
         return
@@ -27,7 +27,7 @@ def network_lets_callers_in(stack: Stack) -> Iterator[Found]:
         for group in groups:
             guards = any(group.urn in subnet.needs.get("networkSecurityGroup", ()) for subnet in subnets)
             if guards and not _admits(group, source, str(port), protocol):
-                yield Found(group.urn, f"{group.name} denies {source} on port {port} of {to}")
+                yield Violation(group.urn, f"{group.name} denies {source} on port {port} of {to}")
 
 
 def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
@@ -49,17 +49,17 @@ def _admits(group: Resource, source: str, port: str, protocol: str) -> bool:
     """Return the decision of the first rule in a group that matches a packet."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
-        told = entry["sourceAddressPrefix"].text
+        prefix = entry["sourceAddressPrefix"].text
         ports = {entry["destinationPortRange"].text, *(each.text for each in entry["destinationPortRanges"])}
-        named = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
-        if named and (told in {"*", source} or _inside(source, told)):
+        matches_port = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
+        if matches_port and (prefix in {"*", source} or _contains(source, prefix)):
             return entry["access"].text == "Allow"
     return False
 
 
-def _inside(source: str, told: str) -> bool:
+def _contains(source: str, prefix: str) -> bool:
     try:
-        return ip_network(source).subnet_of(ip_network(told))  # type: ignore[arg-type]
+        return ip_network(source).subnet_of(ip_network(prefix))  # type: ignore[arg-type]
     except ValueError:
         return False
 
@@ -70,7 +70,7 @@ def _inside(source: str, told: str) -> bool:
     remedy="add the federated credential, the role assignment, or the access policy assignment",
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
-def identities_may_work(stack: Stack) -> Iterator[Found]:
+def identities_have_permissions(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     clusters = list(stack.of(":ManagedCluster"))
     if azure is None or not clusters:
@@ -80,12 +80,12 @@ def identities_may_work(stack: Stack) -> Iterator[Found]:
     trusted = {each.props["subject"].text for each in stack.of(":FederatedIdentityCredential")}
     for account in (KEDA_SERVICE_ACCOUNT, *(CALLER_ACCOUNTS[tier] for tier in tiers)):
         if account.subject not in trusted:
-            yield Found(urn, f"no identity trusts {account.subject}: its pods get no token")
+            yield Violation(urn, f"no identity trusts {account.subject}: its pods get no token")
     users = {urn for each in stack.of(":AccessPolicyAssignment") for urn in each.needs.get("user", ())}
-    known = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
+    identities = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
     for tier in tiers:
-        if tier.value not in known:
-            yield Found(urn, f"tier {tier.value} has no access policy assignment on the state store")
+        if tier.value not in identities:
+            yield Violation(urn, f"tier {tier.value} has no access policy assignment on the state store")
     needed = {"keda": Role.MONITORING_DATA_READER, "grafana": Role.MONITORING_DATA_READER}
     needed |= {tier.value: Role.KEY_VAULT_SECRETS_USER for tier in tiers if tier in VAULT_TIERS}
     needed |= {"edge": Role.KEY_VAULT_SECRETS_USER} if azure.callers else {}
@@ -96,7 +96,7 @@ def identities_may_work(stack: Stack) -> Iterator[Found]:
             and identity.urn in grant.needs.get("principalId", ())
             for grant in stack.of(":RoleAssignment")
         ):
-            yield Found(identity.urn, f"identity {identity.name} lacks the role {role.name}")
+            yield Violation(identity.urn, f"identity {identity.name} lacks the role {role.name}")
 
 
 @stack_rule(
@@ -105,7 +105,7 @@ def identities_may_work(stack: Stack) -> Iterator[Found]:
     remedy="raise upgradeSettings.drainTimeoutInMinutes",
     source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value",
 )
-def pools_drain_long_enough(stack: Stack) -> Iterator[Found]:
+def pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for pool in stack.of(":AgentPool") if azure else ():
         name, minutes = (
@@ -115,7 +115,7 @@ def pools_drain_long_enough(stack: Stack) -> Iterator[Found]:
         drains = [s.drain_timeout_s for s in azure.services if name in pools_for(s)] if azure else []
         # The default of AKS is 30 minutes.
         if drains and minutes is not None and minutes * 60 < max(drains):
-            yield Found(
+            yield Violation(
                 pool.urn,
                 f"pool {name} has a drain timeout of {minutes:g} min; a replica on it drains for {max(drains)} s",
             )

@@ -15,7 +15,7 @@ from voice_stacks.azure.policy.promql import (
     Selector,
     parse,
 )
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.series import NEUTRAL, Worse, known_series
 from voice_stacks.azure.policy.values import Value
 
@@ -57,12 +57,12 @@ def reach(expression: Expression) -> Reach:
             series = known_series().get(expression.name, NEUTRAL)
             return Reach(series.healthy, series.low, series.high, series.worse)
         case Call():
-            return _of_call(expression)
+            return _call_reach(expression)
         case Binary():
-            return _of_binary(expression)
+            return _binary_reach(expression)
 
 
-def _of_call(call: Call) -> Reach:
+def _call_reach(call: Call) -> Reach:
     if call.name in {"absent", "absent_over_time"}:
         return Reach(None, 1, 1, Worse.UP)
     inner = next((reach(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
@@ -76,7 +76,7 @@ def _of_call(call: Call) -> Reach:
     return inner
 
 
-def _of_binary(binary: Binary) -> Reach:
+def _binary_reach(binary: Binary) -> Reach:
     left, right = reach(binary.left), reach(binary.right)
     if binary.operator == "unless":
         return Reach(None, left.low, left.high, Worse.UP)
@@ -88,13 +88,13 @@ def _of_binary(binary: Binary) -> Reach:
         return replace(left, healthy=left.healthy if holds else None)
     opposite = right.worse.opposite if right.worse else None
     one, other = left.healthy, right.healthy
-    known = one is not None and other is not None
+    is_known = one is not None and other is not None
     match binary.operator:
         case "-":
-            healthy = (one or 0) - (other or 0) if known else None
+            healthy = (one or 0) - (other or 0) if is_known else None
             return Reach(healthy, left.low - right.high, left.high - right.low, left.worse or opposite)
         case "+":
-            healthy = (one or 0) + (other or 0) if known else None
+            healthy = (one or 0) + (other or 0) if is_known else None
             return Reach(healthy, left.low + right.low, left.high + right.high, left.worse or right.worse)
         case "/":
             share = other or 1
@@ -112,18 +112,18 @@ def _of_binary(binary: Binary) -> Reach:
     remedy="reverse the comparison, or move the threshold between the healthy value and the bad values",
     source="https://prometheus.io/docs/practices/alerting; healthy values: stacks/voice_stacks/azure/policy/series.py",
 )
-def alerts_watch_the_bad_side(stack: Stack) -> Iterator[Found]:
+def alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
     for group in stack.of(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             name, text = each["alert"].text, each["expression"].text
             try:
                 result = parse(text) if name and text else None
             except PromqlError as error:
-                yield Found(group.urn, f"alert {name}: {error}")
+                yield Violation(group.urn, f"alert {name}: {error}")
                 continue
             if isinstance(result, Binary) and result.operator in COMPARISONS and isinstance(result.right, Number):
                 for problem in _problems(reach(result.left), result.operator, result.right.value):
-                    yield Found(group.urn, f"alert {name} {problem}")
+                    yield Violation(group.urn, f"alert {name} {problem}")
 
 
 def _problems(watched: Reach, sign: str, threshold: float) -> Iterator[str]:
@@ -142,26 +142,26 @@ def _problems(watched: Reach, sign: str, threshold: float) -> Iterator[str]:
     remedy="enable the rule and its group, and set an enabled action group",
     source="https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups",
 )
-def alerts_reach_operators(stack: Stack) -> Iterator[Found]:
+def alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
     enabled = {group.urn for group in stack.of(":ActionGroup") if group.props["enabled"].raw is not False}
     email = stack.azure.observability.email if stack.azure else None
     for group in stack.of(":ActionGroup"):
         if email and email not in {each["emailAddress"].text for each in group.props["emailReceivers"]}:
-            yield Found(group.urn, f"action group {group.name} does not notify {email}")
+            yield Violation(group.urn, f"action group {group.name} does not notify {email}")
     for group in stack.of(":PrometheusRuleGroup"):
         if group.props["enabled"].raw is False:
-            yield Found(group.urn, f"rule group {group.name} is disabled")
+            yield Violation(group.urn, f"rule group {group.name} is disabled")
         if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].unknown:
-            yield Found(group.urn, f"rule group {group.name} has no Azure Monitor workspace in its scopes")
+            yield Violation(group.urn, f"rule group {group.name} has no Azure Monitor workspace in its scopes")
         notified = bool(set(group.needs.get("rules", ())) & enabled)
         for each in group.props["rules"]:
             name, alert = each["alert"].text or each["record"].text, bool(each["alert"].text)
             for problem in _silences(each, each["for"].text, notified=notified or not alert, acts=alert):
-                yield Found(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
+                yield Violation(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
     for rule_ in stack.of(":MetricAlert"):
         notified = bool(set(rule_.needs.get("actions", ())) & enabled)
         for problem in _silences(rule_.props, rule_.props["windowSize"].text, notified=notified):
-            yield Found(rule_.urn, f"alert {rule_.name} {problem}")
+            yield Violation(rule_.urn, f"alert {rule_.name} {problem}")
 
 
 def _silences(alert: Value, duration: str, *, notified: bool, acts: bool = True) -> Iterator[str]:

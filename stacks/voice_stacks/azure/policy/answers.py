@@ -10,33 +10,33 @@ from urllib.parse import urlsplit
 from voice_constructs.azure.kubernetes.files.check_engine import Check
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import Pod
-from voice_stacks.azure.policy.rules import Found, Stack, rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import listening
 
 PROGRAM = "check_engine.py"
 HANDLERS = ("httpGet", "tcpSocket", "grpc")
 DEFAULT_TIMEOUT_S = 1
-HANGS = "https://github.com/vllm-project/vllm/issues/36960"
+HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
 
 
 @rule(
     "engines-answer",
     "Readiness and liveness probes of an engine must test whether it responds to requests.",
     remedy=f"use {PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core hangs",
-    source=HANGS,
+    source=HANG_ISSUE,
 )
-def engines_answer(stack: Stack) -> Iterator[Found]:
+def engines_answer(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         liveness = engine.container.value["livenessProbe"]
         if any(liveness[handler] for handler in HANDLERS):
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"livenessProbe of {engine.name} queries its HTTP server, which responds even if the engine core hangs",
             )
         ready = [probe for one in engine.pod.running for probe in _checks(one.value["readinessProbe"])]
-        if engine.container.value["readinessProbe"] and not any(_asks(check, engine) for check in ready):
-            yield Found(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
+        if engine.container.value["readinessProbe"] and not any(_sends_requests(check, engine) for check in ready):
+            yield Violation(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
 
 
 @rule(
@@ -45,28 +45,28 @@ def engines_answer(stack: Stack) -> Iterator[Found]:
     remedy="render the probe from the engine's launcher",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def answers_are_of_their_engine(stack: Stack) -> Iterator[Found]:
+def probes_match_engine(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         for container in engine.pod.running:
             for kind in ("livenessProbe", "readinessProbe"):
                 probe = container.value[kind]
                 for check in _checks(probe):
-                    if container == engine.container or _asks(check, engine):
+                    if container == engine.container or _sends_requests(check, engine):
                         place = f"{kind} of {engine.pod.name}/{container.name}"
                         for problem in _problems(check, probe, engine):
-                            yield Found(engine.pod.urn, f"{place} {problem}")
+                            yield Violation(engine.pod.urn, f"{place} {problem}")
 
 
 def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
-    served, asked = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
-    if asked != served:
-        yield f"requests model {asked}; {engine.name} serves {served}"
+    served, requested = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
+    if requested != served:
+        yield f"requests model {requested}; {engine.name} serves {served}"
     ports = _ports(engine.pod)
     for url in (check.url, *check.metrics):
         port = str(urlsplit(url).port)
         if port not in ports:
             yield f"uses port {port}, on which no container of the pod listens"
-    if not _asks(check, engine):
+    if not _sends_requests(check, engine):
         yield f"reads no counters of {engine.name}"
     published = {metric.name for metric in engine.table.metrics}
     for counter in check.counters:
@@ -78,7 +78,7 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
 
 
 def _checks(probe: Value) -> Iterator[Check]:
-    """Yield the targets of an exec probe that runs our program."""
+    """Yield the targets of an exec probe that runs our check program."""
     command = [part.text for part in probe.at("exec", "command")]
     if any(part.endswith(PROGRAM) for part in command):
         try:
@@ -87,7 +87,7 @@ def _checks(probe: Value) -> Iterator[Check]:
             return
 
 
-def _asks(check: Check, engine: Engine) -> bool:
+def _sends_requests(check: Check, engine: Engine) -> bool:
     own = engine.flags.get("--port", "8000")
     return any(str(urlsplit(url).port) == own for url in check.metrics)
 

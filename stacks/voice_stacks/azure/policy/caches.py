@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.quantities import amount, gib
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 LMCACHE_SIZE = "--l1-size-gb"
@@ -28,12 +28,12 @@ def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     remedy="raise the limit above --l1-size-gb, or lower --l1-size-gb",
     source="https://github.com/LMCache/LMCache/issues/796",
 )
-def caches_fit_containers(stack: Stack) -> Iterator[Found]:
+def caches_fit_containers(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.running:
             desired = float(amount(container.option(LMCACHE_SIZE)))
             if desired > container.memory_gib:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} pins {desired:g} GiB; its memory limit is "
                     f"{container.memory_gib:.0f} GiB",
@@ -46,9 +46,9 @@ def caches_fit_containers(stack: Stack) -> Iterator[Found]:
     remedy="mount the volume, and lower max_capacity_gb or raise the claim",
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
 )
-def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
+def disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        taken: dict[str, float] = {}
+        used_gib: dict[str, float] = {}
         for container in pod.running:
             adapter = _adapter(container)
             path = adapter["base_path"].text
@@ -56,13 +56,15 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
                 continue
             volume = _volume_at(container, path)
             if volume:
-                taken[volume] = taken.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
+                used_gib[volume] = used_gib.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
             else:
-                yield Found(pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume")
-        for volume, desired in taken.items():
+                yield Violation(
+                    pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume"
+                )
+        for volume, desired in used_gib.items():
             have = ephemeral_gib(pod, volume)
             if have and desired > have:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"LMCache servers of {pod.name} require {desired:g} GiB of volume {volume}, which has {have:g} GiB",
                 )
@@ -74,11 +76,11 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Found]:
     remedy="mount the model cache at HF_HOME",
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
-def weights_are_mounted(stack: Stack) -> Iterator[Found]:
+def weights_are_mounted(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         home = engine.container.environment.get(WEIGHTS, "")
         if not home or not _volume_at(engine.container, home):
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"{engine.name} reads weights from {home or 'its home directory'}, which is not on a volume",
             )
@@ -90,14 +92,14 @@ def weights_are_mounted(stack: Stack) -> Iterator[Found]:
     remedy="add a job that downloads the engine's repository and revision, with the same HF_HOME and claim",
     source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfhuboffline",
 )
-def weights_are_fetched(stack: Stack) -> Iterator[Found]:
+def weights_are_fetched(stack: Stack) -> Iterator[Violation]:
     jobs = [pod for pod in pods(stack) if pod.resource.type.endswith(":Job")]
     for engine in engines(stack):
         home = engine.container.environment.get(WEIGHTS, "")
         if not home:
             continue
         if engine.container.environment.get(OFFLINE) != "1":
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"{engine.name} queries the Hugging Face hub when it starts, which no network policy allows "
                 f"({OFFLINE})",
@@ -112,7 +114,7 @@ def weights_are_fetched(stack: Stack) -> Iterator[Found]:
             for job in jobs
             for container in job.running
         ):
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} runs offline, and no job downloads {engine.repository} to {home}"
             )
 
@@ -131,5 +133,7 @@ def _adapter(container: Container) -> Value:
 
 def _volume_at(container: Container, path: str) -> str | None:
     """Return the volume that contains a path."""
-    around = [mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")]
-    return container.mounts[max(around, key=len)] if around else None
+    containing_volume = [
+        mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")
+    ]
+    return container.mounts[max(containing_volume, key=len)] if containing_volume else None

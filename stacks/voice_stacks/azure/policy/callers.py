@@ -19,7 +19,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure import Azure
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 LISTENERS = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
@@ -43,7 +43,7 @@ AKS_BALANCER = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
     remedy="set externalTrafficPolicy to Local, and healthCheckNodePort to the tier's port in the contract",
     source=AKS_BALANCER,
 )
-def load_balancers_show_senders(stack: Stack) -> Iterator[Found]:
+def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
     for service in stack.of("core/v1:Service"):
         spec = service.props["spec"]
         if spec["type"].text not in {"LoadBalancer", "NodePort"}:
@@ -52,11 +52,17 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Found]:
         for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
             if policy != "Local" and (udp or _opened_to_addresses(stack, pod)):
-                why = "accepts packets of some addresses only" if udp else "identifies callers by their addresses"
-                yield Found(service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {why}")
+                reason = (
+                    ("only accepts packets from configured addresses")
+                    if udp
+                    else "identifies callers by their addresses"
+                )
+                yield Violation(
+                    service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {reason}"
+                )
             desired = HEALTH.get(pod.labels.get(COMPONENT_LABEL, ""))
             if policy == "Local" and desired and spec["healthCheckNodePort"].number != desired.number:
-                yield Found(
+                yield Violation(
                     service.urn,
                     f"service {service.name} has health check node port {spec['healthCheckNodePort'].text or 'any'}; "
                     f"the network only allows {desired.number} for the load balancer",
@@ -79,7 +85,7 @@ def _opened_to_addresses(stack: Stack, pod: Pod) -> bool:
     remedy="use the ports of voice_blueprint.azure.contract",
     source=AKS_BALANCER,
 )
-def balancers_have_their_ports(stack: Stack) -> Iterator[Found]:
+def load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     for flow in stack.flows:
         if flow.source not in {Component.EDGE, Component.INTERNET}:
             continue
@@ -90,7 +96,9 @@ def balancers_have_their_ports(stack: Stack) -> Iterator[Found]:
                 (each["port"].number, each["protocol"].text or "TCP") for each in service.props.at("spec", "ports")
             }
             if (flow.port.number, flow.port.protocol.upper()) not in ports:
-                yield Found(service.urn, f"service {service.name} has no port {flow.port.number}, which callers use")
+                yield Violation(
+                    service.urn, f"service {service.name} has no port {flow.port.number}, which callers use"
+                )
 
 
 @rule(
@@ -99,21 +107,25 @@ def balancers_have_their_ports(stack: Stack) -> Iterator[Found]:
     remedy=f"set evictionPolicy to {KEEPS}, clusteringPolicy to NoCluster and port to {REDIS.number}",
     source="https://learn.microsoft.com/azure/redis/architecture; voice_blueprint/contract/state.py",
 )
-def state_store_keeps_sessions(stack: Stack) -> Iterator[Found]:
+def state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     for database in stack.of("redisenterprise:Database"):
         props, urn = database.props, database.urn
         if props["evictionPolicy"].text != KEEPS:
-            told = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
-            yield Found(urn, f"{database.name} has {told}: a full store would evict sessions of active callers")
+            configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
+            yield Violation(
+                urn, f"{database.name} has {configured}: a full store would evict sessions of active callers"
+            )
         if props["clusteringPolicy"].text not in ONE_SHARD:
-            yield Found(urn, f"{database.name} has clusteringPolicy {props['clusteringPolicy'].text or 'OSSCluster'}")
+            yield Violation(
+                urn, f"{database.name} has clusteringPolicy {props['clusteringPolicy'].text or 'OSSCluster'}"
+            )
         if props["port"].number != REDIS.number:
-            yield Found(
+            yield Violation(
                 urn, f"{database.name} listens on {props['port'].text or 'any port'}; tiers connect to {REDIS.number}"
             )
     for store in stack.of(":RedisEnterprise"):
         if store.props["highAvailability"].text not in {"", "Enabled"}:
-            yield Found(store.urn, f"{store.name} has no replica: its data is lost if its machine fails")
+            yield Violation(store.urn, f"{store.name} has no replica: its data is lost if its machine fails")
 
 
 @stack_rule(
@@ -122,26 +134,28 @@ def state_store_keeps_sessions(stack: Stack) -> Iterator[Found]:
     remedy="set both from idle_timeout_s of the deployment file",
     source=EDGE_DOCS,
 )
-def timeouts_nest(stack: Stack) -> Iterator[Found]:
+def timeouts_nest(stack: Stack) -> Iterator[Violation]:
     silent = _silences(stack)
     for edge in stack.of(":ApplicationGateway"):
         for settings in edge.props["backendHttpSettingsCollection"]:
             port, waits = int(settings["port"].number or 0), settings["requestTimeout"].number or 20
             if waits <= silent.get(port, 0):
-                yield Found(
+                yield Violation(
                     edge.urn,
                     f"{edge.name}, {settings['name'].text}: it times out after {waits:g} s; port {port} may be "
                     f"silent for {silent[port]} s",
                 )
         for probe in edge.props["probes"]:
             if (probe["timeout"].number or 30) > (probe["interval"].number or 30):
-                yield Found(edge.urn, f"probe {probe['name'].text} has a timeout that is longer than its interval")
+                yield Violation(edge.urn, f"probe {probe['name'].text} has a timeout that is longer than its interval")
     for pod in pods(stack):
         port = (GATEWAY_HTTP if pod.labels.get(COMPONENT_LABEL) == Component.GATEWAY else AGENT_HTTP).number
         for container in pod.running:
-            told = container.environment.get(IDLE_TIMEOUT_S.name, "")
-            if told.isdecimal() and port in silent and int(told) > silent[port]:
-                yield Found(pod.urn, f"{pod.name} has an idle timeout of {told} s; the edge expects {silent[port]} s")
+            configured = container.environment.get(IDLE_TIMEOUT_S.name, "")
+            if configured.isdecimal() and port in silent and int(configured) > silent[port]:
+                yield Violation(
+                    pod.urn, f"{pod.name} has an idle timeout of {configured} s; the edge expects {silent[port]} s"
+                )
 
 
 def _silences(stack: Stack) -> dict[int, int]:
@@ -160,19 +174,19 @@ def _silences(stack: Stack) -> dict[int, int]:
     remedy="refer to a part of the same gateway",
     source="https://learn.microsoft.com/azure/application-gateway/application-gateway-components",
 )
-def edge_parts_exist(stack: Stack) -> Iterator[Found]:
+def edge_parts_exist(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for edge in stack.of(":ApplicationGateway"):
         parts = {key: {item["name"].text: item for item in value} for key, value in edge.props.items()}
         for path, value in edge.props.walk():
             kind, name = _part(value.text) if path.endswith("id") else ("", "")
             if kind and name not in parts.get(kind, {}):
-                yield Found(edge.urn, f"{edge.name}: {path} refers to {kind}/{name}, which does not exist")
+                yield Violation(edge.urn, f"{edge.name}: {path} refers to {kind}/{name}, which does not exist")
         for route in edge.props["requestRoutingRules"]:
             yield from _route(edge, route, parts, azure)
         for probe in edge.props["probes"]:
             if probe["path"].text != HEALTH_PATH:
-                yield Found(
+                yield Violation(
                     edge.urn,
                     f"{edge.name}, probe {probe['name'].text} requests {probe['path'].text}, not {HEALTH_PATH}",
                 )
@@ -183,7 +197,9 @@ def _part(identity: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("", "")
 
 
-def _route(edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azure: Azure | None) -> Iterator[Found]:
+def _route(
+    edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azure: Azure | None
+) -> Iterator[Violation]:
     def part(key: str) -> Value:
         kind, name = _part(route.at(key, "id").text)
         return parts.get(kind, {}).get(name, Value())
@@ -191,13 +207,13 @@ def _route(edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azu
     host = part("httpListener")["hostName"].text.partition(".")[0]
     port, desired = part("backendHttpSettings")["port"].number, LISTENERS.get(host)
     if desired and port is not None and port != desired.number:
-        yield Found(edge.urn, f"{edge.name}: {host}. is routed to port {port:g}, not {desired.number}")
+        yield Violation(edge.urn, f"{edge.name}: {host}. is routed to port {port:g}, not {desired.number}")
     if desired and azure:
         cidr = azure.network.cidr
         address = agent_address(cidr) if desired is AGENT_HTTP else gateway_address(cidr)
         pool = {each["ipAddress"].text for each in part("backendAddressPool")["backendAddresses"]}
         if pool and address not in pool:
-            yield Found(
+            yield Violation(
                 edge.urn,
                 f"{edge.name}: {host}. is routed to {', '.join(pool)}; the load balancer has the address {address}",
             )
@@ -209,16 +225,16 @@ def _route(edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azu
     remedy="use blueprint.azure.ranges",
     source=AKS_BALANCER,
 )
-def balancers_have_their_address(stack: Stack) -> Iterator[Found]:
+def load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for service in stack.of("core/v1:Service") if azure else ():
         component = service.props.at("spec", "selector").texts().get(COMPONENT_LABEL)
         desired = {Component.GATEWAY.value: gateway_address, Component.AGENT.value: agent_address}.get(component or "")
-        told = service.props.at("metadata", "annotations", ADDRESS)
-        if azure and desired and not told.unknown and told.text != desired(azure.network.cidr):
-            yield Found(
+        configured = service.props.at("metadata", "annotations", ADDRESS)
+        if azure and desired and not configured.unknown and configured.text != desired(azure.network.cidr):
+            yield Violation(
                 service.urn,
-                f"service {service.name} has the address {told.text or 'any'}, not {desired(azure.network.cidr)}",
+                f"service {service.name} has the address {configured.text or 'any'}, not {desired(azure.network.cidr)}",
             )
 
 
@@ -228,13 +244,13 @@ def balancers_have_their_address(stack: Stack) -> Iterator[Found]:
     remedy="serve the model by its name in the catalogue, which the deployment file and clients use",
     source="https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
 )
-def clients_find_their_model(stack: Stack) -> Iterator[Found]:
+def clients_find_their_model(stack: Stack) -> Iterator[Violation]:
     served: dict[str, bool] = {}
     for engine in engines(stack):
         name = engine.flags.get("--served-model-name") or engine.repository
         served[name] = engine.is_omni
         if engine.model and name != engine.model.name:
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} serves {name}; the file and clients use the name {engine.model.name}"
             )
     hosts = {r.props.at("metadata", "name").text for r in stack.of("core/v1:Service")}
@@ -247,8 +263,8 @@ def clients_find_their_model(stack: Stack) -> Iterator[Found]:
                     continue
                 place = f"{pod.name}/{container.name} requests {model} at {url}"
                 if model not in served:
-                    yield Found(pod.urn, f"{place}; the served models are {', '.join(sorted(served))}")
+                    yield Violation(pod.urn, f"{place}; the served models are {', '.join(sorted(served))}")
                 elif (first := urlsplit(url).path.split("/")[1:2]) and first[0] and first[0] != model:
-                    yield Found(pod.urn, f"{place}, with the path of {first[0]}")
+                    yield Violation(pod.urn, f"{place}, with the path of {first[0]}")
                 elif served[model] != ("SPEECH" in variable):
-                    yield Found(pod.urn, f"{place}, which is a {'speech' if served[model] else 'text'} model")
+                    yield Violation(pod.urn, f"{place}, which is a {'speech' if served[model] else 'text'} model")

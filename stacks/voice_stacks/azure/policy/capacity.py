@@ -23,7 +23,7 @@ from voice_stacks.azure.policy.limits import deployed
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.promql import selectors
 from voice_stacks.azure.policy.quantities import amount
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.telemetry import parsed
 
 AUDIO_WINDOW_S = 30
@@ -48,7 +48,7 @@ def service_for(stack: Stack, pod: Pod) -> AzureService | None:
     remedy="lower --max-num-seqs (max_num_seqs of a stage), or raise the limit that the message names",
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/optimization",
 )
-def batches_fit_kv_cache(stack: Stack) -> Iterator[Found]:
+def batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
     gpus = {pod.urn: pool.gpu for pod, pool in placed(stack)}
     azure = stack.azure
     for engine in engines(stack):
@@ -65,16 +65,18 @@ def batches_fit_kv_cache(stack: Stack) -> Iterator[Found]:
             )  # fmt: skip
             fits = memory.bytes // session_bytes(model, load.session_tokens, kind)
             if desired > batch_bucket(max(1, fits)):
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"{engine.name} runs {desired} sequences; its KV cache fits {fits} sessions of "
                     f"{load.session_tokens} tokens",
                 )
         in_flight = engine.number("--max-num-queued-reqs", desired)
         if in_flight < desired:
-            yield Found(engine.pod.urn, f"{engine.name} runs {desired} sequences but admits only {in_flight} requests")
+            yield Violation(
+                engine.pod.urn, f"{engine.name} runs {desired} sequences but admits only {in_flight} requests"
+            )
         if (graphs := _graphs(engine)) and max(graphs) < desired:
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} runs {desired} sequences; its largest CUDA graph has {max(graphs)}"
             )
 
@@ -91,7 +93,7 @@ def _graphs(engine: Engine) -> list[int]:
         return []
 
 
-def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Found]:
+def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Violation]:
     try:
         sized = [pool.engine for pool in size_service(azure, service).pools if pool.pool == engine.pod.pool]
     except DoesNotFitError:
@@ -100,7 +102,7 @@ def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -
         desired = stage["max_num_seqs"].number or 0
         for each in sized:
             if isinstance(each, TtsSizing) and desired > each.max_num_seqs:
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"stage {stage['stage_id'].text} of {engine.name} runs {desired:g} sequences; "
                     f"{each.max_num_seqs} were measured",
@@ -113,7 +115,7 @@ def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -
     remedy=f"lower {CHUNK} to LMCache's default of 256",
     source="https://docs.lmcache.ai/getting_started/faq.html; voice_blueprint/engines/launch/lmcache.py",
 )
-def chunks_fit_prompts(stack: Stack) -> Iterator[Found]:
+def chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         shortest = _shortest_prompt(stack, engine)
         block = engine.number("--block-size", BLOCK_TOKENS)
@@ -121,13 +123,13 @@ def chunks_fit_prompts(stack: Stack) -> Iterator[Found]:
             text = container.option(CHUNK)
             place = f"{engine.pod.name}/{container.name}"
             if text.isdecimal() and shortest and int(text) > shortest:
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"{place} stores chunks of {text} tokens; the shortest prompt has {shortest:g} tokens and is "
                     "not cached",
                 )
             if text.isdecimal() and (not int(text) or int(text) % block):
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"{place} stores chunks of {text} tokens, which is not a multiple of the block size {block}",
                 )
@@ -147,17 +149,17 @@ def _shortest_prompt(stack: Stack, engine: Engine) -> float:
     remedy="set the variables of blueprint.engines.launch.audio",
     source="voice_blueprint/engines/published/tables/vllm.json, which has the defaults of those variables",
 )
-def engines_decode_their_audio(stack: Stack) -> Iterator[Found]:
+def engines_decode_their_audio(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         model = engine.model
         limits = audio_limits(model, engine.number("--max-model-len", model.max_context_tokens)) if model else None
         for name, needed in (limits.environment() if limits else {}).items():
-            told = engine.container.environment.get(name)
-            have = told if told is not None else str(engine.table.environment.get(name))
+            configured = engine.container.environment.get(name)
+            have = configured if configured is not None else str(engine.table.environment.get(name))
             if have.isdecimal() and int(have) < int(needed):
-                why = "configured" if told is not None else f"the default of {engine.table.release}"
-                yield Found(
-                    engine.pod.urn, f"{engine.name}: {name} is {have} ({why}); its context length requires {needed}"
+                reason = "configured" if configured is not None else f"the default of {engine.table.release}"
+                yield Violation(
+                    engine.pod.urn, f"{engine.name}: {name} is {have} ({reason}); its context length requires {needed}"
                 )
 
 
@@ -167,7 +169,7 @@ def engines_decode_their_audio(stack: Stack) -> Iterator[Found]:
     remedy="use the threshold of voice_blueprint.observability.azure.scaling",
     source="https://keda.sh/docs/latest/scalers/prometheus",
 )
-def thresholds_are_reachable(stack: Stack) -> Iterator[Found]:
+def thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
     by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
     for query, tree in parsed(stack):
         scaled = query.resource.props
@@ -177,15 +179,15 @@ def thresholds_are_reachable(stack: Stack) -> Iterator[Found]:
             continue
         trigger = next(t for t in scaled.at("spec", "triggers") if t.at("metadata", "query").text == query.text)
         threshold = float(amount(trigger.at("metadata", "threshold").text))
-        most = max((_most(stack, pod, each.name) for each in selectors(tree)), default=0.0)
-        if threshold <= 0 or (most and threshold >= most):
-            yield Found(
+        max_value = max((_max_value(stack, pod, each.name) for each in selectors(tree)), default=0.0)
+        if threshold <= 0 or (max_value and threshold >= max_value):
+            yield Violation(
                 query.resource.urn,
-                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {most:g}",
+                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
             )
 
 
-def _most(stack: Stack, pod: Pod, metric: str) -> float:
+def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
     """Return the maximum of a metric for one pod; 0 if unknown."""
     own = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
     match metric:
@@ -196,9 +198,9 @@ def _most(stack: Stack, pod: Pod, metric: str) -> float:
         case SpeechMetric.RUNNING | SpeechMetric.WAITING:
             return max((s["max_num_seqs"].number or 0 for e in own for s in deployed(stack, e)["stages"]), default=0.0)
         case AgentMetric.CONVERSATIONS:
-            return _told(pod, CONVERSATIONS.name)
+            return _configured_number(pod, CONVERSATIONS.name)
         case name if name == METRICS["OpenSockets"].series:
-            return _told(pod, MAX_CONNECTIONS.name)
+            return _configured_number(pod, MAX_CONNECTIONS.name)
         case name if name == METRICS["SlotsTaken"].series:
             return 100.0
         case name if name == CONTAINER_CPU:
@@ -206,7 +208,7 @@ def _most(stack: Stack, pod: Pod, metric: str) -> float:
     return 0.0
 
 
-def _told(pod: Pod, variable: str) -> float:
+def _configured_number(pod: Pod, variable: str) -> float:
     values = [container.environment.get(variable, "") for container in pod.running]
     return max((float(value) for value in values if value.isdecimal()), default=0.0)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import Role
-from voice_blueprint.azure.ranges import admits_everybody
+from voice_blueprint.azure.ranges import admits_any_address
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, profiles
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
 TAGS = ("deployment", "environment", "managed-by")
 CLOSED = "Disabled"
@@ -29,14 +29,14 @@ PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
     remedy="correct the name, or add the size to voice_blueprint/catalog/vm_sizes.yaml",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes",
 )
-def sizes_are_known(stack: Stack) -> Iterator[Found]:
+def sizes_are_known(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         name = profile.props["vmSize"].text
         if not profile.size:
-            near = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            yield Found(
-                profile.resource.urn, f'pool {profile.name}: there is no VM size "{name}" in the catalogue{meant}'
+            close_names = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
+            suggestion = f"; did you mean {close_names[0]}?" if close_names else ""
+            yield Violation(
+                profile.resource.urn, f'pool {profile.name}: there is no VM size "{name}" in the catalogue{suggestion}'
             )
 
 
@@ -46,21 +46,21 @@ def sizes_are_known(stack: Stack) -> Iterator[Found]:
     remedy="change the pool's purchase option or its VM size",
     source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def pools_fit_sizes(stack: Stack) -> Iterator[Found]:
+def pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         size, props, urn = profile.size, profile.props, profile.resource.urn
         if size is None:
             continue
         if profile.is_spot and (profile.system or props["capacityReservationGroupID"]):
-            why = "a system pool" if profile.system else "uses a capacity reservation"
-            yield Found(urn, f"pool {profile.name} is spot and {why}")
+            reason = "a system pool" if profile.system else "uses a capacity reservation"
+            yield Violation(urn, f"pool {profile.name} is spot and {reason}")
         if size.gpu_count and props["gpuInstanceProfile"]:
-            yield Found(urn, f"pool {profile.name} partitions its GPUs with MIG; engines use whole GPUs")
+            yield Violation(urn, f"pool {profile.name} partitions its GPUs with MIG; engines use whole GPUs")
         if size.gpu_count and props.at("gpuProfile", "driver").text not in {"Install", ""}:
-            yield Found(urn, f"pool {profile.name}: no GPU driver is installed on {size.name}")
+            yield Violation(urn, f"pool {profile.name}: no GPU driver is installed on {size.name}")
         low, high = props["minCount"].number, props["maxCount"].number
         if low is not None and high is not None and low > high:
-            yield Found(urn, f"pool {profile.name} has minCount {low:g} and maxCount {high:g}")
+            yield Violation(urn, f"pool {profile.name} has minCount {low:g} and maxCount {high:g}")
 
 
 @rule(
@@ -69,11 +69,11 @@ def pools_fit_sizes(stack: Stack) -> Iterator[Found]:
     remedy="add nvidia.com/gpu=present:NoSchedule to nodeTaints",
     source="https://learn.microsoft.com/azure/aks/use-nvidia-gpu",
 )
-def gpu_pools_are_tainted(stack: Stack) -> Iterator[Found]:
+def gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         keys = {taint.text.partition("=")[0] for taint in profile.props["nodeTaints"]}
         if profile.size and profile.size.gpu_count and not keys & set(GPU_TAINT_KEYS):
-            yield Found(
+            yield Violation(
                 profile.resource.urn,
                 f"pool {profile.name} has {profile.size.gpu_count} GPU(s) per node and no GPU taint",
             )
@@ -85,14 +85,14 @@ def gpu_pools_are_tainted(stack: Stack) -> Iterator[Found]:
     remedy="set topologyManagerPolicy: best-effort and cpuManagerPolicy: static",
     source="https://learn.microsoft.com/azure/aks/custom-node-configuration",
 )
-def kubelet_policies_align(stack: Stack) -> Iterator[Found]:
+def kubelet_policies_align(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         kubelet = profile.props["kubeletConfig"]
         policy, cpus = kubelet["topologyManagerPolicy"].text, kubelet["cpuManagerPolicy"].text
         if policy and policy not in set(TopologyPolicy):
-            yield Found(profile.resource.urn, f'pool {profile.name}: there is no topology policy "{policy}"')
+            yield Violation(profile.resource.urn, f'pool {profile.name}: there is no topology policy "{policy}"')
         elif policy not in {"", TopologyPolicy.NONE} and cpus != "static":
-            yield Found(
+            yield Violation(
                 profile.resource.urn,
                 f"pool {profile.name} has the topology policy {policy} without the static CPU manager policy",
             )
@@ -104,7 +104,7 @@ def kubelet_policies_align(stack: Stack) -> Iterator[Found]:
     remedy="assign the role AcrPull on the registry to the identity of identityProfile.kubeletidentity",
     source="https://learn.microsoft.com/azure/aks/cluster-container-registry-integration",
 )
-def kubelet_pulls_images(stack: Stack) -> Iterator[Found]:
+def kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
     registries = {registry.urn for registry in stack.of(":Registry")}
     for cluster in stack.of(":ManagedCluster"):
         kubelet = set(cluster.needs.get("identityProfile", ()))
@@ -116,7 +116,7 @@ def kubelet_pulls_images(stack: Stack) -> Iterator[Found]:
                 for assignment in stack.of(":RoleAssignment")
             )
             if not granted:
-                yield Found(
+                yield Violation(
                     cluster.urn,
                     f"the kubelet's identity of cluster {cluster.name} has no AcrPull on the registry: nodes cannot "
                     "pull images",
@@ -129,13 +129,13 @@ def kubelet_pulls_images(stack: Stack) -> Iterator[Found]:
     remedy="grant the narrowest role on the resource itself",
     source="https://learn.microsoft.com/azure/role-based-access-control/best-practices",
 )
-def roles_are_narrow(stack: Stack) -> Iterator[Found]:
+def roles_are_narrow(stack: Stack) -> Iterator[Violation]:
     for assignment in stack.of(":RoleAssignment"):
         scope = assignment.props["scope"].text
         if scope.count("/") == 2:  # noqa: PLR2004  /subscriptions/<id>
-            yield Found(assignment.urn, f"{assignment.name} grants a role on the whole subscription")
+            yield Violation(assignment.urn, f"{assignment.name} grants a role on the whole subscription")
         if assignment.props["roleDefinitionId"].text.lower().endswith("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"):
-            yield Found(assignment.urn, f"{assignment.name} grants Owner")
+            yield Violation(assignment.urn, f"{assignment.name} grants Owner")
 
 
 @rule(
@@ -144,16 +144,16 @@ def roles_are_narrow(stack: Stack) -> Iterator[Found]:
     remedy="set disableLocalAccounts, aadProfile and oidcIssuerProfile",
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
 )
-def sign_in_is_entra(stack: Stack) -> Iterator[Found]:
+def sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
     for cluster in stack.of(":ManagedCluster"):
         props, urn = cluster.props, cluster.urn
         if props["disableLocalAccounts"].off:
-            yield Found(urn, f"cluster {cluster.name} has local accounts, whose certificates cannot be revoked")
+            yield Violation(urn, f"cluster {cluster.name} has local accounts, whose certificates cannot be revoked")
         aad = props["aadProfile"]
         if aad["managed"].off or aad["enableAzureRBAC"].off:
-            yield Found(urn, f"cluster {cluster.name} does not use Entra groups and Azure RBAC")
+            yield Violation(urn, f"cluster {cluster.name} does not use Entra groups and Azure RBAC")
         if props.at("oidcIssuerProfile", "enabled").off:
-            yield Found(urn, f"cluster {cluster.name} has no OIDC issuer, which workload identity requires")
+            yield Violation(urn, f"cluster {cluster.name} has no OIDC issuer, which workload identity requires")
 
 
 @rule(
@@ -162,26 +162,26 @@ def sign_in_is_entra(stack: Stack) -> Iterator[Found]:
     remedy="set enableEncryptionAtHost; set publicNetworkAccess to Disabled and use a private endpoint",
     source="https://learn.microsoft.com/azure/aks/enable-host-encryption",
 )
-def data_is_encrypted(stack: Stack) -> Iterator[Found]:
+def data_is_encrypted(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         if profile.props["enableEncryptionAtHost"].off:
-            yield Found(profile.resource.urn, f"pool {profile.name} does not encrypt caches and temporary disks")
+            yield Violation(profile.resource.urn, f"pool {profile.name} does not encrypt caches and temporary disks")
         if profile.props["enableNodePublicIP"].on:
-            yield Found(profile.resource.urn, f"nodes of pool {profile.name} have public addresses")
+            yield Violation(profile.resource.urn, f"nodes of pool {profile.name} have public addresses")
     for store in stack.of(*PRIVATE_DATA):
         access = store.props["publicNetworkAccess"]
         if access.missing:
             access = store.props.at("properties", "publicNetworkAccess")
         if not access.unknown and access.text != CLOSED:
-            yield Found(
+            yield Violation(
                 store.urn,
                 f"{store.name} is accessible outside the network (publicNetworkAccess {access.text or 'not set'})",
             )
         for flag in ("adminUserEnabled", "anonymousPullEnabled", "allowBlobPublicAccess", "allowSharedKeyAccess"):
             if store.props[flag].on:
-                yield Found(store.urn, f"{store.name}: {flag} is enabled")
+                yield Violation(store.urn, f"{store.name}: {flag} is enabled")
         if store.type.endswith(":Vault") and store.props.at("properties", "enableRbacAuthorization").off:
-            yield Found(store.urn, f"{store.name} authorizes with access policies instead of Azure RBAC")
+            yield Violation(store.urn, f"{store.name} authorizes with access policies instead of Azure RBAC")
 
 
 @rule(
@@ -190,12 +190,12 @@ def data_is_encrypted(stack: Stack) -> Iterator[Found]:
     remedy="set clientProtocol to Encrypted and accessKeysAuthentication to Disabled",
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
-def state_store_knows_its_users(stack: Stack) -> Iterator[Found]:
+def state_store_knows_its_users(stack: Stack) -> Iterator[Violation]:
     for database in stack.of("redisenterprise:Database"):
         if database.props["accessKeysAuthentication"].text != CLOSED:
-            yield Found(database.urn, f"{database.name} accepts access keys, which identify no user")
+            yield Violation(database.urn, f"{database.name} accepts access keys, which identify no user")
         if database.props["clientProtocol"].text != "Encrypted":
-            yield Found(database.urn, f"{database.name} accepts connections without TLS")
+            yield Violation(database.urn, f"{database.name} accepts connections without TLS")
 
 
 @stack_rule(
@@ -204,7 +204,7 @@ def state_store_knows_its_users(stack: Stack) -> Iterator[Found]:
     remedy="set firewallPolicy to a policy in Prevention mode, and the listeners' protocol to Https",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/ag-overview",
 )
-def edge_is_guarded(stack: Stack) -> Iterator[Found]:
+def edge_has_firewall(stack: Stack) -> Iterator[Violation]:
     refusing = {
         policy.urn
         for policy in stack.of(":WebApplicationFirewallPolicy")
@@ -214,10 +214,10 @@ def edge_is_guarded(stack: Stack) -> Iterator[Found]:
     }
     for gateway in stack.of(":ApplicationGateway"):
         if not refusing & set(gateway.needs.get("firewallPolicy", ())):
-            yield Found(gateway.urn, f"{gateway.name} has no web application firewall in Prevention mode")
+            yield Violation(gateway.urn, f"{gateway.name} has no web application firewall in Prevention mode")
         for listener in gateway.props["httpListeners"]:
             if listener["protocol"].text != "Https":
-                yield Found(gateway.urn, f"{gateway.name} has the listener {listener['name'].text} without TLS")
+                yield Violation(gateway.urn, f"{gateway.name} has the listener {listener['name'].text} without TLS")
 
 
 @rule(
@@ -226,12 +226,12 @@ def edge_is_guarded(stack: Stack) -> Iterator[Found]:
     remedy=f"set fileUploadLimitInMb to {math.ceil(MAX_FILE_BYTES / MB)} or more",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits",
 )
-def firewalls_pass_files(stack: Stack) -> Iterator[Found]:
+def firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
     for firewall in stack.of(":WebApplicationFirewallPolicy"):
         settings = firewall.props["policySettings"]
         limit_mb = settings["fileUploadLimitInMb"].number or DEFAULT_UPLOAD_MB
         if settings["fileUploadEnforcement"].raw is not False and limit_mb * MB < MAX_FILE_BYTES:
-            yield Found(
+            yield Violation(
                 firewall.urn,
                 f"{firewall.name} rejects files above {limit_mb:g} MB; callers may send {MAX_FILE_BYTES / MB:.0f} MB",
             )
@@ -243,7 +243,7 @@ def firewalls_pass_files(stack: Stack) -> Iterator[Found]:
     remedy="list the address ranges of the callers, or deploy `callers`",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
-def network_is_closed(stack: Stack) -> Iterator[Found]:
+def network_is_closed(stack: Stack) -> Iterator[Violation]:
     called = {(flow.port.protocol, str(flow.port.number)) for flow in stack.flows if flow.source is Component.INTERNET}
     for group in stack.of(":NetworkSecurityGroup", ":SecurityRule"):
         senders: dict[tuple[str, str], set[str]] = {}
@@ -253,8 +253,8 @@ def network_is_closed(stack: Stack) -> Iterator[Found]:
                 prefixes = {entry["sourceAddressPrefix"].text, *(each.text for each in entry["sourceAddressPrefixes"])}
                 senders.setdefault(key, set()).update(prefixes - {""})
         for key, sources in senders.items():
-            if admits_everybody(sources) and key not in called:
-                yield Found(
+            if admits_any_address(sources) and key not in called:
+                yield Violation(
                     group.urn, f"{group.name} allows {', '.join(sorted(sources))} on port {key[1] or 'several'}"
                 )
 
@@ -265,10 +265,10 @@ def network_is_closed(stack: Stack) -> Iterator[Found]:
     remedy="pass the deployment's tags",
     source="https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources",
 )
-def resources_are_tagged(stack: Stack) -> Iterator[Found]:
+def resources_are_tagged(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
         if resource.type.startswith("azure-native:") and not resource.props["location"].missing:
             tags = resource.props["tags"].texts()
             missing = [tag for tag in TAGS if not tags.get(tag)]
             if missing:
-                yield Found(resource.urn, f"{resource.name} has no tag {', '.join(missing)}")
+                yield Violation(resource.urn, f"{resource.name} has no tag {', '.join(missing)}")

@@ -23,7 +23,7 @@ from voice_blueprint.checks.azure.cluster import (
     Place,
     Pod,
     Pool,
-    cluster_in,
+    read_cluster,
 )
 from voice_blueprint.file.model.azure import AzureService, ChatService, TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
@@ -78,8 +78,8 @@ def pools(stack: Stack) -> dict[str, Pool]:
 
 def placed(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
     """Yield each pod whose pool is known, together with that pool."""
-    known = pools(stack)
-    return ((pod, known[pod.pool]) for pod in pods.pods(stack) if pod.pool in known)
+    pools_by_name = pools(stack)
+    return ((pod, pools_by_name[pod.pool]) for pod in pods.pods(stack) if pod.pool in pools_by_name)
 
 
 def pools_for(service: AzureService) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def pools_for(service: AzureService) -> tuple[str, ...]:
     return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
 
 
-def most_replicas(stack: Stack) -> dict[tuple[str, str], int]:
+def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the maximum replicas of each workload: ``maxReplicaCount`` of its ScaledObject, or its ``replicas``."""
     most = {
         (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1)
@@ -102,17 +102,17 @@ def most_replicas(stack: Stack) -> dict[tuple[str, str], int]:
 
 def cluster_for(stack: Stack) -> Cluster:
     azure = stack.deployment.azure_section if stack.deployment else None
-    filed = cluster_in(azure) if azure else Cluster()
-    known = {pool.name: pool for pool in filed.pools} | {pool.name: pool for pool in _pools(stack)}
-    emitted = tuple(_pods(stack, known, filed))
-    if not emitted:
+    file_cluster = read_cluster(azure) if azure else Cluster()
+    pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _pools(stack)}
+    stack_pods = tuple(_pods(stack, pools_by_name, file_cluster))
+    if not stack_pods:
         # The workloads' project evaluates the content of engines.
-        emitted = tuple(
-            replace(pod, pool=pool, place=pool.place, pool_at=pool.place.at(), engines=())
-            for pod in filed.pods
-            for pool in [known[pod.pool.name]]
+        stack_pods = tuple(
+            replace(pod, pool=pool, place=pool.place, pool_location=pool.place.at(), engines=())
+            for pod in file_cluster.pods
+            for pool in [pools_by_name[pod.pool.name]]
         )
-    cluster = replace(filed, pools=tuple(known.values()), pods=emitted, caches=tuple(_caches(stack)))
+    cluster = replace(file_cluster, pools=tuple(pools_by_name.values()), pods=stack_pods, caches=tuple(_caches(stack)))
     for resource in stack.of(":ManagedCluster"):
         api = resource.props["apiServerAccessProfile"]
         ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
@@ -146,26 +146,26 @@ def _pools(stack: Stack) -> Iterator[Pool]:
             )
 
 
-def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]:
-    most = most_replicas(stack)
+def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -> Iterator[Pod]:
+    most = max_replicas_by_workload(stack)
     by_pod: dict[str, list[engines.Engine]] = defaultdict(list)
     for engine in engines.engines(stack):
         by_pod[engine.pod.urn].append(engine)
     for pod in pods.pods(stack):
         own = by_pod[pod.urn]
-        if pod.pool not in known or not (pod.gpus or own):
+        if pod.pool not in pools_by_name or not (pod.gpus or own):
             continue
         aligned = [container for container in pod.running if container.gpus or container.pinned_cpus]
-        asked = {container.name: index for index, container in enumerate(aligned)}
+        positions = {container.name: index for index, container in enumerate(aligned)}
         filed_pod = next(
-            (p for p in filed.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
+            (p for p in file_cluster.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
         )
         replicas = most[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED) else 1
         yield Pod(
             name=pod.name,
             place=Place(urn=pod.urn),
-            pool_at=(pod.urn,),
-            pool=known[pod.pool],
+            pool_location=(pod.urn,),
+            pool=pools_by_name[pod.pool],
             gpus=pod.gpus,
             cpus=pod.cpus,
             requests=tuple(Request(container.gpus, container.pinned_cpus) for container in aligned),
@@ -175,7 +175,7 @@ def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]
             max_replicas=replicas,
             surge=int(pod.resource.props.at("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
             engines=tuple(
-                _engine(engine, engine.model, asked.get(engine.container.name, 0), filed_pod)
+                _engine(engine, engine.model, positions.get(engine.container.name, 0), filed_pod)
                 for engine in own
                 if engine.model
             ),
@@ -183,14 +183,14 @@ def _pods(stack: Stack, known: dict[str, Pool], filed: Cluster) -> Iterator[Pod]
         )
 
 
-def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod | None) -> Engine:
+def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster: Pod | None) -> Engine:
     flags = engine.flags
     kind = "vllm-omni" if engine.is_omni else "vllm"
     # Flags contain neither the purpose of a service nor the length of a typical session.
-    same = next((e for e in filed.engines if e.kind == kind), None) if filed else None
-    tasks = same.tasks if same else OMNI_TASKS if engine.is_omni else VLLM_TASKS
-    session = same.load.session_tokens if same and same.load else 1
-    call_s = same.load.longest_call_s if same and same.load else None
+    file_engine = next((e for e in file_cluster.engines if e.kind == kind), None) if file_cluster else None
+    tasks = file_engine.tasks if file_engine else OMNI_TASKS if engine.is_omni else VLLM_TASKS
+    session = file_engine.load.session_tokens if file_engine and file_engine.load else 1
+    call_s = file_engine.load.longest_call_s if file_engine and file_engine.load else None
     context = engine.number("--max-model-len", model.max_context_tokens)
     is_fp8 = flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
     return Engine(
@@ -203,7 +203,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, filed: Pod |
         else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
         KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
         Quantization.FP8 if is_fp8 else Quantization.NONE,
-        hands_over_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
+        transfers_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
         gpus=engine.own_gpus,
         request=request,
         utilization=engine.memory_share,
@@ -214,9 +214,9 @@ def _caches(stack: Stack) -> Iterator[ModelCache]:
     models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
     for engine in engines.engines(stack):
         for name in set(engine.container.mounts.values()):
-            claimed = engine.pod.volume(name).at("persistentVolumeClaim", "claimName").text
-            if claimed and engine.model:
-                models[engine.pod.namespace, claimed][engine.model.name] = engine.model
+            claim_name = engine.pod.volume(name).at("persistentVolumeClaim", "claimName").text
+            if claim_name and engine.model:
+                models[engine.pod.namespace, claim_name][engine.model.name] = engine.model
     for claim in stack.of("core/v1:PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         size = gib(claim.props.at("spec", "resources", "requests", "storage").text)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from voice_blueprint.azure.metrics import SpeechMetric
 from voice_constructs.azure.kubernetes.files.drain_speech import Drain
 from voice_stacks.azure.policy.engines import Engine, engines
-from voice_stacks.azure.policy.rules import Found, Stack, rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule
 
 PROGRAM = "drain_speech.py"
 UNFINISHED = (SpeechMetric.RUNNING, SpeechMetric.WAITING)
@@ -32,7 +32,7 @@ def drain_times(engine: Engine) -> tuple[float, float]:
     return (waits.settle_s, waits.limit_s - waits.settle_s) if waits else (engine.container.grace_s, 0)
 
 
-def cut_off(engine: Engine) -> str:
+def abort_reason(engine: Engine) -> str:
     """Return the reason why an engine without a drain time drops its requests."""
     if engine.is_omni:
         return f"has no preStop hook that waits for requests: SIGTERM aborts them in {engine.table.release}"
@@ -45,22 +45,22 @@ def cut_off(engine: Engine) -> str:
     remedy="render the hook with voice_constructs.azure.kubernetes.speech_drain",
     source="vllm-omni, vllm_omni/entrypoints/omni_base.py: shutdown() ignores its time-out",
 )
-def drains_see_requests(stack: Stack) -> Iterator[Found]:
+def drains_see_requests(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         urn, own = engine.pod.urn, engine.flags.get("--port", "8000")
         if engine.is_omni and "--shutdown-timeout" in engine.flags:
-            yield Found(urn, f"{engine.name} has --shutdown-timeout, which {engine.table.release} ignores")
+            yield Violation(urn, f"{engine.name} has --shutdown-timeout, which {engine.table.release} ignores")
         waits = hook(engine)
         if waits is None:
             continue
         port = str(urlsplit(waits.metrics).port)
         if port != own:
-            yield Found(urn, f"the preStop hook of {engine.name} reads port {port}; the engine listens on {own}")
+            yield Violation(urn, f"the preStop hook of {engine.name} reads port {port}; the engine listens on {own}")
         for gauge in set(UNFINISHED) - set(waits.gauges):
-            yield Found(
+            yield Violation(
                 urn, f"the preStop hook of {engine.name} does not read {gauge}: it ends before those requests do"
             )
         command = [part.text for part in engine.container.value.at("lifecycle", "preStop", "exec", "command")]
         program = next(part for part in command if part.endswith(PROGRAM))
         if program not in engine.container.mounts:
-            yield Found(urn, f"the preStop hook of {engine.name} runs {program}, which is not on a volume")
+            yield Violation(urn, f"the preStop hook of {engine.name} runs {program}, which is not on a volume")

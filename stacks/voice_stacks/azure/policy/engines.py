@@ -48,7 +48,7 @@ class Engine:
 
     @property
     def table(self) -> EngineTable:
-        """Options and metrics of its release."""
+        """Published options and metrics of its engine's release."""
         return published("vllm-omni" if self.is_omni else "vllm")
 
     def number(self, flag: str, default: int) -> int:
@@ -89,11 +89,11 @@ class Engine:
     @property
     def pod_gpus(self) -> tuple[int, ...]:
         """GPUs of its ranks, numbered within the pod, or within the container if that requests GPUs."""
-        asked, others = self.container.gpus, itertools.takewhile(self._is_other, self.pod.running)
-        if not asked:
+        gpu_request, others = self.container.gpus, itertools.takewhile(self._is_other, self.pod.running)
+        if not gpu_request:
             return self.own_gpus
         first = sum(each.gpus for each in others)
-        own = [first + index for index in self.visible or range(asked) if index < asked]
+        own = [first + index for index in self.visible or range(gpu_request) if index < gpu_request]
         return tuple(own[: self.tensor_parallel])
 
     def _is_other(self, other: Container) -> bool:
@@ -103,8 +103,8 @@ class Engine:
     def memory_share(self) -> float:
         """Fraction of each GPU's memory that it uses, 0 to 1. The default depends on its release."""
         flag = self.table.commands[SERVE[1]].by_name[MEMORY_SHARE]
-        told = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
-        return float(next(filter(SHARE.fullmatch, told), str(flag.default)))
+        candidates = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
+        return float(next(filter(SHARE.fullmatch, candidates), str(flag.default)))
 
     @cached_property
     def connectors(self) -> list[Value]:

@@ -4,20 +4,20 @@ import re
 from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
-from voice_blueprint.azure.ranges import admits_everybody
+from voice_blueprint.azure.ranges import admits_any_address
 from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 REASON = "voice-serve/reason"
 """Annotation with the reason for an otherwise forbidden setting."""
-PRIVILEGED: dict[Component, str] = {
+PRIVILEGED_COMPONENTS: dict[Component, str] = {
     Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
     Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
 }
 """Components that may access their host, with the reason; only in their own namespace."""
 ENFORCED = "pod-security.kubernetes.io/enforce"
-OUTSIDE = {Component.INTERNET}
+EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
 PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
 SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
@@ -30,17 +30,17 @@ SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re
     remedy=f"use ClusterIP, or give the reason as the annotation {REASON}",
     source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
 )
-def no_load_balancer(stack: Stack) -> Iterator[Found]:
+def no_load_balancer(stack: Stack) -> Iterator[Violation]:
     for service in stack.of("core/v1:Service"):
         kind = service.props.at("spec", "type").text
         reason = service.props.at("metadata", "annotations", REASON).text
         if kind in {"LoadBalancer", "NodePort"} and not reason:
-            yield Found(service.urn, f"service {service.name} has the type {kind} without a reason")
+            yield Violation(service.urn, f"service {service.name} has the type {kind} without a reason")
         if any(service.props.at("spec", "externalIPs")):
-            yield Found(service.urn, f"service {service.name} has external addresses")
+            yield Violation(service.urn, f"service {service.name} has external addresses")
     for ingress in stack.of("networking.k8s.io/v1:Ingress", ":Gateway"):
         if not ingress.props.at("metadata", "annotations", REASON).text:
-            yield Found(ingress.urn, f"{ingress.name} exposes the cluster without a reason")
+            yield Violation(ingress.urn, f"{ingress.name} exposes the cluster without a reason")
 
 
 @rule(
@@ -49,13 +49,15 @@ def no_load_balancer(stack: Stack) -> Iterator[Found]:
     remedy="comply with the Pod Security level restricted",
     source="https://kubernetes.io/docs/concepts/security/pod-security-standards",
 )
-def no_host_access(stack: Stack) -> Iterator[Found]:
+def no_host_access(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        allowed = {component.value for component in PRIVILEGED} if pod.namespace == GPU_NAMESPACE else set()
+        allowed = {component.value for component in PRIVILEGED_COMPONENTS} if pod.namespace == GPU_NAMESPACE else set()
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
             continue
-        for what in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
-            yield Found(pod.urn, f"{pod.name} {what}; only {', '.join(PRIVILEGED)} in {GPU_NAMESPACE} may do so")
+        for problem in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
+            yield Violation(
+                pod.urn, f"{pod.name} {problem}; only {', '.join(PRIVILEGED_COMPONENTS)} in {GPU_NAMESPACE} may do so"
+            )
 
 
 @stack_rule(
@@ -64,7 +66,7 @@ def no_host_access(stack: Stack) -> Iterator[Found]:
     remedy="copy the image to the registry, and set its digest in the deployment file",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
 )
-def images_are_pinned(stack: Stack) -> Iterator[Found]:
+def images_are_pinned(stack: Stack) -> Iterator[Violation]:
     own = {reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")}
     for pod in pods(stack):
         for container in pod.containers:
@@ -73,9 +75,9 @@ def images_are_pinned(stack: Stack) -> Iterator[Found]:
                 continue
             match = PINNED.fullmatch(container.image.text)
             if not match:
-                yield Found(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
+                yield Violation(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
             elif any(own) and match["registry"] not in own:
-                yield Found(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
+                yield Violation(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
 
 
 @stack_rule(
@@ -84,7 +86,7 @@ def images_are_pinned(stack: Stack) -> Iterator[Found]:
     remedy="add a network policy that selects all pods and allows no ingress or egress",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def namespaces_refuse(stack: Stack) -> Iterator[Found]:
+def namespaces_refuse(stack: Stack) -> Iterator[Violation]:
     closed = set()
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
@@ -94,7 +96,9 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
             closed.add(policy.props.at("metadata", "namespace").text)
     for pod in {pod.namespace: pod for pod in pods(stack)}.values():
         if pod.namespace not in closed:
-            yield Found(pod.urn, f'namespace "{pod.namespace or "default"}" of {pod.name} has no default-deny policy')
+            yield Violation(
+                pod.urn, f'namespace "{pod.namespace or "default"}" of {pod.name} has no default-deny policy'
+            )
 
 
 @rule(
@@ -103,46 +107,48 @@ def namespaces_refuse(stack: Stack) -> Iterator[Found]:
     remedy="select namespaces or pods under from and to",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def policies_name_their_peers(stack: Stack) -> Iterator[Found]:
-    yield from _open(stack, "ingress", "from", "allows any source", _with_everybody(stack, inbound=True))
-    yield from _open(stack, "egress", "to", "allows any destination", _with_everybody(stack, inbound=False))
+def policies_name_their_peers(stack: Stack) -> Iterator[Violation]:
+    yield from _open(stack, "ingress", "from", "allows any source", _with_all_peers(stack, inbound=True))
+    yield from _open(stack, "egress", "to", "allows any destination", _with_all_peers(stack, inbound=False))
 
 
 Opened = tuple[str, str, str]
 """Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
 
 
-def _with_everybody(stack: Stack, *, inbound: bool) -> set[Opened]:
+def _with_all_peers(stack: Stack, *, inbound: bool) -> set[Opened]:
     """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
-    outside = {Component.INTERNET} if inbound or (azure and azure.is_private) else OUTSIDE
+    external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {
         ((flow.destination if inbound else flow.source).value, flow.port.protocol.upper(), str(flow.port.number))
         for flow in stack.flows
-        if (flow.source if inbound else flow.destination) in outside
+        if (flow.source if inbound else flow.destination) in external
     }
 
 
-def _open(stack: Stack, direction: str, side: str, what: str, listed: set[Opened]) -> Iterator[Found]:
+def _open(stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[Opened]) -> Iterator[Violation]:
     """Yield the policies of one direction that allow all addresses, directly or by the union of their ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         selector = policy.props.at("spec", "podSelector", "matchLabels").texts()
         component = selector.get(COMPONENT_LABEL, "")
         for entry in policy.props.at("spec", direction):
-            peers = list(entry[side])
+            peers = list(entry[peers_key])
             opened = {(component, port["protocol"].text, port["port"].text) for port in entry["ports"]}
-            if peers and opened and opened <= listed:
+            if peers and opened and opened <= exceptions:
                 continue
-            if not peers or any(_selects_everybody(peer) for peer in peers):
-                yield Found(policy.urn, f"network policy {policy.name} {what}")
-            pods_of = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
+            if not peers or any(_selects_all_pods(peer) for peer in peers):
+                yield Violation(policy.urn, f"network policy {policy.name} {problem}")
+            agent_pods = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
             blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
-            ranges.setdefault(pods_of, []).extend((policy, block) for block in blocks if block)
+            ranges.setdefault(agent_pods, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
-        if admits_everybody(block for _, block in result):
+        if admits_any_address(block for _, block in result):
             for policy in {policy.urn: policy for policy, _ in result}.values():
-                yield Found(policy.urn, f"network policy {policy.name} {what}: {', '.join(b for _, b in result)}")
+                yield Violation(
+                    policy.urn, f"network policy {policy.name} {problem}: {', '.join(b for _, b in result)}"
+                )
 
 
 @rule(
@@ -151,12 +157,14 @@ def _open(stack: Stack, direction: str, side: str, what: str, listed: set[Opened
     remedy=f"add the label {ENFORCED}: restricted",
     source="https://kubernetes.io/docs/concepts/security/pod-security-admission",
 )
-def namespaces_are_restricted(stack: Stack) -> Iterator[Found]:
+def namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
     for namespace in stack.of("core/v1:Namespace"):
         level = namespace.props.at("metadata", "labels", ENFORCED).text
         name = namespace.props.at("metadata", "name").text
         if level not in {"restricted", "baseline"} and name != GPU_NAMESPACE:
-            yield Found(namespace.urn, f'namespace {name} enforces "{level}"; only {GPU_NAMESPACE} may be privileged')
+            yield Violation(
+                namespace.urn, f'namespace {name} enforces "{level}"; only {GPU_NAMESPACE} may be privileged'
+            )
 
 
 @rule(
@@ -165,12 +173,12 @@ def namespaces_are_restricted(stack: Stack) -> Iterator[Found]:
     remedy="use valueFrom, or a volume of the key vault's CSI driver",
     source="https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
 )
-def no_secrets_in_environment(stack: Stack) -> Iterator[Found]:
+def no_secrets_in_environment(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             for name, value in container.environment.items():
                 if value and SECRET_NAME.search(name):
-                    yield Found(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
+                    yield Violation(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
 
 
 def _host_access(pod: Pod) -> Iterator[str]:
@@ -197,7 +205,7 @@ def _escapes(pod: Pod, container: Container) -> Iterator[str]:
         yield f"runs {container.name} as root"
 
 
-def _selects_everybody(peer: Value) -> bool:
+def _selects_all_pods(peer: Value) -> bool:
     """Return True if a peer selects every pod of every namespace."""
     namespaces = peer["namespaceSelector"]
     selects_all = not namespaces.missing and not any(True for _ in namespaces.items())

@@ -7,33 +7,33 @@ from ipaddress import ip_network
 from voice_blueprint.azure.contract import CLIENT_LABEL, COMPONENT_LABEL, SYSTEM_NAMESPACE, ClusterFlow, Component
 from voice_blueprint.azure.ranges import small_ranges
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
-OUTSIDE = "203.0.113.0/24"
+EXTERNAL_COMPONENTS = "203.0.113.0/24"
 """Represents the internet: a range that no cluster uses (RFC 5737)."""
 SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {"k8s-app": "kube-dns"}}
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
-def unopened(stack: Stack) -> Iterator[Found]:
+def unopened(stack: Stack) -> Iterator[Violation]:
     """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
-    known = pods(stack)
+    stack_pods = pods(stack)
     for flow in stack.flows:
-        senders = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
-        receivers = [pod for pod in known if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
+        senders = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
+        receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
         for pod in receivers:
-            if not any(_opens(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
-                yield Found(
+            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
+                yield Violation(
                     pod.urn,
                     f"no network policy allows {flow.source.value} to reach {pod.name} on port {flow.port.number}",
                 )
         for pod in senders:
-            if not any(_opens(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
-                yield Found(
+            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
+                yield Violation(
                     pod.urn,
                     f"no network policy allows {pod.name} to reach {flow.destination.value} on port {flow.port.number}",
                 )
@@ -52,12 +52,12 @@ class _Side:
         return self.flow.source if self.kind == "Ingress" else self.flow.destination
 
 
-def _opens(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
+def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
     """Return True if a policy opens a flow for a pod, to all pods of the other end."""
     spec = policy.props["spec"]
-    same = policy.props.at("metadata", "namespace").text == pod.namespace
+    same_namespace = policy.props.at("metadata", "namespace").text == pod.namespace
     selected = spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items()
-    if not same or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
+    if not same_namespace or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
         return False
     port = (str(side.flow.port.number), side.flow.port.protocol.upper())
     for entry in spec["ingress" if side.kind == "Ingress" else "egress"]:
@@ -93,7 +93,7 @@ def _is_outsider(stack: Stack, peer: Value, component: Component) -> bool:
             ranges = small_ranges(azure.network.cidr)
             return _contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
         case Component.INTERNET:
-            return _contains(peer, OUTSIDE)
+            return _contains(peer, EXTERNAL_COMPONENTS)
         case _:
             # A component of this deployment whose pods wait for their images, or a component of another stack.
             return bool(peer)

@@ -6,14 +6,14 @@ from ipaddress import IPv4Address, IPv4Network
 
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
 from voice_stacks.azure.policy.cluster import cluster_for, profiles
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 TRUSTED = tuple(
     account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *CALLER_ACCOUNTS.values())
 )
 NAT_OUTBOUND = "userAssignedNATGateway"
-KEPT = "production"
+PRODUCTION = "production"
 SYSTEM_PODS = 30
 """Minimum of AKS for system pools: https://learn.microsoft.com/azure/aks/use-system-pools. It is not part of the API's
 schema."""
@@ -29,27 +29,31 @@ MIN_DISK_GIB = 100
     remedy="choose ranges that do not overlap",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
-def ranges_nest(stack: Stack) -> Iterator[Found]:
+def ranges_nest(stack: Stack) -> Iterator[Violation]:
     networks = {r.urn: _ranges(r.props.at("addressSpace", "addressPrefixes")) for r in stack.of(":VirtualNetwork")}
     subnets = [(subnet, _range(subnet.props["addressPrefix"])) for subnet in stack.of(":Subnet")]
     inside = [network for result in networks.values() for network in result]
     for subnet, own in subnets:
         around = [n for need in subnet.needs.get("virtualNetworkName", ()) for n in networks.get(need, [])]
         if own and around and not any(own.subnet_of(network) for network in around):
-            yield Found(subnet.urn, f"subnet {subnet.name} {own} is outside of {', '.join(map(str, around))}")
+            yield Violation(subnet.urn, f"subnet {subnet.name} {own} is outside of {', '.join(map(str, around))}")
     for (one, first), (other, second) in itertools.combinations(subnets, 2):
         if first and second and first.overlaps(second):
-            yield Found(other.urn, f"subnet {other.name} {second} overlaps {one.name} {first}")
+            yield Violation(other.urn, f"subnet {other.name} {second} overlaps {one.name} {first}")
     for cluster in stack.of(":ManagedCluster"):
         profile = cluster.props["networkProfile"]
         own_ranges = {key: _range(profile[key]) for key in ("podCidr", "serviceCidr")}
         for key, own in own_ranges.items():
             for network in inside:
                 if own and own.overlaps(network):
-                    yield Found(cluster.urn, f"{key} {own} of cluster {cluster.name} overlaps its network {network}")
+                    yield Violation(
+                        cluster.urn, f"{key} {own} of cluster {cluster.name} overlaps its network {network}"
+                    )
         services, dns = own_ranges["serviceCidr"], profile["dnsServiceIP"].text
         if services and dns and IPv4Address(dns) not in services:
-            yield Found(cluster.urn, f"dnsServiceIP {dns} of cluster {cluster.name} is not in serviceCidr {services}")
+            yield Violation(
+                cluster.urn, f"dnsServiceIP {dns} of cluster {cluster.name} is not in serviceCidr {services}"
+            )
 
 
 @stack_rule(
@@ -58,13 +62,13 @@ def ranges_nest(stack: Stack) -> Iterator[Found]:
     remedy="upgrade the cluster first",
     source="https://learn.microsoft.com/azure/aks/manage-node-pools",
 )
-def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
+def pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
     versions = [cluster.props["kubernetesVersion"].text for cluster in stack.of(":ManagedCluster")]
     newest = max((_version(text) for text in versions if text), default=None)
     for profile in profiles(stack):
         own = profile.props["orchestratorVersion"].text
         if own and newest and _version(own) > newest:
-            yield Found(
+            yield Violation(
                 profile.resource.urn, f"pool {profile.name} has Kubernetes {own}; its cluster has {', '.join(versions)}"
             )
 
@@ -75,7 +79,7 @@ def pools_follow_cluster(stack: Stack) -> Iterator[Found]:
     remedy="attach the gateway to the subnet",
     source="https://learn.microsoft.com/azure/aks/nat-gateway",
 )
-def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
+def nodes_have_egress(stack: Stack) -> Iterator[Violation]:
     gateways = {subnet.urn: subnet for subnet in stack.of(":Subnet") if not subnet.props["natGateway"].missing}
     for cluster in stack.of(":ManagedCluster"):
         if cluster.props.at("networkProfile", "outboundType").text != NAT_OUTBOUND:
@@ -84,7 +88,7 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
         used += [urn for pool in stack.of(":AgentPool") for urn in pool.needs.get("vnetSubnetID", ())]
         for subnet in stack.of(":Subnet"):
             if subnet.urn in used and subnet.urn not in gateways:
-                yield Found(
+                yield Violation(
                     subnet.urn,
                     f"nodes in subnet {subnet.name} use a NAT gateway for outbound traffic, but the subnet has none",
                 )
@@ -96,12 +100,12 @@ def nodes_have_a_way_out(stack: Stack) -> Iterator[Found]:
     remedy="set access in the deployment file",
     source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
 )
-def cluster_has_administrators(stack: Stack) -> Iterator[Found]:
-    ways = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
+def cluster_has_administrators(stack: Stack) -> Iterator[Violation]:
+    is_accessible = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
     for cluster in stack.of(":ManagedCluster"):
         private = cluster.props.at("apiServerAccessProfile", "enablePrivateCluster").on
-        if private and any(stack.of(":VirtualNetwork")) and not ways:
-            yield Found(
+        if private and any(stack.of(":VirtualNetwork")) and not is_accessible:
+            yield Violation(
                 cluster.urn,
                 f"the private API server of {cluster.name} cannot be reached: its network has no Bastion host and "
                 "no peering",
@@ -114,10 +118,10 @@ def cluster_has_administrators(stack: Stack) -> Iterator[Found]:
     remedy="remove publicIPAddress; use Bastion to access the machine",
     source="https://learn.microsoft.com/azure/bastion/bastion-overview",
 )
-def machines_are_inside(stack: Stack) -> Iterator[Found]:
+def machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
     for interface in stack.of(":NetworkInterface"):
         if any(not entry["publicIPAddress"].missing for entry in interface.props["ipConfigurations"]):
-            yield Found(interface.urn, f"network interface {interface.name} has a public address")
+            yield Violation(interface.urn, f"network interface {interface.name} has a public address")
 
 
 @stack_rule(
@@ -126,12 +130,14 @@ def machines_are_inside(stack: Stack) -> Iterator[Found]:
     remedy="set the registry's sku to Premium",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
 )
-def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
-    reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
+def endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
+    linked_services = {
+        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+    }
     for registry in stack.of(":Registry"):
         tier = registry.props.at("sku", "name").text
-        if registry.urn in reached and tier != "Premium":
-            yield Found(
+        if registry.urn in linked_services and tier != "Premium":
+            yield Violation(
                 registry.urn, f"registry {registry.name} has the SKU {tier}; its private endpoint requires Premium"
             )
 
@@ -142,11 +148,11 @@ def endpoints_have_their_tier(stack: Stack) -> Iterator[Found]:
     remedy="set enablePurgeProtection",
     source="https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview",
 )
-def production_data_is_kept(stack: Stack) -> Iterator[Found]:
+def production_data_is_kept(stack: Stack) -> Iterator[Violation]:
     for vault in stack.of(":Vault"):
-        kept = vault.props.at("tags", "environment").text == KEPT
-        if kept and vault.props.at("properties", "enablePurgeProtection").off:
-            yield Found(
+        is_production = vault.props.at("tags", "environment").text == PRODUCTION
+        if is_production and vault.props.at("properties", "enablePurgeProtection").off:
+            yield Violation(
                 vault.urn, f"vault {vault.name} of production can be purged: its secrets could be lost permanently"
             )
 
@@ -157,11 +163,11 @@ def production_data_is_kept(stack: Stack) -> Iterator[Found]:
     remedy="use the subject of a service account in blueprint.azure.names",
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
-def trust_is_narrow(stack: Stack) -> Iterator[Found]:
+def trust_is_narrow(stack: Stack) -> Iterator[Violation]:
     for credential in stack.of(":FederatedIdentityCredential"):
         subject = credential.props["subject"]
         if not subject.unknown and subject.text not in TRUSTED:
-            yield Found(
+            yield Violation(
                 credential.urn, f"{credential.name} trusts {subject.text or 'no account'}, not {' or '.join(TRUSTED)}"
             )
 
@@ -172,11 +178,13 @@ def trust_is_narrow(stack: Stack) -> Iterator[Found]:
     remedy="add a private endpoint and its DNS zone",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
 )
-def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
-    reached = {urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())}
+def closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
+    linked_services = {
+        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+    }
     for store in stack.of(":Registry", ":Vault", ":RedisEnterprise"):
-        if store.urn not in reached:
-            yield Found(store.urn, f"{store.name} has no public access and no private endpoint")
+        if store.urn not in linked_services:
+            yield Violation(store.urn, f"{store.name} has no public access and no private endpoint")
 
 
 @stack_rule(
@@ -185,7 +193,7 @@ def closed_stores_have_endpoints(stack: Stack) -> Iterator[Found]:
     remedy="assign the role on the kubelet's identity to the identity of the cluster",
     source="https://learn.microsoft.com/azure/aks/use-managed-identity",
 )
-def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
+def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
     for cluster in stack.of(":ManagedCluster"):
         kubelet, control = (set(cluster.needs.get(key, ())) for key in ("identityProfile", "identity"))
         if kubelet and not any(
@@ -194,7 +202,7 @@ def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
             and kubelet & set(assignment.needs.get("scope", ()))
             for assignment in stack.of(":RoleAssignment")
         ):
-            yield Found(
+            yield Violation(
                 cluster.urn,
                 f"the control plane of {cluster.name} cannot assign its kubelet's identity: no node starts",
             )
@@ -206,20 +214,20 @@ def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Found]:
     remedy="raise the pool's maxPods or osDiskSizeGB",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
-def pools_can_work(stack: Stack) -> Iterator[Found]:
+def pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
     served = cluster_for(stack).pods_by_pool()
     for profile in profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
         engines = max((pod.per_node for pod in served.get(name, [])), default=0)
-        for key, least, why in (
+        for key, minimum, reason in (
             ("maxPods", SYSTEM_PODS, "AKS rejects system pools with fewer")
             if profile.system
             else ("maxPods", AGENTS + engines, f"{AGENTS} agents and {engines} engines run on a node"),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
             have = props[key].number
-            if have is not None and have < least:
-                yield Found(urn, f"pool {name}: {key} {have:g} is below {least}; {why}")
+            if have is not None and have < minimum:
+                yield Violation(urn, f"pool {name}: {key} {have:g} is below {minimum}; {reason}")
 
 
 @stack_rule(
@@ -228,13 +236,13 @@ def pools_can_work(stack: Stack) -> Iterator[Found]:
     remedy="raise maxGracefulTerminationSec",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler",
 )
-def autoscaler_waits_for_drain(stack: Stack) -> Iterator[Found]:
+def autoscaler_waits_for_drain(stack: Stack) -> Iterator[Violation]:
     azure = stack.deployment.azure_section if stack.deployment else None
     longest = max((service.drain_timeout_s for service in azure.services), default=0) if azure else 0
     for cluster in stack.of(":ManagedCluster"):
         waits = cluster.props.at("autoScalerProfile", "maxGracefulTerminationSec").text
         if waits.isdecimal() and int(waits) < longest:
-            yield Found(
+            yield Violation(
                 cluster.urn, f"the autoscaler of {cluster.name} kills pods after {waits} s; one drains for {longest} s"
             )
 

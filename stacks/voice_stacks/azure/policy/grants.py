@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from voice_blueprint.azure.names import caller_tiers
 from voice_blueprint.capacity.bounds import EDGE_INSTANCES
 from voice_blueprint.file.model.azure import AggregatedService, Azure, PrefillDecodeCell
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
 MIN_PROVISION_MIN = 15
 """The autoscaler's default. A GPU node only becomes ready after its driver is installed."""
@@ -23,12 +23,12 @@ CLUSTER_DOCS = "https://learn.microsoft.com/azure/aks/integrations"
     remedy="enable what is missing: KEDA, metrics, the key vault's driver, workload identity, network policies",
     source=CLUSTER_DOCS,
 )
-def cluster_grants_what_runs(stack: Stack) -> Iterator[Found]:
+def cluster_has_required_addons(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for cluster in stack.of(":ManagedCluster") if azure else ():
         if azure:
-            for what in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
-                yield Found(cluster.urn, f"cluster {cluster.name} {what}")
+            for problem in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
+                yield Violation(cluster.urn, f"cluster {cluster.name} {problem}")
 
 
 def _add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
@@ -79,18 +79,20 @@ def _surroundings(stack: Stack, azure: Azure) -> Iterator[str]:
     remedy="add a private DNS zone group to the endpoint, and link the zone to the virtual network",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-dns",
 )
-def closed_stores_have_names(stack: Stack) -> Iterator[Found]:
-    named = {urn for group in stack.of(":PrivateDnsZoneGroup") for urn in group.needs.get("privateEndpointName", ())}
+def closed_stores_have_names(stack: Stack) -> Iterator[Violation]:
+    endpoints_with_zone = {
+        urn for group in stack.of(":PrivateDnsZoneGroup") for urn in group.needs.get("privateEndpointName", ())
+    }
     for endpoint in stack.of(":PrivateEndpoint"):
-        if endpoint.urn not in named:
-            yield Found(
+        if endpoint.urn not in endpoints_with_zone:
+            yield Violation(
                 endpoint.urn,
                 f"private endpoint {endpoint.name} has no DNS zone group: its name resolves to the public address",
             )
     linked = {urn for link in stack.of(":VirtualNetworkLink") for urn in link.needs.get("privateZoneName", ())}
     for zone in stack.of(":PrivateZone"):
         if zone.urn not in linked:
-            yield Found(zone.urn, f"private zone {zone.name} is not linked to a network: its names do not resolve")
+            yield Violation(zone.urn, f"private zone {zone.name} is not linked to a network: its names do not resolve")
 
 
 @stack_rule(
@@ -99,11 +101,11 @@ def closed_stores_have_names(stack: Stack) -> Iterator[Found]:
     remedy=f"set autoscaleConfiguration to {EDGE_INSTANCES[0]} to {EDGE_INSTANCES[1]}",
     source="voice_blueprint/capacity",
 )
-def edge_carries_the_load(stack: Stack) -> Iterator[Found]:
+def edge_has_capacity(stack: Stack) -> Iterator[Violation]:
     for edge in stack.of(":ApplicationGateway"):
         scale = edge.props["autoscaleConfiguration"]
         low, high = scale["minCapacity"].number, scale["maxCapacity"].number
         if (low or 0) < EDGE_INSTANCES[0] or (high is not None and high < EDGE_INSTANCES[1]):
-            yield Found(
+            yield Violation(
                 edge.urn, f"{edge.name} has {low or 0:g} to {high or 0:g} instances; the plan assumes {EDGE_INSTANCES}"
             )

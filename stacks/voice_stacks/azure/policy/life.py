@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from voice_blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_stacks.azure.policy.drains import cut_off, drain_times
+from voice_stacks.azure.policy.drains import abort_reason, drain_times
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 DEFAULT_GRACE_S = 30
@@ -32,11 +32,11 @@ VOLUME_SOURCES = (
     remedy="use /health for the startup probe, and requests for the others",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def engines_have_probes(stack: Stack) -> Iterator[Found]:
+def engines_have_probes(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if not engine.container.value[probe]:
-                yield Found(engine.pod.urn, f"{engine.name} has no {probe}")
+                yield Violation(engine.pod.urn, f"{engine.name} has no {probe}")
 
 
 @rule(
@@ -45,11 +45,11 @@ def engines_have_probes(stack: Stack) -> Iterator[Found]:
     remedy="add one to the container that serves callers",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
+def replicated_pods_are_ready(stack: Stack) -> Iterator[Violation]:
     for pod in _replicated(stack):
-        reached = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
-        if not any(container.value["readinessProbe"] for container in reached or pod.running):
-            yield Found(
+        serving = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
+        if not any(container.value["readinessProbe"] for container in serving or pod.running):
+            yield Violation(
                 pod.urn,
                 f"the containers of {pod.name} that serve callers have no readiness probe: they get traffic while "
                 "they start",
@@ -63,21 +63,21 @@ def replicated_pods_are_ready(stack: Stack) -> Iterator[Found]:
     f"{DRAIN_TIMEOUT_S.name}) together, with {STOP_S} s to spare",
     source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
 )
-def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
+def grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         before, drain = drain_times(engine)
         grace = _grace_s(engine.pod)
         if drain == 0:
-            yield Found(engine.pod.urn, f"{engine.name} {cut_off(engine)}")
+            yield Violation(engine.pod.urn, f"{engine.name} {abort_reason(engine)}")
         elif drain + before >= grace:
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
             )
     for pod in pods(stack):
         for container in pod.running:
             text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _grace_s(pod)
             if text.isdecimal() and container.grace_s + int(text) + STOP_S > grace:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} drains for {container.grace_s:g} + {text} s and stops within "
                     f"{STOP_S} s, but is killed after {grace:g} s",
@@ -90,24 +90,24 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Found]:
     remedy=f"use an endpoint that the program serves until it exits, and a failure time of at least {MIN_HUNG_S} s",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def callers_are_not_left(stack: Stack) -> Iterator[Found]:
+def callers_are_drained(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.running:
             if DRAIN_TIMEOUT_S.name not in container.environment:
                 continue
             name, probe = f"{pod.name}/{container.name}", container.value["livenessProbe"]
             if not probe:
-                yield Found(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
+                yield Violation(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
                 continue
             hung_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
             if hung_s < MIN_HUNG_S:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{name} is restarted after {hung_s:g} s without a response, which can also occur under load",
                 )
             unready = container.value["readinessProbe"]
-            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _answers_unhealthy(unready):
-                yield Found(
+            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):
+                yield Violation(
                     pod.urn,
                     f"livenessProbe of {name} uses {HEALTH_PATH}, which fails while it drains or waits for its store",
                 )
@@ -119,15 +119,15 @@ def callers_are_not_left(stack: Stack) -> Iterator[Found]:
     remedy="add a PodDisruptionBudget with maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
-def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
+def replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
     budgets = list(stack.of("policy/v1:PodDisruptionBudget"))
     for budget in budgets:
         spec = budget.props["spec"]
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
-            yield Found(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
+            yield Violation(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
     for pod in _replicated(stack):
         if not any(_selects(budget, pod, "matchLabels") for budget in budgets):
-            yield Found(pod.urn, f"{pod.name} has no disruption budget")
+            yield Violation(pod.urn, f"{pod.name} has no disruption budget")
 
 
 @stack_rule(
@@ -136,26 +136,28 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Found]:
     remedy="set scaleTargetRef to a workload of the same namespace",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
 )
-def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
-    known = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
+def scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
+    existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
     for scaled in stack.of(":ScaledObject"):
         spec, namespace = scaled.props["spec"], scaled.props.at("metadata", "namespace").text
         target = spec["scaleTargetRef"]
         kind, name = target["kind"].text or "Deployment", target["name"]
-        if not name.unknown and (kind, namespace, name.text) not in known:
-            yield Found(
+        if not name.unknown and (kind, namespace, name.text) not in existing:
+            yield Violation(
                 scaled.urn, f"ScaledObject {scaled.name} scales {kind} {namespace}/{name.text}, which does not exist"
             )
         if scaler.setdefault((kind, namespace, name.text), scaled.name) != scaled.name and name.text:
-            yield Found(scaled.urn, f"{scaler[kind, namespace, name.text]} and {scaled.name} both scale {name.text}")
+            yield Violation(
+                scaled.urn, f"{scaler[kind, namespace, name.text]} and {scaled.name} both scale {name.text}"
+            )
         low, high = spec["minReplicaCount"].number or 0, spec["maxReplicaCount"].number
         if high is not None and low > high:
-            yield Found(
+            yield Violation(
                 scaled.urn, f"ScaledObject {scaled.name} has minReplicaCount {low:g} and maxReplicaCount {high:g}"
             )
         if not any(True for _ in spec["triggers"]):
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} has no trigger")
+            yield Violation(scaled.urn, f"ScaledObject {scaled.name} has no trigger")
 
 
 @stack_rule(
@@ -164,18 +166,18 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Found]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
-def selectors_select(stack: Stack) -> Iterator[Found]:
-    known = pods(stack)
-    for pod in known:
+def selectors_select(stack: Stack) -> Iterator[Violation]:
+    existing = pods(stack)
+    for pod in existing:
         desired = pod.resource.props.at("spec", "selector", "matchLabels").texts()
         if not desired.items() <= pod.labels.items():
-            yield Found(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
+            yield Violation(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
     for service in stack.of("core/v1:Service"):
-        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in known):
-            yield Found(service.urn, f"service {service.name} selects no pod of the stack")
+        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in existing):
+            yield Violation(service.urn, f"service {service.name} selects no pod of the stack")
     for budget in stack.of("policy/v1:PodDisruptionBudget"):
-        if not any(_selects(budget, pod, "matchLabels") for pod in known):
-            yield Found(budget.urn, f"budget {budget.name} selects no pod of the stack")
+        if not any(_selects(budget, pod, "matchLabels") for pod in existing):
+            yield Violation(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
 
 @stack_rule(
@@ -184,13 +186,13 @@ def selectors_select(stack: Stack) -> Iterator[Found]:
     remedy="create it in the same stack, or correct the name",
     source="https://kubernetes.io/docs/concepts/storage/volumes",
 )
-def references_resolve(stack: Stack) -> Iterator[Found]:
+def references_resolve(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         names = {volume["name"].text for volume in pod.spec["volumes"]}
         for container in pod.containers:
             for path, name in container.mounts.items():
                 if name not in names:
-                    yield Found(
+                    yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name} mounts {name} at {path}, which is not a volume of the pod",
                     )
@@ -198,7 +200,7 @@ def references_resolve(stack: Stack) -> Iterator[Found]:
         desired += [(kind, volume.at(*path)) for volume in pod.spec["volumes"] for path, kind in VOLUME_SOURCES]
         for kind, name_value in desired:
             if name_value.text and not _exists(stack, kind, pod.namespace, name_value.text):
-                yield Found(
+                yield Violation(
                     pod.urn, f"{pod.name} requires {kind} {name_value.text}, which does not exist in {pod.namespace}"
                 )
 
@@ -208,7 +210,7 @@ def _grace_s(pod: Pod) -> float:
     return DEFAULT_GRACE_S if grace is None else grace
 
 
-def _answers_unhealthy(readiness: Value) -> bool:
+def _fails_while_draining(readiness: Value) -> bool:
     """Return True if readiness depends on the program's health path and its HTTP status."""
     return readiness.at("httpGet", "path").text == HEALTH_PATH
 
@@ -219,8 +221,8 @@ def _replicated(stack: Stack) -> Iterator[Pod]:
 
 def _selects(resource: Resource, pod: Pod, *inner: str) -> bool:
     labels = resource.props.at("spec", "selector", *inner).texts()
-    same = resource.props.at("metadata", "namespace").text == pod.namespace
-    return same and bool(labels) and labels.items() <= pod.labels.items()
+    same_namespace = resource.props.at("metadata", "namespace").text == pod.namespace
+    return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
 
 
 def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:

@@ -12,12 +12,12 @@ from voice_blueprint.file.suggestion import suggestion
 from voice_stacks.azure.policy.cluster import placed, profiles
 from voice_stacks.azure.policy.engines import SERVE, Engine, engines
 from voice_stacks.azure.policy.pods import mounted_text
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
 MIB = 2**20
-OWN = "VLLM_"
+OWN_VARIABLES = "VLLM_"
 NUMBERS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
 
 _LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
@@ -29,23 +29,23 @@ _LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_r
     remedy="correct it, or use a release that supports it",
     source="voice_blueprint/engines/published/tables, read from the published releases",
 )
-def releases_take_arguments(stack: Stack) -> Iterator[Found]:
+def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         table, urn = engine.table, engine.pod.urn
         serve = table.commands[SERVE[1]]
         for name, text in engine.flags.items():
             flag = serve.flag(name.partition(".")[0])
             if flag is None:
-                yield Found(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
-            elif not _takes(flag, text):
-                yield Found(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
+                yield Violation(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
+            elif not _accepts(flag, text):
+                yield Violation(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
-            if name.startswith(OWN) and name not in table.environment:
-                near = suggestion(name, table.environment)
-                yield Found(urn, f"{engine.name}: {table.release} does not read {name}{near}")
+            if name.startswith(OWN_VARIABLES) and name not in table.environment:
+                closest = suggestion(name, table.environment)
+                yield Violation(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
 
-def _takes(flag: Setting, text: str) -> bool:
+def _accepts(flag: Setting, text: str) -> bool:
     if flag.nullable and text in {"", "None"}:
         return True
     if flag.choices:
@@ -60,11 +60,11 @@ def _takes(flag: Setting, text: str) -> bool:
     remedy="raise --max-num-batched-tokens, or lower --max-num-seqs",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/config/scheduler.py",
 )
-def batches_hold_sequences(stack: Stack) -> Iterator[Found]:
+def batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         batch, sequences = (engine.flags.get(name, "") for name in ("--max-num-batched-tokens", "--max-num-seqs"))
         if batch.isdecimal() and sequences.isdecimal() and int(batch) < int(sequences):
-            yield Found(engine.pod.urn, f"{engine.name} runs {sequences} sequences in batches of {batch} tokens")
+            yield Violation(engine.pod.urn, f"{engine.name} runs {sequences} sequences in batches of {batch} tokens")
 
 
 @stack_rule(
@@ -73,7 +73,7 @@ def batches_hold_sequences(stack: Stack) -> Iterator[Found]:
     remedy="remove --block-size, and choose a type that the GPU computes with",
     source="voice_blueprint/engines/published/tables, whose kernels are read from the published releases",
 )
-def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
+def kernels_take_the_cache(stack: Stack) -> Iterator[Violation]:
     pools = {pod.urn: pool for pod, pool in placed(stack)}
     for engine in engines(stack):
         pool, release = pools.get(engine.pod.urn), engine.table.release
@@ -82,13 +82,15 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
         chosen = engine.flags.get("--attention-backend", "").upper()
         kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
         majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
-        taking = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
-        sizes = sorted({size for each in taking for size in each.blocks})
-        if not taking:
-            where = f" on {gpu.name}" if gpu else ""
-            yield Found(engine.pod.urn, f"{engine.name}: no kernel of {release} supports a KV cache in {kind}{where}")
+        supporting_kernels = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
+        sizes = sorted({size for each in supporting_kernels for size in each.blocks})
+        if not supporting_kernels:
+            on_gpu = f" on {gpu.name}" if gpu else ""
+            yield Violation(
+                engine.pod.urn, f"{engine.name}: no kernel of {release} supports a KV cache in {kind}{on_gpu}"
+            )
         elif block and all(block % size for size in sizes):
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f"{engine.name}: kernels of {release} require multiples of {', '.join(map(str, sizes))} tokens, not "
                 f"blocks of {block}",
@@ -101,13 +103,13 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Found]:
     remedy=f"raise {BODY}, or lower {CLIP}",
     source="voice_blueprint/engines/published/tables/vllm.json, which has both with their defaults",
 )
-def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
+def bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        told, release = engine.container.environment, engine.table.environment
-        if CLIP in told and BODY in release:
-            clip, body = int(told[CLIP]) * MIB, int(told.get(BODY) or str(release[BODY]))
+        variables, release = engine.container.environment, engine.table.environment
+        if CLIP in variables and BODY in release:
+            clip, body = int(variables[CLIP]) * MIB, int(variables.get(BODY) or str(release[BODY]))
             if body < clip:
-                yield Found(
+                yield Violation(
                     engine.pod.urn, f"{engine.name} accepts audio files of {clip} bytes, but bodies of only {body}"
                 )
 
@@ -118,13 +120,13 @@ def bodies_hold_audio(stack: Stack) -> Iterator[Found]:
     remedy="route audio, WebSockets and `location /` directly to the decode engine",
     source="voice_blueprint/engines/launch/pd_router.py",
 )
-def audio_passes_by(stack: Stack) -> Iterator[Found]:
+def audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
     other = {each.path for each in published("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"}
     for resource in stack.of(":ConfigMap"):
         for name, text in resource.props["data"].texts().items():
-            led = set(_LOCATION.findall(text))
-            for path in sorted(led & (other | {"/"})):
-                yield Found(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
+            routed_paths = set(_LOCATION.findall(text))
+            for path in sorted(routed_paths & (other | {"/"})):
+                yield Violation(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
 
 
 @stack_rule(
@@ -133,16 +135,16 @@ def audio_passes_by(stack: Stack) -> Iterator[Found]:
     remedy="lower --gpu-memory-utilization of an engine, or gpu_memory_utilization of a stage",
     source="https://docs.vllm.ai/en/stable/configuration/engine_args (two instances on one GPU take 0.5 each)",
 )
-def engines_share_gpus(stack: Stack) -> Iterator[Found]:
-    taken: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
+def engines_share_gpus(stack: Stack) -> Iterator[Violation]:
+    fractions: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
     for engine in engines(stack):
         for gpu, share in _shares(stack, engine):
-            taken[engine.pod.urn, gpu].append((engine.name, share))
-    for (urn, gpu), parts in taken.items():
+            fractions[engine.pod.urn, gpu].append((engine.name, share))
+    for (urn, gpu), parts in fractions.items():
         total = round(sum(share for _, share in parts), 4)
         if total > 1:
-            named = ", ".join(f"{name} {share:.0%}" for name, share in parts)
-            yield Found(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {named}")
+            fractions_text = ", ".join(f"{name} {share:.0%}" for name, share in parts)
+            yield Violation(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {fractions_text}")
 
 
 def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
@@ -169,17 +171,17 @@ def deployed(stack: Stack, engine: Engine) -> Value:
     source="https://learn.microsoft.com/azure/aks/reduce-latency-ppg, "
     "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def placement_group_fits(stack: Stack) -> Iterator[Found]:
+def placement_group_fits(stack: Stack) -> Iterator[Violation]:
     for profile in profiles(stack):
         if not profile.props["proximityPlacementGroupID"].text:
             continue
         zones = [zone.text for zone in profile.props["availabilityZones"]]
         if len(zones) > 1:
-            yield Found(
+            yield Violation(
                 profile.resource.urn,
                 f"pool {profile.name}: its proximity placement group spans the zones {', '.join(zones)}",
             )
         if profile.props["capacityReservationGroupID"].text:
-            yield Found(
+            yield Violation(
                 profile.resource.urn, f"pool {profile.name} has a proximity placement group and a capacity reservation"
             )

@@ -6,7 +6,7 @@ from voice_blueprint.engines.sizing.host import SHARED_MEMORY_GIB_PER_GPU
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import bytes_text, pods
 from voice_stacks.azure.policy.quantities import QuantityError, amount, gib, quantity
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 
 QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "capacity")
@@ -18,14 +18,14 @@ QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "cap
     remedy="write it as the API server does: 400Gi, 500m",
     source="https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity",
 )
-def quantities_parse(stack: Stack) -> Iterator[Found]:
+def quantities_parse(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
         if resource.type.startswith("kubernetes:"):
             for path, value in _quantities(resource):
                 try:
                     quantity(value.text)
                 except QuantityError as error:
-                    yield Found(resource.urn, f"{path}: {error}")
+                    yield Violation(resource.urn, f"{path}: {error}")
 
 
 @rule(
@@ -34,16 +34,18 @@ def quantities_parse(stack: Stack) -> Iterator[Found]:
     remedy="set limits that are at least the requests",
     source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers",
 )
-def requests_below_limits(stack: Stack) -> Iterator[Found]:
+def requests_below_limits(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
             for kind, request in resources["requests"].texts().items():
                 limit = resources["limits"][kind].text
                 if limit and amount(request) > amount(limit):
-                    yield Found(pod.urn, f"{pod.name}/{container.name} requests {kind} {request}; its limit is {limit}")
+                    yield Violation(
+                        pod.urn, f"{pod.name}/{container.name} requests {kind} {request}; its limit is {limit}"
+                    )
             if not resources["limits"]["memory"].text:
-                yield Found(
+                yield Violation(
                     pod.urn, f"{pod.name}/{container.name} has no memory limit: a memory leak can exhaust the node"
                 )
 
@@ -54,16 +56,18 @@ def requests_below_limits(stack: Stack) -> Iterator[Found]:
     remedy="mount an emptyDir with medium: Memory at /dev/shm",
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
-def shared_memory_is_enough(stack: Stack) -> Iterator[Found]:
+def shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         need = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
         have = engine.pod.shared_memory_gib(engine.container)
         if have is None:
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} has the default of 64 MiB of /dev/shm and requires {need:g} GiB"
             )
         elif have < need:
-            yield Found(engine.pod.urn, f"{engine.name} has {bytes_text(have)} of /dev/shm and requires {need:g} GiB")
+            yield Violation(
+                engine.pod.urn, f"{engine.name} has {bytes_text(have)} of /dev/shm and requires {need:g} GiB"
+            )
 
 
 @rule(
@@ -72,13 +76,13 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Found]:
     remedy="lower sizeLimit, or raise the containers' limits",
     source="https://kubernetes.io/docs/concepts/storage/volumes#emptydir",
 )
-def volumes_fit_pods(stack: Stack) -> Iterator[Found]:
+def volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
             source = volume["emptyDir"]
             size = gib(source["sizeLimit"].text)
             if source["medium"].text == "Memory" and size > pod.memory_gib:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}: volume {volume['name'].text} in memory has {bytes_text(size)}; the pod's memory "
                     f"limit is {bytes_text(pod.memory_gib)}",

@@ -51,7 +51,7 @@ from voice_stacks.azure.policy import (
     wiring,
 )
 from voice_stacks.azure.policy.cluster import cluster_for
-from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 MODULES = (
@@ -91,7 +91,7 @@ def _properties(struct: Struct) -> dict[str, Any]:
     return _read(struct.SerializeToString(deterministic=True))
 
 
-def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
@@ -99,19 +99,19 @@ def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
 # values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
 vars(pulumi_policy.policy).update(
     json_format=SimpleNamespace(MessageToDict=_properties),
-    deserialize_properties=_as_it_is,
-    unknown_checking_proxy=_as_it_is,
+    deserialize_properties=_unchanged,
+    unknown_checking_proxy=_unchanged,
 )
 
 
 def rule_for(check: Check) -> Rule:
     """Return a check of the deployment file as a rule for resources, with the same evaluation and id."""
 
-    def examine(stack: Stack) -> Iterator[Found]:
+    def examine(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
         for violation in check.judge(cluster_for(stack)) if check.judge else ():
             if (urn := str(violation.location[0])) in urns:
-                yield Found(urn, f"{violation.message}; {violation.remedy}")
+                yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
     return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
 
@@ -154,8 +154,8 @@ def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | 
         voice_blueprint.DeploymentFileError: The file cannot be read.
     """
     configuration = pulumi.runtime.get_config_env()
-    named = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
-    return voice_blueprint.load((folder / named[0]).resolve()) if named else None
+    configured_files = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
+    return voice_blueprint.load((folder / configured_files[0]).resolve()) if configured_files else None
 
 
 def _on_resource(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from voice_stacks.azure.policy.cluster import cluster_for, placed, pools
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import pods, tolerates
-from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 
 
 @stack_rule(
@@ -15,27 +15,29 @@ from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
     remedy="pulumi config set deployment FILE",
     source="https://www.pulumi.com/docs/iac/concepts/config",
 )
-def deployment_is_known(stack: Stack) -> Iterator[Found]:
+def deployment_is_known(stack: Stack) -> Iterator[Violation]:
     first = next((pod for pod in pods(stack) if pod.gpus), None)
     if first and not pools(stack):
-        yield Found(
+        yield Violation(
             first.urn, f"the pools of {first.name} and other pods with GPUs are unknown without a deployment file"
         )
 
 
 @stack_rule(
     "gpu-pod-names-its-pool",
-    "Every pod with GPUs must select a pool whose VM size is known.",
+    "Every pod with GPUs must select a pool whose VM size is in the catalogue.",
     remedy="select a pool of the deployment file with the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )
-def pool_is_known(stack: Stack) -> Iterator[Found]:
-    known = pools(stack)
+def pool_is_known(stack: Stack) -> Iterator[Violation]:
+    pools_by_name = pools(stack)
     for pod in pods(stack):
-        if known and pod.gpus and pod.pool not in known:
-            named = f'selects pool "{pod.pool}"' if pod.pool else "selects no pool"
-            yield Found(
-                pod.urn, f"{pod.name} requests {pod.gpus} GPU(s) and {named}; known pools: {', '.join(known) or 'none'}"
+        if pools_by_name and pod.gpus and pod.pool not in pools_by_name:
+            pool_text = f'selects pool "{pod.pool}"' if pod.pool else "selects no pool"
+            yield Violation(
+                pod.urn,
+                f"{pod.name} requests {pod.gpus} GPU(s) and {pool_text}; known pools: "
+                f"{', '.join(pools_by_name) or 'none'}",
             )
 
 
@@ -45,11 +47,11 @@ def pool_is_known(stack: Stack) -> Iterator[Found]:
     remedy="add the toleration, or select another pool",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration",
 )
-def taints_are_tolerated(stack: Stack) -> Iterator[Found]:
+def taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
     for pod, pool in placed(stack):
         for taint in pool.taints:
             if taint.rpartition(":")[2] != "PreferNoSchedule" and not tolerates(pod, taint):
-                yield Found(pod.urn, f"{pod.name} selects pool {pool.name} and does not tolerate its taint {taint}")
+                yield Violation(pod.urn, f"{pod.name} selects pool {pool.name} and does not tolerate its taint {taint}")
 
 
 @stack_rule(
@@ -58,24 +60,26 @@ def taints_are_tolerated(stack: Stack) -> Iterator[Found]:
     remedy="set --tensor-parallel-size, CUDA_VISIBLE_DEVICES and the pod's nvidia.com/gpu to matching values",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
 )
-def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
-    taken: dict[str, list[Engine]] = defaultdict(list)
+def engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
+    engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
-        taken[engine.pod.urn].append(engine)
-        width, asked, seen = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
-        if not asked and not seen:
-            yield Found(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
-        if asked and asked != width:
-            yield Found(engine.pod.urn, f"{engine.name} requests {asked} GPU(s), but its tensor parallelism is {width}")
+        engines_by_gpu[engine.pod.urn].append(engine)
+        width, gpu_request, seen = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
+        if not gpu_request and not seen:
+            yield Violation(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
+        if gpu_request and gpu_request != width:
+            yield Violation(
+                engine.pod.urn, f"{engine.name} requests {gpu_request} GPU(s), but its tensor parallelism is {width}"
+            )
         if seen and seen < width:
-            yield Found(
+            yield Violation(
                 engine.pod.urn, f"{engine.name} uses GPUs {engine.visible}, but its tensor parallelism is {width}"
             )
-    for urn, members in taken.items():
+    for urn, members in engines_by_gpu.items():
         pod = members[0].pod
         if {gpu for engine in members for gpu in engine.pod_gpus} != set(range(pod.gpus)):
             parts = ", ".join(f"{engine.container.name} {engine.pod_gpus}" for engine in members)
-            yield Found(urn, f"engines of {pod.name} use GPUs {parts}; the pod has {pod.gpus}")
+            yield Violation(urn, f"engines of {pod.name} use GPUs {parts}; the pod has {pod.gpus}")
 
 
 @stack_rule(
@@ -84,15 +88,17 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Found]:
     remedy="select a pool of the deployment file, and add the toleration",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node",
 )
-def pods_have_a_pool(stack: Stack) -> Iterator[Found]:
-    known = {pool.name: pool for pool in cluster_for(stack).pools}
-    for pod in pods(stack) if known else ():
-        if pod.pool and pod.pool not in known:
-            yield Found(pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(known)}")
+def pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
+    pools_by_name = {pool.name: pool for pool in cluster_for(stack).pools}
+    for pod in pods(stack) if pools_by_name else ():
+        if pod.pool and pod.pool not in pools_by_name:
+            yield Violation(
+                pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(pools_by_name)}"
+            )
         everywhere = pod.resource.type.endswith(":DaemonSet") and not pod.pool
-        for pool in known.values():
+        for pool in pools_by_name.values():
             if not (pool.gpu if everywhere else pool.name == pod.pool):
                 continue
             for taint in pool.taints:
                 if not taint.endswith(":PreferNoSchedule") and not tolerates(pod, taint):
-                    yield Found(pod.urn, f"{pod.name} does not tolerate taint {taint} of pool {pool.name}")
+                    yield Violation(pod.urn, f"{pod.name} does not tolerate taint {taint} of pool {pool.name}")

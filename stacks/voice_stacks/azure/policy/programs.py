@@ -17,7 +17,7 @@ from voice_blueprint.contract.network import (
 )
 from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.rollouts import allowance_s
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 PORTS: Mapping[str, Port] = {
@@ -28,7 +28,7 @@ PORTS: Mapping[str, Port] = {
     told.PROMETHEUS_PORT.name: PROMETHEUS,
 }
 """Ports of the contract by environment variable, of listeners and of clients."""
-OWN: Mapping[str, Mapping[str, Port]] = {
+COMPONENT_PORTS: Mapping[str, Mapping[str, Port]] = {
     told.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
     told.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
 }
@@ -45,14 +45,14 @@ PROBE_DOCS = "https://kubernetes.io/docs/concepts/configuration/liveness-readine
     remedy="use the port of voice_blueprint.contract.network",
     source="voice_blueprint/contract/network.py",
 )
-def programs_use_contract_ports(stack: Stack) -> Iterator[Found]:
+def programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         component = pod.labels.get(COMPONENT_LABEL, "")
         for container in pod.running:
             for name, value in container.environment.items():
-                port = PORTS.get(name) or OWN.get(name, {}).get(component)
+                port = PORTS.get(name) or COMPONENT_PORTS.get(name, {}).get(component)
                 if port and value != str(port.number):
-                    yield Found(
+                    yield Violation(
                         pod.urn, f"{pod.name}/{container.name} has {name} {value}; the contract's port is {port.number}"
                     )
 
@@ -63,7 +63,7 @@ def programs_use_contract_ports(stack: Stack) -> Iterator[Found]:
     remedy="use names in edge.domain of the deployment file",
     source="constructs/voice_constructs/azure/kubernetes/programs.py",
 )
-def programs_use_edge_names(stack: Stack) -> Iterator[Found]:
+def programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     if azure is None or azure.callers is None:
         return
@@ -73,12 +73,14 @@ def programs_use_edge_names(stack: Stack) -> Iterator[Found]:
             for name, first in ((told.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
                 value = container.environment.get(name, f"{first}.{domain}")
                 if value != f"{first}.{domain}":
-                    yield Found(pod.urn, f"{pod.name}/{container.name} sends callers to {value}, not {first}.{domain}")
+                    yield Violation(
+                        pod.urn, f"{pod.name}/{container.name} sends callers to {value}, not {first}.{domain}"
+                    )
     for edge in stack.of(":ApplicationGateway"):
         for listener in edge.props["httpListeners"]:
             host = listener["hostName"]
             if host.text and host.text.partition(".")[2] != domain:
-                yield Found(edge.urn, f"{edge.name} has a listener for {host.text}, which is not in {domain}")
+                yield Violation(edge.urn, f"{edge.name} has a listener for {host.text}, which is not in {domain}")
 
 
 @rule(
@@ -87,13 +89,15 @@ def programs_use_edge_names(stack: Stack) -> Iterator[Found]:
     remedy="lower periodSeconds, failureThreshold or timeoutSeconds of the readiness probe",
     source=PROBE_DOCS,
 )
-def dead_pods_leave_in_time(stack: Stack) -> Iterator[Found]:
+def failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.running:
             probe = container.value["readinessProbe"]
             unready_s = allowance_s(probe) - (probe["initialDelaySeconds"].number or 0)
             if probe and unready_s > MAX_UNREADY_S:
-                yield Found(pod.urn, f"{pod.name}/{container.name} gets traffic for {unready_s:g} s after its failure")
+                yield Violation(
+                    pod.urn, f"{pod.name}/{container.name} gets traffic for {unready_s:g} s after its failure"
+                )
 
 
 @rule(
@@ -102,14 +106,14 @@ def dead_pods_leave_in_time(stack: Stack) -> Iterator[Found]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints",
 )
-def spreads_select_their_pods(stack: Stack) -> Iterator[Found]:
+def spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         apart = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         for each in (*pod.spec["topologySpreadConstraints"], *apart):
-            yield from _misses(pod, each)
+            yield from _mismatches(pod, each)
 
 
-def _misses(pod: Pod, constraint: Value) -> Iterator[Found]:
+def _mismatches(pod: Pod, constraint: Value) -> Iterator[Violation]:
     labels = constraint.at("labelSelector", "matchLabels").texts()
     if not labels or not labels.items() <= pod.labels.items():
-        yield Found(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")
+        yield Violation(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

@@ -42,7 +42,7 @@ class Matcher:
     value: str
 
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def selected_values(self) -> tuple[str, ...]:
         """The values that are selected by name; empty for an exclusion or a regular expression."""
         if self.operator == "=":
             return (self.value,)
@@ -115,9 +115,9 @@ class _Parser:
             return self._unary()
         left = self.binary(level + 1)
         while self.text in _LEVELS[level] and self.kind in {"sign", "name"}:
-            operator = self._take()
+            operator = self._next_token()
             while self.text in _MATCHING:
-                self._take()
+                self._next_token()
                 if self.text == "(":
                     self._labels()
             left = Binary(operator, left, self.binary(level + 1))
@@ -125,16 +125,16 @@ class _Parser:
 
     def _unary(self) -> Expression:
         if self.text == "-":
-            self._take()
+            self._next_token()
             return Binary("-", Number(0), self._unary())
         result = self._primary()
         while self.kind == "range":
-            self._take()
+            self._next_token()
         return result
 
     def _primary(self) -> Expression:
         if self.kind == "number":
-            return Number(float(self._take()))
+            return Number(float(self._next_token()))
         if self.text == "(":
             self._expect("(")
             result = self.binary(0)
@@ -142,9 +142,9 @@ class _Parser:
             return result
         if self.kind != "name":
             raise PromqlError(f'"{self._source}": {self.text or "its end"} is not an expression')
-        name = self._take()
+        name = self._next_token()
         if name in _AGGREGATIONS and self.text in {"by", "without"}:
-            self._take()
+            self._next_token()
             self._labels()
         if self.text == "(":
             return self._call(name)
@@ -156,12 +156,12 @@ class _Parser:
         while self.text != ")":
             arguments.append(self.binary(0))
             if self.text == ",":
-                self._take()
+                self._next_token()
             elif self.text != ")":
                 raise PromqlError(f'"{self._source}": unexpected {self.text or "end"} in {name}()')
         self._expect(")")
         if name in _AGGREGATIONS and self.text in {"by", "without"}:
-            self._take()
+            self._next_token()
             self._labels()
         return Call(name, tuple(arguments))
 
@@ -169,22 +169,22 @@ class _Parser:
         results: list[Matcher] = []
         if self.text != "{":
             return ()
-        self._take()
+        self._next_token()
         while self.text != "}":
-            label, operator, value = self._take("name"), self._take("sign"), self._take("text")
+            label, operator, value = self._next_token("name"), self._next_token("sign"), self._next_token("text")
             results.append(Matcher(label, operator, value[1:-1]))
             if self.text == ",":
-                self._take()
+                self._next_token()
         self._expect("}")
         return tuple(results)
 
     def _labels(self) -> None:
         self._expect("(")
         while self.text != ")":
-            self._take()
+            self._next_token()
         self._expect(")")
 
-    def _take(self, kind: str = "") -> str:
+    def _next_token(self, kind: str = "") -> str:
         if not self.kind or (kind and kind != self.kind):
             raise PromqlError(f'"{self._source}": {self.text or "its end"} is not a {kind or "part"}')
         text = self.text

@@ -33,10 +33,10 @@ def quantity(text: str) -> Decimal:
             return number * (1 << _BINARY[suffix])
         if exponent := _EXPONENT.fullmatch(suffix):
             return number.scaleb(int(exponent[1]))
-    raise QuantityError(f'"{text}" is no quantity{_meant(text)}')
+    raise QuantityError(f'"{text}" is no quantity{_suggestion(text)}')
 
 
-def _meant(text: str) -> str:
+def _suggestion(text: str) -> str:
     """Return the probable correction, such as ``400Gi`` for ``400Gb``."""
     match = _NUMBER.fullmatch(text)
     if match and match[2][:1].upper() in {"K", "M", "G", "T", "P", "E"}:

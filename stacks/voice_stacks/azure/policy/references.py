@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 from voice_blueprint.azure.names import ClusterOutput
 from voice_stacks.azure.policy.acting import outputs
 from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import listening
 
 SYSTEM_NAMESPACES = ("kube-system", "default")
 LOOPBACK = ("127.0.0.1", "localhost")
 URL = re.compile(r"https?://[^\s\"'<>,;{}]+")
-OURS = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
+OWN_PATHS = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
 """Paths of files that only a volume provides, since images contain none there."""
 OBJECTS = "https://kubernetes.io/docs/concepts/configuration"
 
@@ -43,60 +43,62 @@ class Reference:
     remedy="create it in the same stack, or correct the name",
     source=OBJECTS,
 )
-def names_resolve(stack: Stack) -> Iterator[Found]:
-    for each in (*_of_pods(stack), *_of_others(stack)):
+def names_resolve(stack: Stack) -> Iterator[Violation]:
+    for each in (*_pod_references(stack), *_other_references(stack)):
         if not each.name.text:
             continue
         target = _find(stack, each)
         if target is None:
-            where = f" in {each.namespace}" if each.namespace else ""
-            yield Found(each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{where}")
+            location = f" in {each.namespace}" if each.namespace else ""
+            yield Violation(
+                each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{location}"
+            )
         elif each.key and each.key not in _keys(target):
-            yield Found(
+            yield Violation(
                 each.urn, f"{each.of} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
             )
 
 
-def _of_pods(stack: Stack) -> Iterator[Reference]:
+def _pod_references(stack: Stack) -> Iterator[Reference]:
     for pod in pods(stack):
         for pull in pod.spec["imagePullSecrets"]:
-            yield _of(pod, "Secret", pull["name"])
+            yield _reference(pod, "Secret", pull["name"])
         for volume in pod.spec["volumes"]:
-            yield from _of_volume(pod, volume)
+            yield from _volume_references(pod, volume)
         for container in pod.containers:
-            yield from _of_container(pod, container)
+            yield from _container_references(pod, container)
 
 
-def _of(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
+def _reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
     return Reference(pod.urn, pod.name, kind, pod.namespace, name, key)
 
 
-def _of_volume(pod: Pod, volume: Value) -> Iterator[Reference]:
-    yield _of(pod, "Secret", volume.at("secret", "secretName"))
+def _volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
+    yield _reference(pod, "Secret", volume.at("secret", "secretName"))
     claim = volume.at("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
     for item in volume.at("configMap", "items"):
-        yield _of(pod, "ConfigMap", volume.at("configMap", "name"), item["key"].text)
+        yield _reference(pod, "ConfigMap", volume.at("configMap", "name"), item["key"].text)
     for source in volume.at("projected", "sources"):
-        yield _of(pod, "ConfigMap", source.at("configMap", "name"))
-        yield _of(pod, "Secret", source.at("secret", "name"))
+        yield _reference(pod, "ConfigMap", source.at("configMap", "name"))
+        yield _reference(pod, "Secret", source.at("secret", "name"))
 
 
-def _of_container(pod: Pod, container: Container) -> Iterator[Reference]:
+def _container_references(pod: Pod, container: Container) -> Iterator[Reference]:
     for variable in container.value["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
             source = variable.at("valueFrom", field)
-            yield _of(pod, kind, source["name"], source["key"].text)
+            yield _reference(pod, kind, source["name"], source["key"].text)
     for source in container.value["envFrom"]:
-        yield _of(pod, "ConfigMap", source.at("configMapRef", "name"))
-        yield _of(pod, "Secret", source.at("secretRef", "name"))
+        yield _reference(pod, "ConfigMap", source.at("configMapRef", "name"))
+        yield _reference(pod, "Secret", source.at("secretRef", "name"))
     for mount in container.value["volumeMounts"]:
         if mount["subPath"].text:
             name = pod.volume(mount["name"].text).at("configMap", "name")
-            yield _of(pod, "ConfigMap", name, mount["subPath"].text)
+            yield _reference(pod, "ConfigMap", name, mount["subPath"].text)
 
 
-def _of_others(stack: Stack) -> Iterator[Reference]:
+def _other_references(stack: Stack) -> Iterator[Reference]:
     for resource in stack.resources:
         if not resource.type.startswith("kubernetes:"):
             continue
@@ -128,14 +130,17 @@ def _of_others(stack: Stack) -> Iterator[Reference]:
 def _find(stack: Stack, reference: Reference) -> Resource | None:
     for resource in stack.of(f":{reference.kind}"):
         metadata = resource.props["metadata"]
-        same = reference.namespace in {None, metadata["namespace"].text}
-        if same and (metadata["name"].text or resource.name) == reference.name.text:
+        same_namespace = reference.namespace in {None, metadata["namespace"].text}
+        if same_namespace and (metadata["name"].text or resource.name) == reference.name.text:
             return resource
     if reference.kind == "Secret":
         # The CSI driver creates it while a pod mounts its class.
         for resource in stack.of(":SecretProviderClass"):
-            made = {each["secretName"].text for each in resource.props.at("spec", "secretObjects")}
-            if reference.name.text in made and resource.props.at("metadata", "namespace").text == reference.namespace:
+            secret_names = {each["secretName"].text for each in resource.props.at("spec", "secretObjects")}
+            if (
+                reference.name.text in secret_names
+                and resource.props.at("metadata", "namespace").text == reference.namespace
+            ):
                 return resource
     return None
 
@@ -153,37 +158,42 @@ def _keys(resource: Resource) -> set[str]:
     remedy="mount the class as a CSI volume, and list the object under parameters.objects",
     source="https://secrets-store-csi-driver.sigs.k8s.io/topics/sync-as-kubernetes-secret",
 )
-def secrets_are_brought(stack: Stack) -> Iterator[Found]:
+def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
     classes = {r.props.at("metadata", "name").text: r for r in stack.of(":SecretProviderClass")}
     for resource in classes.values():
         fetched = resource.props.at("spec", "parameters", "objects").text
         for each in resource.props.at("spec", "secretObjects"):
             for entry in each["data"]:
                 if fetched and entry["objectName"].text not in fetched:
-                    yield Found(
+                    yield Violation(
                         resource.urn, f"{resource.name} syncs {entry['objectName'].text}, which it never fetches"
                     )
-        vault, told = outputs(stack)[ClusterOutput.VAULT_NAME], resource.props.at("spec", "parameters", "keyvaultName")
-        if vault.text and told.text and told.text != vault.text:
-            yield Found(resource.urn, f"{resource.name} reads vault {told.text}; the deployment has {vault.text}")
+        vault, vault_name = (
+            outputs(stack)[ClusterOutput.VAULT_NAME],
+            resource.props.at("spec", "parameters", "keyvaultName"),
+        )
+        if vault.text and vault_name.text and vault_name.text != vault.text:
+            yield Violation(
+                resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}"
+            )
     for pod in pods(stack):
         yield from _unfetched(pod, classes)
         mounted = {v.at("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
-        brought = {each["secretName"].text for name in mounted & set(classes)
+        synced_secrets = {each["secretName"].text for name in mounted & set(classes)
                    for each in classes[name].props.at("spec", "secretObjects")}  # fmt: skip
         synced = {each["secretName"].text for r in classes.values() for each in r.props.at("spec", "secretObjects")}
         for container in pod.containers:
             for variable in container.value["env"]:
                 name = variable.at("valueFrom", "secretKeyRef", "name").text
-                if name in synced - brought:
-                    yield Found(
+                if name in synced - synced_secrets:
+                    yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name} reads secret {name}; the pod does not mount its "
                         "SecretProviderClass",
                     )
 
 
-def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
+def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
     """Yield files of the vault that a container uses and the class of their volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
@@ -192,7 +202,7 @@ def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
             resource = classes.get(volume.at("csi", "volumeAttributes", "secretProviderClass").text)
             fetched = resource.props.at("spec", "parameters", "objects").text if resource else ""
             if fetched and not re.search(rf"objectName: {re.escape(file)}\s", fetched):
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} reads {path}, which {resource and resource.name} never fetches",
                 )
@@ -204,23 +214,23 @@ def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Found]:
     remedy="mount the config map, with the last part of the path as a key",
     source="https://kubernetes.io/docs/tasks/configure-pod-container/configure-pod-configmap",
 )
-def files_are_mounted(stack: Stack) -> Iterator[Found]:
+def files_are_mounted(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
-            paths = {path for part in container.argv for path in OURS.findall(part)}
+            paths = {path for part in container.argv for path in OWN_PATHS.findall(part)}
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
             for path in sorted(paths):
                 place = f"{pod.name}/{container.name} reads {path}"
                 around = [m for m in container.mounts if path == m or path.startswith(f"{m.rstrip('/')}/")]
                 if not around:
-                    yield Found(pod.urn, f"{place}, which is not on a volume")
+                    yield Violation(pod.urn, f"{place}, which is not on a volume")
                     continue
                 mount = max(around, key=len)
                 name = pod.volume(container.mounts[mount]).at("configMap", "name").text
                 files = {key for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == name
                          for key in _keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
-                    yield Found(pod.urn, f"{place}; config map {name} contains {', '.join(sorted(files))}")
+                    yield Violation(pod.urn, f"{place}; config map {name} contains {', '.join(sorted(files))}")
 
 
 @stack_rule(
@@ -229,7 +239,7 @@ def files_are_mounted(stack: Stack) -> Iterator[Found]:
     remedy="use the name, namespace and port of a service",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service",
 )
-def urls_lead_to_services(stack: Stack) -> Iterator[Found]:
+def urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
     namespaces = {pod.namespace for pod in pods(stack)}
     for pod in pods(stack):
         ports = set().union(*map(listening, pod.containers)) if pod.containers else set()
@@ -241,7 +251,7 @@ def urls_lead_to_services(stack: Stack) -> Iterator[Found]:
                 namespace = namespace.partition(".")[0]
                 if parts.hostname in LOOPBACK:
                     if ports and port not in ports:
-                        yield Found(pod.urn, f"{place}; no container of its pod listens on port {port}")
+                        yield Violation(pod.urn, f"{place}; no container of its pod listens on port {port}")
                 elif not namespace or namespace in namespaces:
                     yield from _service(stack, pod, place, (host, namespace or pod.namespace, port))
 
@@ -251,14 +261,14 @@ def _urls(container: Container) -> Iterator[str]:
         yield from URL.findall(text)
 
 
-def _service(stack: Stack, pod: Pod, place: str, wanted: tuple[str, str, str]) -> Iterator[Found]:
-    host, namespace, port = wanted
+def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
+    host, namespace, port = expected
     results = [
         r
         for r in stack.of("core/v1:Service")
         if (r.props.at("metadata", "name").text, r.props.at("metadata", "namespace").text) == (host, namespace)
     ]
     if not results:
-        yield Found(pod.urn, f"{place}; there is no service {host} in {namespace}")
+        yield Violation(pod.urn, f"{place}; there is no service {host} in {namespace}")
     elif port not in {each["port"].text for each in results[0].props.at("spec", "ports")}:
-        yield Found(pod.urn, f"{place}; service {host} has no port {port}")
+        yield Violation(pod.urn, f"{place}; service {host} has no port {port}")

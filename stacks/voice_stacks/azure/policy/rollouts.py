@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.coldstart import BUDGETS, known_seconds
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 WEIGHTS_MIB_PER_S = 100
@@ -32,9 +32,12 @@ def start_s(engine: Engine) -> tuple[float, str]:
     """Return the minimum duration of an engine's first start with empty caches, and the reason."""
     repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
     image = next((each for each in BUDGETS if each.value == repository), None)
-    known = known_seconds(image, pull=False) if image else 0.0
+    image_pull_s = known_seconds(image, pull=False) if image else 0.0
     weights = engine.model.weights_gib * 1024 / WEIGHTS_MIB_PER_S if engine.model else 0.0
-    results = known + weights, f"{known:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights"
+    results = (
+        image_pull_s + weights,
+        f"{image_pull_s:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights",
+    )
     own = float(engine.number("--init-timeout", 0))
     return max(results, (own, f"its own --init-timeout of {own:g} s"))
 
@@ -46,20 +49,21 @@ def start_s(engine: Engine) -> tuple[float, str]:
     source="voice_blueprint/engines/launch/coldstart.yaml; "
     "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def starts_fit_probes(stack: Stack) -> Iterator[Found]:
+def starts_fit_probes(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         probe = engine.container.value["startupProbe"]
-        needs, why = start_s(engine)
+        needs, reason = start_s(engine)
         if probe and allowance_s(probe) < needs:
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
-                f"{engine.name} is restarted after {allowance_s(probe):g} s; a first start takes {needs:.0f} s: {why}",
+                f"{engine.name} is restarted after {allowance_s(probe):g} s; a first start takes {needs:.0f} s: "
+                f"{reason}",
             )
     for pod in pods(stack):
         for container in pod.running:
             probe = container.value["startupProbe"]
             if probe and allowance_s(probe) < READY_S:
-                yield Found(
+                yield Violation(
                     pod.urn,
                     f"{pod.name}/{container.name} has {allowance_s(probe):g} s to start; it requires {READY_S} s",
                 )
@@ -71,22 +75,26 @@ def starts_fit_probes(stack: Stack) -> Iterator[Found]:
     remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge",
     source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
 )
-def rollouts_keep_replicas(stack: Stack) -> Iterator[Found]:
-    least = least_replicas(stack)
+def rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
+    min_replicas_all = min_replicas_by_workload(stack)
     for pod in pods(stack):
         if not pod.resource.type.endswith(REPLICATED):
             continue
-        strategy, kept = pod.resource.props.at("spec", "strategy"), least[pod.namespace, pod.name]
+        strategy, min_replicas = pod.resource.props.at("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
         if strategy["type"].text == "Recreate":
-            yield Found(pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one")
+            yield Violation(
+                pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one"
+            )
             continue
         rolling = strategy["rollingUpdate"]
-        gone = _part(rolling["maxUnavailable"], kept, default="25%", up=False)
-        more = _part(rolling["maxSurge"], kept, default="25%", up=True)
-        if not gone and not more:
-            yield Found(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
-        if kept and gone >= kept:
-            yield Found(pod.urn, f"a rollout of {pod.name} may stop {gone} of {kept} replicas at once")
+        unavailable = _part(rolling["maxUnavailable"], min_replicas, default="25%", up=False)
+        more = _part(rolling["maxSurge"], min_replicas, default="25%", up=True)
+        if not unavailable and not more:
+            yield Violation(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
+        if min_replicas and unavailable >= min_replicas:
+            yield Violation(
+                pod.urn, f"a rollout of {pod.name} may stop {unavailable} of {min_replicas} replicas at once"
+            )
 
 
 @stack_rule(
@@ -95,8 +103,8 @@ def rollouts_keep_replicas(stack: Stack) -> Iterator[Found]:
     remedy="set maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
-def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
-    least, most = least_replicas(stack), most_replicas(stack)
+def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
+    min_replicas_all, max_replicas = min_replicas_by_workload(stack), max_replicas_by_workload(stack)
     for budget in stack.of(":PodDisruptionBudget"):
         spec, labels = budget.props["spec"], budget.props.at("spec", "selector", "matchLabels").texts()
         namespace = budget.props.at("metadata", "namespace").text
@@ -104,20 +112,27 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
             pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
         ]
         if len(own) > 1:
-            yield Found(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
+            yield Violation(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
         for pod in own[:1]:
-            kept, all_ = least[pod.namespace, pod.name], most.get((pod.namespace, pod.name), 1)
-            if not spec["minAvailable"].missing and _part(spec["minAvailable"], kept, default="0", up=True) >= max(
-                kept, 1
-            ):
-                yield Found(
+            min_replicas, all_ = (
+                min_replicas_all[pod.namespace, pod.name],
+                max_replicas.get((pod.namespace, pod.name), 1),
+            )
+            if not spec["minAvailable"].missing and _part(
+                spec["minAvailable"], min_replicas, default="0", up=True
+            ) >= max(min_replicas, 1):
+                yield Violation(
                     budget.urn,
-                    f"budget {budget.name} requires {spec['minAvailable'].text} of {kept} replicas: nodes cannot be "
+                    f"budget {budget.name} requires {spec['minAvailable'].text} of {min_replicas} replicas: nodes "
+                    "cannot be "
                     "drained",
                 )
-            gone = _part(spec["maxUnavailable"], all_, default="0", up=True)
-            if kept > 1 and gone >= kept:
-                yield Found(budget.urn, f"budget {budget.name} allows {gone} of {kept} replicas to be stopped at once")
+            unavailable = _part(spec["maxUnavailable"], all_, default="0", up=True)
+            if min_replicas > 1 and unavailable >= min_replicas:
+                yield Violation(
+                    budget.urn,
+                    f"budget {budget.name} allows {unavailable} of {min_replicas} replicas to be stopped at once",
+                )
 
 
 @stack_rule(
@@ -127,7 +142,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Found]:
     source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior; "
     "https://keda.sh/docs/latest/reference/scaledobject-spec",
 )
-def scaling_can_grow(stack: Stack) -> Iterator[Found]:
+def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
     for scaled in stack.of(":ScaledObject"):
         spec = scaled.props["spec"]
         grows = spec.at("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
@@ -135,25 +150,27 @@ def scaling_can_grow(stack: Stack) -> Iterator[Found]:
         if grows["selectPolicy"].text == "Disabled" or (
             policies and not any(each["value"].number for each in policies)
         ):
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
+            yield Violation(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
         waits = max(grows["stabilizationWindowSeconds"].number or 0, spec["pollingInterval"].number or 30)
         if waits > MAX_UNSEEN_S:
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
-        low, kept = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
-        if kept is not None and kept < low:
-            yield Found(scaled.urn, f"ScaledObject {scaled.name} falls back to {kept:g} of {low:g} replicas")
+            yield Violation(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
+        low, min_replicas = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
+        if min_replicas is not None and min_replicas < low:
+            yield Violation(
+                scaled.urn, f"ScaledObject {scaled.name} falls back to {min_replicas:g} of {low:g} replicas"
+            )
 
 
-def least_replicas(stack: Stack) -> dict[tuple[str, str], int]:
+def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the minimum replicas of each workload: ``minReplicaCount`` of its ScaledObject, or its ``replicas``."""
-    least = {(pod.namespace, pod.name): _own(pod) for pod in pods(stack)}
+    min_replicas_all = {(pod.namespace, pod.name): _own_delay(pod) for pod in pods(stack)}
     for scaled in stack.of(":ScaledObject"):
         key = (scaled.props.at("metadata", "namespace").text, scaled.props.at("spec", "scaleTargetRef", "name").text)
-        least[key] = int(scaled.props.at("spec", "minReplicaCount").number or 0)
-    return least
+        min_replicas_all[key] = int(scaled.props.at("spec", "minReplicaCount").number or 0)
+    return min_replicas_all
 
 
-def _own(pod: Pod) -> int:
+def _own_delay(pod: Pod) -> int:
     own = pod.resource.props.at("spec", "replicas").number
     return 1 if own is None else int(own)
 

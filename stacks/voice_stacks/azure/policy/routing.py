@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
 from voice_blueprint.engines.launch.router import ANSWER_TIMEOUT_S, CONFIG_FILE
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.drains import drain_times
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Container, Pod, mounted_text, pods
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.wiring import listening
 
 _BACKEND = re.compile(r"^backend (\S+)$", re.MULTILINE)
@@ -68,25 +68,25 @@ def routers(stack: Stack) -> Iterator[Router]:
     remedy="render the configuration from the services of the deployment file",
     source=HAPROXY,
 )
-def routers_find_engines(stack: Stack) -> Iterator[Found]:
+def routers_find_engines(stack: Stack) -> Iterator[Violation]:
     for router in routers(stack):
         urn, name = router.pod.urn, router.pod.name
         for backend in sorted(set(_USED.findall(router.text)) - set(router.backends)):
-            yield Found(urn, f"{name} routes to backend {backend}, which does not exist")
+            yield Violation(urn, f"{name} routes to backend {backend}, which does not exist")
         for port in sorted(set(_BOUND.findall(router.text)) - listening(router.container)):
-            yield Found(urn, f"{name} listens on port {port}, which its pod does not declare")
-        reached: set[str] = set()
+            yield Violation(urn, f"{name} listens on port {port}, which its pod does not declare")
+        routed_pods: set[str] = set()
         for route in router.routes:
-            own, problem = _behind(stack, route)
-            reached |= {pod.urn for pod in own}
-            for what in filter(None, (problem, *_unlike(stack, route, own))):
-                yield Found(urn, f"{name}: backend {route.backend} {what}")
+            own, problem = _backend_pods(stack, route)
+            routed_pods |= {pod.urn for pod in own}
+            for violation in filter(None, (problem, *_unlike(stack, route, own))):
+                yield Violation(urn, f"{name}: backend {route.backend} {violation}")
         for pod in pods(stack):
-            if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in reached:
-                yield Found(urn, f"{name} routes no requests to {pod.name}")
+            if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in routed_pods:
+                yield Violation(urn, f"{name} routes no requests to {pod.name}")
 
 
-def _behind(stack: Stack, route: Route) -> tuple[list[Pod], str]:
+def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
     """Return the pods of a route's service, and the problem of the service if there is one."""
     desired = (route.service, route.namespace)
     service = next((each for each in stack.of("core/v1:Service") if _named(each) == desired), None)
@@ -105,8 +105,8 @@ def _named(service: Resource) -> tuple[str, str]:
 
 
 def _unlike(stack: Stack, route: Route, own: list[Pod]) -> Iterator[str]:
-    most = most_replicas(stack)
-    desired = sum(most.get((pod.namespace, pod.name), 1) for pod in own)
+    max_replicas = max_replicas_by_workload(stack)
+    desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in own)
     if route.slots < desired:
         yield f"has {route.slots} slots for {desired} pods of {route.service}"
     for pod in own:
@@ -124,14 +124,16 @@ def _unlike(stack: Stack, route: Route, own: list[Pod]) -> Iterator[str]:
     remedy="raise hard-stop-after and terminationGracePeriodSeconds above the engines' drain, and the timeouts",
     source=HAPROXY,
 )
-def routers_outlive_engines(stack: Stack) -> Iterator[Found]:
+def routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
     longest = max((drain_times(engine)[1] for engine in engines(stack)), default=0.0)
     for router in routers(stack):
         urn, name = router.pod.urn, router.pod.name
         grace = router.pod.spec["terminationGracePeriodSeconds"].number
         ends = [30 if grace is None else grace, *(float(text) for text in _STOP.findall(router.text))]
         if min(ends) < longest:
-            yield Found(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
+            yield Violation(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
         for kind, text in _SILENT.findall(router.text):
             if int(text) < ANSWER_TIMEOUT_S:
-                yield Found(urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s")
+                yield Violation(
+                    urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s"
+                )

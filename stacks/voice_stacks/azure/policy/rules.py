@@ -58,14 +58,14 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Found:
+class Violation:
     """A violation of a rule by a resource."""
 
     urn: str
     message: str
 
 
-Examine = Callable[[Stack], Iterator[Found]]
+Examine = Callable[[Stack], Iterator[Violation]]
 """Function that yields the violations in a stack."""
 
 

@@ -61,7 +61,7 @@ NEUTRAL = Series(worse=None)
 SECONDS = Series(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
-_OF_CLUSTER: Mapping[str, Series] = {
+_CLUSTER_SERIES: Mapping[str, Series] = {
     ClusterMetric.AVAILABLE: Series(1, worse=Worse.DOWN),
     ClusterMetric.READY: Series(1, worse=Worse.DOWN),
     ClusterMetric.WANTED: NEUTRAL,
@@ -73,7 +73,7 @@ _OF_CLUSTER: Mapping[str, Series] = {
     ClusterMetric.JOB_FAILED: NONE,
     ClusterMetric.RESTARTS: NONE,
 }
-_OF_ENGINES: Mapping[str, Series] = {
+_ENGINE_SERIES: Mapping[str, Series] = {
     EngineMetric.WAITING: NONE,
     EngineMetric.KV_USAGE: SHARE,
     EngineMetric.FIRST_TOKEN: SECONDS,
@@ -84,14 +84,14 @@ _OF_ENGINES: Mapping[str, Series] = {
     SpeechMetric.SUCCEEDED: Series(1, worse=Worse.DOWN),
     CacheMetric.USED: SHARE,
 }
-_OF_AGENTS: Mapping[str, Series] = {
+_AGENT_SERIES: Mapping[str, Series] = {
     AgentMetric.SLOTS: Series(8, worse=Worse.DOWN),
     AgentMetric.REFUSED: NONE,
     AgentMetric.TURN: Series(1, 0, 60),
     AgentMetric.BARGE_IN: SECONDS,
     AgentMetric.STAGE: SECONDS,
 }
-_OF_GPUS: Mapping[str, Series] = {
+_GPU_SERIES: Mapping[str, Series] = {
     GpuMetric.XID: NONE,
     GpuMetric.XID_COUNT: NONE,
     GpuMetric.BUSY: PERCENT,
@@ -107,8 +107,8 @@ def engine_series(engine: str) -> Mapping[str, Series]:
     """Return the metrics that a release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes."""
     results: dict[str, Series] = {}
     for metric in published(engine).metrics:
-        known = _OF_ENGINES.get(metric.name, Series())
-        series = Series(known.healthy, known.low, known.high, known.worse, service=True)
+        base_series = _ENGINE_SERIES.get(metric.name, Series())
+        series = Series(base_series.healthy, base_series.low, base_series.high, base_series.worse, service=True)
         for ending in HISTOGRAM if metric.kind == "histogram" else ("",):
             results[f"{metric.name}{ending}"] = series
     return results
@@ -117,16 +117,16 @@ def engine_series(engine: str) -> Mapping[str, Series]:
 @functools.cache
 def cluster_series() -> Mapping[str, Series]:
     """Return the metrics of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
-    results: dict[str, Series] = {metric: _OF_CLUSTER.get(metric, NEUTRAL) for metric in ClusterMetric}
+    results: dict[str, Series] = {metric: _CLUSTER_SERIES.get(metric, NEUTRAL) for metric in ClusterMetric}
     results |= {CONTAINER_CPU: Series(0.5), START_SECONDS: Series(300)}
-    results |= {counter.field: _OF_GPUS.get(counter.field, Series()) for counter in COUNTERS}
+    results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in COUNTERS}
     for agent in AgentMetric:
         for ending in HISTOGRAM if agent in _AGENT_HISTOGRAMS else ("",):
-            results[f"{agent}{ending}"] = _OF_AGENTS.get(agent, Series())
+            results[f"{agent}{ending}"] = _AGENT_SERIES.get(agent, Series())
     for metric in METRICS.values():
         timed = metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds"
         for ending in HISTOGRAM if timed else ("",):
-            results[f"{metric.series}{ending}"] = _of_image(metric)
+            results[f"{metric.series}{ending}"] = _image_series(metric)
     return results
 
 
@@ -137,7 +137,7 @@ _FRONT_DOOR: Mapping[str, Series] = {
 }
 
 
-def _of_image(metric: Metric) -> Series:
+def _image_series(metric: Metric) -> Series:
     if metric.name in _FRONT_DOOR:
         return _FRONT_DOOR[metric.name]
     worse = Worse.DOWN if metric.load == "falls" else Worse.UP

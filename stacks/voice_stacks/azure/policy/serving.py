@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.checks.engines import IMAGE_OF
-from voice_blueprint.engines.launch.together import AGREED_FLAGS
+from voice_blueprint.checks.engines import IMAGE_BY_ENGINE
+from voice_blueprint.engines.launch.together import COMMON_FLAGS
 from voice_stacks.azure.policy.cluster import pools
 from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, engines
 from voice_stacks.azure.policy.pods import pods
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
 NIXL_DOCS = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html"
 RDMA_TRANSPORTS = frozenset({"rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "ud", "ud_x", "ib"})
@@ -24,10 +24,10 @@ INFINIBAND = ("mlx", "ib", "rocep")
     remedy="set kv_role to kv_producer for prefill and kv_consumer for decode",
     source=NIXL_DOCS,
 )
-def nixl_has_two_sides(stack: Stack) -> Iterator[Found]:
+def nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         if engine.nixl_role and engine.nixl_role not in {PREFILL, DECODE}:
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
                 f'{engine.name} has the kv_role "{engine.nixl_role}", which is deprecated; use {PREFILL} or {DECODE}',
             )
@@ -39,35 +39,35 @@ def nixl_has_two_sides(stack: Stack) -> Iterator[Found]:
     remedy="put both engines into one pod that sees all GPUs of its node",
     source="https://github.com/vllm-project/vllm/pull/55906",
 )
-def sides_share_a_pod(stack: Stack) -> Iterator[Found]:
+def prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
     sides: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
         if engine.nixl_role in {PREFILL, DECODE}:
             sides[engine.pod.urn].append(engine)
-    known = pools(stack)
+    pools_by_name = pools(stack)
     for urn, members in sides.items():
-        pool = known.get(members[0].pod.pool)
+        pool = pools_by_name.get(members[0].pod.pool)
         roles = {engine.nixl_role for engine in members}
         if len(roles) == 1 and not (pool and pool.size.rdma):
             other = DECODE if PREFILL in roles else PREFILL
-            where = f"{pool.size.name} has no RDMA" if pool else "its nodes are unknown"
-            yield Found(
+            rdma_text = f"{pool.size.name} has no RDMA" if pool else "its nodes are unknown"
+            yield Violation(
                 urn,
-                f"{members[0].name} is {roles.pop()} and its pod has no {other}: {where}, KV cache would be sent "
+                f"{members[0].name} is {roles.pop()} and its pod has no {other}: {rdma_text}, KV cache would be sent "
                 "over TCP",
             )
         yield from _twins(members)
 
 
-def _twins(members: list[Engine]) -> Iterator[Found]:
+def _twins(members: list[Engine]) -> Iterator[Violation]:
     """Yield differences between two engines that transfer KV cache where they must be equal."""
-    for flag in AGREED_FLAGS:
+    for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
         if len(values) > 1:
-            yield Found(members[0].pod.urn, f"engines of {members[0].pod.name} differ in {flag}: {sorted(values)}")
+            yield Violation(members[0].pod.urn, f"engines of {members[0].pod.name} differ in {flag}: {sorted(values)}")
     models = {engine.repository for engine in members}
     if len(models) > 1:
-        yield Found(members[0].pod.urn, f"engines of {members[0].pod.name} differ in their model: {sorted(models)}")
+        yield Violation(members[0].pod.urn, f"engines of {members[0].pod.name} differ in their model: {sorted(models)}")
 
 
 @stack_rule(
@@ -76,19 +76,23 @@ def _twins(members: list[Engine]) -> Iterator[Found]:
     remedy="remove them from UCX_TLS, UCX_NET_DEVICES and the limits, or select an ND size with an r",
     source="https://learn.microsoft.com/azure/virtual-machines/overview-hb-hc",
 )
-def rdma_is_there(stack: Stack) -> Iterator[Found]:
-    known = pools(stack)
+def rdma_is_available(stack: Stack) -> Iterator[Violation]:
+    pools_by_name = pools(stack)
     for pod in pods(stack):
-        pool = known.get(pod.pool)
+        pool = pools_by_name.get(pod.pool)
         if pool is None or pool.size.rdma:
             continue
         for container in pod.containers:
             environment = container.environment
-            asked = RDMA_TRANSPORTS & set(environment.get("UCX_TLS", "").split(","))
+            transports = RDMA_TRANSPORTS & set(environment.get("UCX_TLS", "").split(","))
             devices = [d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND)]
-            claimed = [kind for kind in container.value.at("resources", "limits").texts() if kind.startswith("rdma/")]
-            for what in [*sorted(asked), *devices, *claimed]:
-                yield Found(pod.urn, f"{pod.name}/{container.name} uses {what}; {pool.size.name} has no RDMA")
+            devices_limit = [
+                kind for kind in container.value.at("resources", "limits").texts() if kind.startswith("rdma/")
+            ]
+            for rdma_setting in [*sorted(transports), *devices, *devices_limit]:
+                yield Violation(
+                    pod.urn, f"{pod.name}/{container.name} uses {rdma_setting}; {pool.size.name} has no RDMA"
+                )
 
 
 @rule(
@@ -97,10 +101,12 @@ def rdma_is_there(stack: Stack) -> Iterator[Found]:
     remedy="add the model to voice_blueprint/catalog/models.yaml, or correct its name",
     source="voice_blueprint/catalog/models.yaml",
 )
-def model_is_known(stack: Stack) -> Iterator[Found]:
+def model_is_known(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         if engine.model is None:
-            yield Found(engine.pod.urn, f'{engine.name} serves "{engine.repository}", which is not in the catalogue')
+            yield Violation(
+                engine.pod.urn, f'{engine.name} serves "{engine.repository}", which is not in the catalogue'
+            )
 
 
 @stack_rule(
@@ -109,17 +115,17 @@ def model_is_known(stack: Stack) -> Iterator[Found]:
     remedy="use the image of the model's engine",
     source="https://docs.vllm.ai/projects/vllm-omni",
 )
-def engines_have_their_image(stack: Stack) -> Iterator[Found]:
+def engines_have_their_image(stack: Stack) -> Iterator[Violation]:
     by_image: dict[str, set[str]] = defaultdict(set)
     for engine in engines(stack):
         kind = "vllm-omni" if engine.is_omni else "vllm"
         image = engine.container.image.text
         repository = image.partition("@")[0].rpartition("/")[2]
-        known = next((name for name, own in IMAGE_OF.items() if own == repository), kind)
+        known = next((name for name, own in IMAGE_BY_ENGINE.items() if own == repository), kind)
         by_image[image] |= {kind, known} if image else set()
         if len(by_image[image]) > 1:
-            yield Found(
+            yield Violation(
                 engine.pod.urn,
-                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pins exclude each "
-                f"other ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
+                f"{engine.name}: image {repository} is used for both vLLM and vLLM-Omni, whose pinned dependencies "
+                f"conflict ({catalog.engines()['vllm'].version} and {catalog.engines()['vllm-for-omni'].version})",
             )

@@ -22,14 +22,14 @@ from voice_blueprint.hosts import CALLER_TIER_IMAGES
 from voice_stacks.azure.policy.cluster import pools_for
 from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, parse, selectors
-from voice_stacks.azure.policy.rules import Found, Resource, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.series import engine_series, known_series
 from voice_stacks.azure.policy.values import Value
 
 AGENT_SETTINGS = "ama-metrics-settings-configmap"
 STAGES: Mapping[str, str] = {EngineMetric.RUNNING: SpeechMetric.RUNNING, EngineMetric.WAITING: SpeechMetric.WAITING}
 """Metrics of vLLM-Omni's stages, and the corresponding metrics of whole requests."""
-KEPT = re.compile(r'kubestate = "([^"]*)"')
+KEEP_LIST_PATTERN = re.compile(r'kubestate = "([^"]*)"')
 WINDOW = re.compile(r"\[(\d+[smh])\]")
 SHORTEST_WINDOW_S = 120
 """Minimum window of rates on dashboards."""
@@ -78,27 +78,27 @@ def parsed(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
     remedy="use a name of blueprint.azure.metrics, and labels of deployed services, pools and tiers",
     source="voice_blueprint: engines/published/tables, contract/metrics.py, azure/metrics.py",
 )
-def queries_read_published_metrics(stack: Stack) -> Iterator[Found]:
+def queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     recorded = {each["record"].text for group in stack.of(":PrometheusRuleGroup") for each in group.props["rules"]}
     for query, tree in parsed(stack):
         if isinstance(tree, str):
-            yield Found(query.resource.urn, f"{query.place}: {tree}")
+            yield Violation(query.resource.urn, f"{query.place}: {tree}")
             continue
         for selector in selectors(tree):
             if selector.name not in known_series() and selector.name not in recorded:
-                yield Found(query.resource.urn, f"{query.place}: no component publishes {selector.name}")
+                yield Violation(query.resource.urn, f"{query.place}: no component publishes {selector.name}")
             elif azure:
                 for problem in _problems(azure, selector):
-                    yield Found(query.resource.urn, f"{query.place}: {problem}")
+                    yield Violation(query.resource.urn, f"{query.place}: {problem}")
 
 
 def _problems(azure: Azure, selector: Selector) -> Iterator[str]:
     services = {service.name: service for service in azure.services}
-    known = _labels(azure)
+    label_values = _labels(azure)
     for matcher in selector.matchers:
-        for value in matcher.wanted:
-            if matcher.label in known and value not in known[matcher.label]:
+        for value in matcher.selected_values:
+            if matcher.label in label_values and value not in label_values[matcher.label]:
                 yield f'no deployed component has {matcher.label}="{value}"'
             elif matcher.label == SERVICE_SERIES and selector.name not in _published_by(services[value]):
                 yield f"{value} does not publish {selector.name}"
@@ -141,7 +141,7 @@ def _published_by(service: AzureService) -> set[str]:
     remedy="select the service, pool or tier of the workload under scaleTargetRef",
     source="https://keda.sh/docs/latest/scalers/prometheus",
 )
-def scaling_reads_its_target(stack: Stack) -> Iterator[Found]:
+def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
     by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
     for query, tree in parsed(stack):
         spec, namespace = query.resource.props["spec"], query.resource.props.at("metadata", "namespace").text
@@ -150,7 +150,7 @@ def scaling_reads_its_target(stack: Stack) -> Iterator[Found]:
             continue
         for selector in selectors(tree):
             for problem in _elsewhere(selector, target):
-                yield Found(query.resource.urn, f"{query.place} scales {target.name} and reads {problem}")
+                yield Violation(query.resource.urn, f"{query.place} scales {target.name} and reads {problem}")
 
 
 def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
@@ -163,9 +163,9 @@ def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
     }
     containers = {container.name for container in target.containers}
     for matcher in selector.matchers:
-        if matcher.wanted and matcher.label in own and own[matcher.label] not in matcher.wanted:
+        if matcher.selected_values and matcher.label in own and own[matcher.label] not in matcher.selected_values:
             yield f'{selector.name} of {matcher.label}="{matcher.value}"'
-        if matcher.wanted and matcher.label == "container" and not containers & set(matcher.wanted):
+        if matcher.selected_values and matcher.label == "container" and not containers & set(matcher.selected_values):
             yield f'{selector.name} of container "{matcher.value}"'
         if matcher.label == "pod" and matcher.operator == "=~" and not re.fullmatch(matcher.value, f"{target.name}-a"):
             yield f'{selector.name} of pods "{matcher.value}"'
@@ -179,16 +179,16 @@ def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
     remedy="add a PodMonitor that selects the pods and names their port",
     source="https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd",
 )
-def monitors_scrape_pods(stack: Stack) -> Iterator[Found]:
+def monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
     windows = [_seconds(text) for query in queries(stack) for text in WINDOW.findall(query.text)]
     shortest = min(windows, default=SHORTEST_WINDOW_S)
     for monitor in stack.of(":PodMonitor"):
         if not _selected(monitor, stack):
-            yield Found(monitor.urn, f"monitor {monitor.name} selects no pods")
+            yield Violation(monitor.urn, f"monitor {monitor.name} selects no pods")
         for endpoint in monitor.props.at("spec", "podMetricsEndpoints"):
             every = _seconds(endpoint["interval"].text or "60s")
             if 2 * every > shortest:
-                yield Found(
+                yield Violation(
                     monitor.urn,
                     f"monitor {monitor.name} scrapes every {every} s; the shortest rate window is {shortest} s",
                 )
@@ -196,23 +196,23 @@ def monitors_scrape_pods(stack: Stack) -> Iterator[Found]:
         yield from _unscraped(stack, pod)
 
 
-def _unscraped(stack: Stack, pod: Pod) -> Iterator[Found]:
+def _unscraped(stack: Stack, pod: Pod) -> Iterator[Violation]:
     """Yield ports of a pod that Prometheus may scrape but no monitor contains, and labels that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
     desired = {flow.port.number for flow in flows if flow.destination.value == component}
     ports = [port for container in pod.running for port in container.value["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
-        yield Found(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
+        yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
     own = [monitor for monitor in stack.of(":PodMonitor") if pod in _selected(monitor, stack)]
     for port in ports:
         name = port["name"].text
         matches = [(m, e) for m in own for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name]
         if port["containerPort"].number in desired and not matches and not _repeats(pod, port):
-            yield Found(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
+            yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:
             for label in _unlabelled(pod, endpoint):
-                yield Found(
+                yield Violation(
                     monitor.urn, f"monitor {monitor.name} does not add the label {label} to series of {pod.name}"
                 )
 
@@ -238,9 +238,11 @@ def _unlabelled(pod: Pod, endpoint: Value) -> Iterator[str]:
     """Yield labels of a service's series that a scrape does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
-    taken = {each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]}
+    target_labels = {
+        each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]
+    }
     for label, series in ((SERVICE_LABEL, SERVICE_SERIES), (POOL_LABEL, POOL_SERIES)):
-        if META + re.sub(r"\W", "_", label) not in taken.get(series, []):
+        if META + re.sub(r"\W", "_", label) not in target_labels.get(series, []):
             yield series
 
 
@@ -250,13 +252,13 @@ def _unlabelled(pod: Pod, endpoint: Value) -> Iterator[str]:
     remedy="render the keep-list from voice_blueprint.azure.metrics.ClusterMetric",
     source=KEEP_LIST,
 )
-def cluster_metrics_are_kept(stack: Stack) -> Iterator[Found]:
+def cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
     settings = [r for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == AGENT_SETTINGS]
     for monitor in list(stack.of(":PodMonitor"))[:1]:
         if not settings:
-            yield Found(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
+            yield Violation(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
     for resource in settings:
-        kept = KEPT.search(resource.props.at("data", "cluster-metrics").text)
-        missing = sorted(set(ClusterMetric) - set(kept[1].split("|") if kept else ()))
+        keep_list = KEEP_LIST_PATTERN.search(resource.props.at("data", "cluster-metrics").text)
+        missing = sorted(set(ClusterMetric) - set(keep_list[1].split("|") if keep_list else ()))
         if missing:
-            yield Found(resource.urn, f"the agent drops {', '.join(missing)}")
+            yield Violation(resource.urn, f"the agent drops {', '.join(missing)}")

@@ -4,19 +4,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import NVME_DIR
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.pods import pods
-from voice_stacks.azure.policy.rules import Found, Stack, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 ONE_NODE = "ReadWriteOnce"
-MANY = ("ReadWriteMany", "ReadOnlyMany")
-LOCAL = "localdisk.csi.acstor.io"
+SHARED_MODES = ("ReadWriteMany", "ReadOnlyMany")
+LOCAL_PROVISIONER = "localdisk.csi.acstor.io"
 OFFERED: Mapping[str, tuple[str, ...]] = {
-    "file.csi.azure.com": (ONE_NODE, *MANY),
-    "blob.csi.azure.com": (ONE_NODE, *MANY),
+    "file.csi.azure.com": (ONE_NODE, *SHARED_MODES),
+    "blob.csi.azure.com": (ONE_NODE, *SHARED_MODES),
     "disk.csi.azure.com": (ONE_NODE, "ReadWriteOncePod"),
-    LOCAL: (ONE_NODE, "ReadWriteOncePod"),
+    LOCAL_PROVISIONER: (ONE_NODE, "ReadWriteOncePod"),
 }
 """Access modes by provisioner: https://learn.microsoft.com/azure/aks/concepts-storage."""
 
@@ -27,15 +27,15 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     remedy="use ReadWriteMany and a class of Azure Files for claims of several pods",
     source="https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
 )
-def claims_serve_their_pods(stack: Stack) -> Iterator[Found]:
+def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
     mounted = _mounted(stack)
     for claim in stack.of(":PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         name = metadata["name"].text or claim.name
         modes = [mode.text for mode in claim.props.at("spec", "accessModes")]
         users = mounted[metadata["namespace"].text, name]
-        if sum(users.values()) > 1 and not set(modes) & set(MANY):
-            yield Found(
+        if sum(users.values()) > 1 and not set(modes) & set(SHARED_MODES):
+            yield Violation(
                 claim.urn,
                 f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "
                 f"{', '.join(users)}",
@@ -47,26 +47,26 @@ def claims_serve_their_pods(stack: Stack) -> Iterator[Found]:
             yield from _unoffered(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
 
 
-def _unoffered(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Found]:
+def _unoffered(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
     modes = {mode.text for mode in spec["accessModes"]}
     provisioner = _provisioner(stack, spec["storageClassName"].text)
     for mode in sorted(modes - set(OFFERED.get(provisioner, modes))):
-        yield Found(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
+        yield Violation(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
 
 
 @stack_rule(
     "local-disks-are-local",
     "Node-local data of pods must use a class of local disks that waits for the pod's node.",
-    remedy=f"use a class with the provisioner {LOCAL} and WaitForFirstConsumer",
+    remedy=f"use a class with the provisioner {LOCAL_PROVISIONER} and WaitForFirstConsumer",
     source="https://github.com/Azure/local-csi-driver",
 )
-def local_disks_are_local(stack: Stack) -> Iterator[Found]:
+def local_disks_are_local(stack: Stack) -> Iterator[Violation]:
     for storage in stack.of(":StorageClass"):
         if (
-            storage.props["provisioner"].text == LOCAL
+            storage.props["provisioner"].text == LOCAL_PROVISIONER
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
-            yield Found(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
+            yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
     for pod in pods(stack):
         for container in pod.running:
             name = container.mounts.get(NVME_DIR)
@@ -74,17 +74,19 @@ def local_disks_are_local(stack: Stack) -> Iterator[Found]:
                 continue
             used = pod.volume(name).at("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
             provisioner = _provisioner(stack, used)
-            if provisioner and provisioner != LOCAL:
-                yield Found(pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks")
+            if provisioner and provisioner != LOCAL_PROVISIONER:
+                yield Violation(
+                    pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks"
+                )
 
 
 def _mounted(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
     """Return the number of pods of each workload that mount a claim."""
-    most, result = most_replicas(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
+    max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
             if name := volume.at("persistentVolumeClaim", "claimName").text:
-                result[pod.namespace, name][pod.name] = max(1, most.get((pod.namespace, pod.name), 1))
+                result[pod.namespace, name][pod.name] = max(1, max_replicas.get((pod.namespace, pod.name), 1))
     return result
 
 

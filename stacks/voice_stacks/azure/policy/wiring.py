@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.engines.launch.fabric import SIDE_CHANNEL_PORT
-from voice_stacks.azure.policy.cluster import most_replicas
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.flows import unopened
 from voice_stacks.azure.policy.pods import REPLICATED, Container, pods
 from voice_stacks.azure.policy.quantities import amount
-from voice_stacks.azure.policy.rules import Found, Stack, rule, stack_rule
+from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 PORT_FLAGS = ("--port", "--http-port")
 PORT_VARIABLES = (SIDE_CHANNEL_PORT,)
-HOST_OF = {"--port": "--host", "--http-port": "--http-host"}
+HOST_BY_FLAG = {"--port": "--host", "--http-port": "--http-host"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 LMCACHE_SERVER = ("lmcache", "server")
@@ -39,13 +39,15 @@ def listening(container: Container) -> set[str]:
     remedy="use the port of each container in the cluster's contract",
     source=PODS,
 )
-def ports_are_apart(stack: Stack) -> Iterator[Found]:
+def ports_are_distinct(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         owner: dict[str, str] = {}
         for container in pod.running:
             for port in sorted(listening(container)):
                 if port in owner:
-                    yield Found(pod.urn, f"{owner[port]} and {container.name} of {pod.name} both listen on port {port}")
+                    yield Violation(
+                        pod.urn, f"{owner[port]} and {container.name} of {pod.name} both listen on port {port}"
+                    )
                 owner[port] = container.name
 
 
@@ -55,19 +57,19 @@ def ports_are_apart(stack: Stack) -> Iterator[Found]:
     remedy="listen on 0.0.0.0, and declare the port of the command",
     source=PODS,
 )
-def servers_listen_to_others(stack: Stack) -> Iterator[Found]:
+def servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.running:
             place = f"{pod.name}/{container.name}"
             named = {flag: container.option(flag) for flag in PORT_FLAGS if container.option(flag)}
             declared = {port["containerPort"].text for port in container.value["ports"]}
             for port in sorted(declared - set(named.values())) if named else ():
-                yield Found(
+                yield Violation(
                     pod.urn, f"{place} declares port {port}; its command listens on {', '.join(named.values())}"
                 )
             for flag, port in named.items():
-                if port in declared and container.option(HOST_OF[flag]) in LOOPBACK:
-                    yield Found(
+                if port in declared and container.option(HOST_BY_FLAG[flag]) in LOOPBACK:
+                    yield Violation(
                         pod.urn, f"{place} listens on port {port} of the loopback, which other pods cannot reach"
                     )
 
@@ -78,13 +80,13 @@ def servers_listen_to_others(stack: Stack) -> Iterator[Found]:
     remedy="use the port that the container's command contains",
     source=PODS,
 )
-def probes_have_targets(stack: Stack) -> Iterator[Found]:
+def probes_have_targets(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             for probe in PROBES:
                 port = container.value.at(probe, "httpGet", "port")
                 if port.text and not _has(container, port) and listening(container):
-                    yield Found(
+                    yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name}: {probe} uses port {port.text}, on which no container listens",
                     )
@@ -94,7 +96,7 @@ def probes_have_targets(stack: Stack) -> Iterator[Found]:
             target = port["port"] if port["targetPort"].missing else port["targetPort"]
             selected = [pod for pod in pods(stack) if labels and labels.items() <= pod.labels.items()]
             if selected and not any(_has(container, target) for pod in selected for container in pod.running):
-                yield Found(
+                yield Violation(
                     service.urn, f"service {service.name} uses target port {target.text}, on which no pod listens"
                 )
 
@@ -105,8 +107,8 @@ def probes_have_targets(stack: Stack) -> Iterator[Found]:
     remedy="use a server and port per engine, and the same PYTHONHASHSEED for both",
     source="https://docs.lmcache.ai/mp/disaggregated_prefill.html",
 )
-def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
-    taken: dict[tuple[str, str], str] = {}
+def engines_have_their_cache(stack: Stack) -> Iterator[Violation]:
+    servers_by_port: dict[tuple[str, str], str] = {}
     for engine in engines(stack):
         for connector in engine.connectors:
             port = connector.at("kv_connector_extra_config", "lmcache.mp.port").text
@@ -114,17 +116,19 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
                 continue
             servers = [c for c in engine.pod.running if _serves(c, port)]
             if not servers:
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"{engine.name} uses an LMCache server on port {port}, on which no server of its pod listens",
                 )
             key = (engine.pod.urn, port)
-            if key in taken:
-                yield Found(engine.pod.urn, f"{taken[key]} and {engine.name} share the LMCache server on port {port}")
-            taken[key] = engine.name
+            if key in servers_by_port:
+                yield Violation(
+                    engine.pod.urn, f"{servers_by_port[key]} and {engine.name} share the LMCache server on port {port}"
+                )
+            servers_by_port[key] = engine.name
             seeds = {c.environment.get(HASH_SEED, "random") for c in [engine.container, *servers]}
             if len(seeds) > 1 or seeds & {"random"}:
-                yield Found(
+                yield Violation(
                     engine.pod.urn,
                     f"{engine.name} and its LMCache server have different chunk hashes: {HASH_SEED} {seeds}",
                 )
@@ -136,8 +140,8 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Found]:
     remedy="raise the quota, or lower maxReplicaCount",
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
 )
-def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
-    most = most_replicas(stack)
+def quotas_hold_replicas(stack: Stack) -> Iterator[Violation]:
+    max_replicas = max_replicas_by_workload(stack)
     for quota in stack.of("core/v1:ResourceQuota"):
         namespace, hard = quota.props.at("metadata", "namespace").text, quota.props.at("spec", "hard")
         members = [pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED)]
@@ -147,9 +151,11 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
             ("requests.cpu", lambda pod: pod.cpus),
             ("pods", lambda _: 1),
         ):
-            need = sum(most.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
+            need = sum(max_replicas.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
             if hard[key].text and need > float(amount(hard[key].text)):
-                yield Found(quota.urn, f"quota {key} of {namespace} is {hard[key].text}; its replicas may use {need:g}")
+                yield Violation(
+                    quota.urn, f"quota {key} of {namespace} is {hard[key].text}; its replicas may use {need:g}"
+                )
 
 
 @rule(
@@ -158,15 +164,15 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Found]:
     remedy="set both to the same whole number",
     source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus",
 )
-def gpus_are_whole(stack: Stack) -> Iterator[Found]:
+def gpus_are_whole(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
-            asked, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
-            if (asked or limit) and (not limit or asked not in {"", limit} or not limit.isdecimal()):
-                yield Found(
+            request, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
+            if (request or limit) and (not limit or request not in {"", limit} or not limit.isdecimal()):
+                yield Violation(
                     pod.urn,
-                    f"{pod.name}/{container.name} requests {asked or 'no'} GPUs; its limit is {limit or 'none'}",
+                    f"{pod.name}/{container.name} requests {request or 'no'} GPUs; its limit is {limit or 'none'}",
                 )
 
 
@@ -176,7 +182,7 @@ def gpus_are_whole(stack: Stack) -> Iterator[Found]:
     remedy="render the policies from voice_blueprint.azure.contract.cluster_flows",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def flows_are_allowed(stack: Stack) -> Iterator[Found]:
+def flows_are_allowed(stack: Stack) -> Iterator[Violation]:
     yield from unopened(stack)
 
 

@@ -19,7 +19,7 @@ from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.recorder import Existing, Mode
 from voice_sandbox.azure.values import encode
 from voice_stacks.azure.policy.pack import RULES
-from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 Json = dict[str, Any]
@@ -158,12 +158,12 @@ def policy_resources(graph: Graph, *, outputs: bool = False) -> list[Resource]:
     ]
 
 
-def findings_in(graph: Emitted) -> list[tuple[Rule, Found]]:
+def findings_in(graph: Emitted) -> list[tuple[Rule, Violation]]:
     """Return the findings of the rules."""
     return violations(Stack(tuple(graph.resources), deployment(*_hashable(graph.deployment), file=graph.file)))
 
 
-def violations(stack: Stack) -> list[tuple[Rule, Found]]:
+def violations(stack: Stack) -> list[tuple[Rule, Violation]]:
     """Return all violations of a stack."""
     return [(rule, found) for rule in RULES for found in rule.examine(stack)]
 

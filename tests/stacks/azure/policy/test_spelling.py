@@ -24,7 +24,7 @@ from tests.stacks.azure.policy.graphs import (
 from tests.stacks.azure.policy.spelling import RecordedReads, names_in_policies, record_reads
 from voice_sandbox.azure.inputs import problems
 from voice_stacks.azure.policy.pack import RULES
-from voice_stacks.azure.policy.rules import Found, Resource, Rule, Stack
+from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
 MUTATIONS = (*mutations.MUTATIONS, *later_mutations.MUTATIONS)
@@ -105,8 +105,8 @@ def test_every_property_name_in_a_policy_is_checked(reads: RecordedReads) -> Non
     "path", ["capacityReservationGroupId", "kubeletConfig.topologyManagerpolicy"], ids=lambda path: path
 )
 def test_misspelled_property_of_a_policy_is_reported(path: str) -> None:
-    def examine(stack: Stack) -> list[Found]:
-        return [Found(r.urn, "") for r in stack.of(":AgentPool") if r.props.at(*path.split("."))]
+    def examine(stack: Stack) -> list[Violation]:
+        return [Violation(r.urn, "") for r in stack.of(":AgentPool") if r.props.at(*path.split("."))]
 
     found = RecordedReads()
     rule = Rule("misspelt", "", "", "", lambda stack: iter(examine(stack)))

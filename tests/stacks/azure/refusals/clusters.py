@@ -53,7 +53,7 @@ CASES = (
     cluster("ranges-of-private-cluster", {f"{ACCESS}.authorizedIPRanges": ["203.0.113.0/24"]}),
     cluster("number-of-ranges", {f"{ACCESS}.authorizedIPRanges": [f"203.0.113.{n}/32" for n in range(201)]},
             {f"{ACCESS}.authorizedIPRanges": [f"203.0.113.{n}/32" for n in range(200)]}, "201 ranges", "public"),
-    cluster("zone-of-api-server", {"location": "westus2"}, {}, "it has to be privatelink.westus2.azmk8s.io", "zone"),
+    cluster("zone-of-api-server", {"location": "westus2"}, {}, "it must be privatelink.westus2.azmk8s.io", "zone"),
     cluster("zone-with-system-identity", {"identity.type": "SystemAssigned"}, {}, "", "zone"),
     cluster("kubelet-identity-role", without_resource(GRANT, "control-plane-assigns-kubelet"), {},
             "production-azure-kubelet"),

@@ -69,5 +69,5 @@ CASES = (
     firewall("body-limit", {"policySettings.maxRequestBodySizeInKb": 2001},
              {"policySettings.maxRequestBodySizeInKb": 2000}),
     firewall("upload-limit", {"policySettings.fileUploadLimitInMb": 4001},
-             {"policySettings.fileUploadLimitInMb": 4000}, "is 4001; it has to be at least 1 and at most 4000"),
+             {"policySettings.fileUploadLimitInMb": 4000}, "is 4001; it must be at least 1 and at most 4000"),
 )  # fmt: skip

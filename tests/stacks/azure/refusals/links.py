@@ -37,7 +37,7 @@ def trust_many(number: int) -> Damage:
 SECOND_CREDENTIAL = copy_resource(CREDENTIAL, "keda-operator", "more", subject="other")
 CASES = (
     Case("endpoint-subresource", ENDPOINT, "vault", {GROUPS: ["keyvault"]}, {GROUPS: ["vault"]},
-         "it has to have vault"),
+         "it must have vault"),
     Case("endpoint-groups", ENDPOINT, "vault", {GROUPS: ["vault", "vault"]}, {GROUPS: ["vault"]}),
     Case("endpoint-of-registry", ENDPOINT, "registry",
          changed("containerregistry:Registry", "registry", sku={"name": "Standard"}), {},

@@ -29,7 +29,7 @@ def change_start_date(start: str) -> Damage:
 
 CASES = (
     Case("grafana-version", "dashboard:Grafana", "grafana", {"properties.grafanaMajorVersion": "11"},
-         {"properties.grafanaMajorVersion": "13"}, 'grafanaMajorVersion is "11"; it has to be "12" or "13"'),
+         {"properties.grafanaMajorVersion": "13"}, 'grafanaMajorVersion is "11"; it must be "12" or "13"'),
     Case("rule-kind", RULES, "rules-cluster", {"rules.0.record": "voice:down"}),
     Case("rule-kind", RULES, "rules-starts", {"rules.0.record": REMOVED}),
     Case("recording-rule", RULES, "rules-starts", {"rules.0.severity": 1}, {"rules.0.labels": {}}),

@@ -30,7 +30,7 @@ CASES = (
     Case("bastion-subnet", BASTION, "bastion", {"ipConfigurations.0.subnet.id": "/virtualNetworks/n/subnets/jump"},
          {}, "is jump"),
     Case("bastion-security-group", SUBNET, "AzureBastionSubnet",
-         {"networkSecurityGroup.id": f"{NSG}/production-azure-jump"}, {}, "lets Internet in at no port 443"),
+         {"networkSecurityGroup.id": f"{NSG}/production-azure-jump"}, {}, "does not allow Internet on port 443"),
     Case("bastion-security-group", SUBNET, "AzureBastionSubnet",
          lambda all_: changed(SUBNET, "AzureBastionSubnet",
                               networkSecurityGroup={"id": f"{NSG}/production-azure-jump"})(
@@ -39,7 +39,7 @@ CASES = (
                               networkSecurityGroup={"id": f"{NSG}/production-azure-jump"})(
              changed(GROUP, "jump",
                      securityRules=[CALLERS, {**CALLERS, "sourceAddressPrefix": "GatewayManager"}])(all_)),
-         "lets GatewayManager in at no port 443"),
+         "does not allow GatewayManager on port 443"),
     Case("bastion-tunneling", BASTION, "bastion", {"sku.name": "Basic"}, {"sku.name": "Premium"}),
     Case("security-rule-priorities", GROUP, "nodes", {"securityRules.1.priority": 100},
          {"securityRules.1.priority": 100, "securityRules.1.direction": "Outbound"}, "have priority Inbound 100"),
@@ -50,7 +50,7 @@ CASES = (
          changed(PEERING, "operators-to-deployment", allowGatewayTransit=False), {"useRemoteGateways": False}, "",
          "peered"),
     Case("ssh-key-path", MACHINE, "jump", {f"{KEYS}.0.path": "/root/.ssh/authorized_keys"},
-         {f"{KEYS}.0.path": "/home/nobody-signs-in/.ssh/authorized_keys"}, "it has to be /home/nobody-signs-in/"),
+         {f"{KEYS}.0.path": "/home/nobody-signs-in/.ssh/authorized_keys"}, "it must be /home/nobody-signs-in/"),
     Case("admin-name", MACHINE, "jump", {"osProfile.adminUsername": "Admin", f"{KEYS}.0.path": "/home/Admin/.ssh/x"},
          {"osProfile.adminUsername": "operator", f"{KEYS}.0.path": "/home/operator/.ssh/x"}),
 )  # fmt: skip

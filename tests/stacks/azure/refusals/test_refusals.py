@@ -60,7 +60,7 @@ def test_the_spot_pool_of_the_first_release_is_refused() -> None:
 def test_surge_nodes_of_a_spot_pool_are_refused_rather_than_ignored() -> None:
     answers = refused([cluster(edit_deployment({"azure.pools.4.surge_nodes": 1}))])
     assert [answer.message for answer in answers] == [
-        'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it has to be left out'
+        'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it must be omitted'
     ]
     assert answers[0].remedy == "set surge_nodes of the pool to 0"
 
@@ -81,8 +81,8 @@ def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
     for row in ROWS:
         assert re.match(r"https://(learn\.microsoft\.com|github\.com)/", row.source), row.name
         assert row.code.isalnum(), row.name
-        assert row.says[0].isupper(), row.name
-        assert not row.says.endswith("."), row.name
+        assert row.reason[0].isupper(), row.name
+        assert not row.reason.endswith("."), row.name
         assert row.remedy, row.name
 
 

@@ -35,9 +35,9 @@ class Alert:
         period_s: Seconds per datapoint, at least 10.
         callers_affected: Whether callers are affected; such an alert pages an operator.
         target: The affected part, if several parts can raise the same alert.
-        fold: How several series are combined into one value; a series without data in a period is ignored. ``SHARE`` is
-            the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series; the second is
-            the number of samples. Both are 0 if they cover fewer than ``MIN_REFUSED`` calls.
+        aggregation: How several series are combined into one value; a series without data in a period is ignored.
+            ``SHARE`` is the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series;
+            the second is the number of samples. Both are 0 if they cover fewer than ``MIN_REFUSED`` calls.
         confirm_s: Period of a second, shorter window that must breach as well, in seconds, or ``None``. Such an alert
             is a composite alarm over two alarms.
     """
@@ -50,29 +50,29 @@ class Alert:
     period_s: int
     callers_affected: bool = False
     target: str | None = None
-    fold: Literal["MAX", "MIN", "SHARE", "LATE"] = "MAX"
+    aggregation: Literal["MAX", "MIN", "SHARE", "LATE"] = "MAX"
     confirm_s: int | None = None
 
     def expression(self, ids: Sequence[str]) -> str:
         """Return the metric math expression over the series with these ids."""
-        if self.fold == "SHARE":
+        if self.aggregation == "SHARE":
             return f"IF({ids[0]}>={MIN_REFUSED},100*{ids[0]}/SUM([{','.join(ids)}]),0)"
-        if self.fold == "LATE":
-            in_time, samples = ids
-            return f"IF({samples}*(100-{in_time})/100>={MIN_REFUSED},100-{in_time},0)"
-        return f"{self.fold}([{','.join(ids)}])"
+        if self.aggregation == "LATE":
+            on_time_percent, samples = ids
+            return f"IF({samples}*(100-{on_time_percent})/100>={MIN_REFUSED},100-{on_time_percent},0)"
+        return f"{self.aggregation}([{','.join(ids)}])"
 
     def folded(self, values: Sequence[float | None]) -> float | None:
         """Return the value of the expression for one period."""
         present = [value for value in values if value is not None]
-        if not present or (self.fold in {"SHARE", "LATE"} and values[0] is None):
+        if not present or (self.aggregation in {"SHARE", "LATE"} and values[0] is None):
             return None
-        match self.fold:
+        match self.aggregation:
             case "SHARE":
                 return 100 * present[0] / sum(present) if present[0] >= MIN_REFUSED else 0.0
             case "LATE":
-                in_time, samples = present
-                return 100 - in_time if samples * (100 - in_time) / 100 >= MIN_REFUSED else 0.0
+                on_time_percent, samples = present
+                return 100 - on_time_percent if samples * (100 - on_time_percent) / 100 >= MIN_REFUSED else 0.0
             case "MAX":
                 return max(present)
             case "MIN":
@@ -89,24 +89,32 @@ class Alert:
 
 
 def shared(
-    id_: str, tier: Tier, series: tuple[Series, ...], breaching: int, evaluated: int, *, period_s: int = MINUTE_S
+    id_: str,
+    tier: Tier,
+    series: tuple[Series, ...],
+    breaching: int,
+    evaluation_periods: int,
+    *,
+    period_s: int = MINUTE_S,
 ) -> Alert:
     """Return an alert that exists on both clouds, with M of N datapoints."""
-    known = CONDITIONS[id_]
-    rule = AlarmRule(known.comparison, known.threshold, breaching, evaluated, MissingData.NOT_BREACHING)
-    return Alert(id_, tier, known.meaning, series, rule, period_s, callers_affected=known.callers_affected)
+    condition = CONDITIONS[id_]
+    rule = AlarmRule(
+        condition.comparison, condition.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING
+    )
+    return Alert(id_, tier, condition.meaning, series, rule, period_s, callers_affected=condition.callers_affected)
 
 
-def above(threshold: float, breaching: int, evaluated: int) -> AlarmRule:
+def above_threshold(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
     """Return a rule that fires if M of N datapoints exceed a threshold.
 
     Missing data does not breach; ``telemetry-silent`` reports it.
     """
-    return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluated, MissingData.NOT_BREACHING)
+    return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING)
 
 
 def below(
-    threshold: float, breaching: int, evaluated: int, missing: MissingData = MissingData.NOT_BREACHING
+    threshold: float, breaching: int, evaluation_periods: int, missing: MissingData = MissingData.NOT_BREACHING
 ) -> AlarmRule:
     """Return a rule that fires if M of N datapoints are below a threshold."""
-    return AlarmRule(Comparison.BELOW, threshold, breaching, evaluated, missing)
+    return AlarmRule(Comparison.BELOW, threshold, breaching, evaluation_periods, missing)

@@ -8,9 +8,9 @@ from voice_blueprint.aws.metrics import NAT_GATEWAY
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import MissingData
-from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images, held_back
+from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images, lacks_digests
 from voice_blueprint.observability.alerting import CONDITIONS
-from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above, below, shared
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above_threshold, below, shared
 from voice_blueprint.observability.aws.series import (
     NAT_GATEWAYS,
     fleet_series,
@@ -32,15 +32,15 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             MINUTE_S,
             target=fleet,
         )
-    yield from _front_door(deployment)
+    yield from _public_endpoint(deployment)
     # A group with equal bounds is always at its maximum.
-    for fleet, tier, group, most in _groups(deployment):
+    for fleet, tier, group, max_hosts in _groups(deployment):
         yield Alert(
             "fleet-at-maximum",
             tier,
-            f"Group {group} has had its maximum of {most} hosts for ten minutes: it cannot grow when load does.",
+            f"Group {group} has had its maximum of {max_hosts} hosts for ten minutes: it cannot grow when load does.",
             (group_series(group, "GroupInServiceInstances", "Minimum"),),
-            above(most - 1, 10, 10),
+            above_threshold(max_hosts - 1, 10, 10),
             MINUTE_S,
             target=group.removeprefix(f"{deployment.name}-") if fleet == names.VAD_FLEET else fleet,
         )
@@ -51,7 +51,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             tier,
             f"New {tier} hosts give up before they serve: the tier cannot grow or replace hosts.",
             (log_series(deployment, metric, tier),),
-            above(1, 1, 1),
+            above_threshold(1, 1, 1),
             15 * MINUTE_S,
             target=tier,
         )
@@ -62,31 +62,31 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.AWS,
         "One of our own addresses keeps sending what the network's rules refuse.",
         (log_series(deployment, "InternalPacketsRejected", "rejected"),),
-        above(100, 3, 3),
+        above_threshold(100, 3, 3),
         5 * MINUTE_S,
     )
 
 
-def _front_door(deployment: Deployment) -> Iterator[Alert]:
+def _public_endpoint(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on requests that gateways send to the public host name; without gateways, there are none."""
-    if held_back(deployment, GATEWAY_IMAGES):
+    if lacks_digests(deployment, GATEWAY_IMAGES):
         return
     fleet = names.GATEWAY_FLEET
-    watched = {"front-door-closed": "FrontDoorAnswers"}
+    probe_metrics = {"front-door-closed": "FrontDoorAnswers"}
     # Without hosts of both tiers no call is transcribed.
-    reporting = {tier for _, tier, _ in _reporting_fleets(deployment)}
-    if {Tier.VAD, Tier.ASR} <= reporting:
-        watched["synthetic-call-fails"] = "SyntheticCallSucceeds"
-    for id_, metric in watched.items():
-        known = CONDITIONS[id_]
+    reporting_tiers = {tier for _, tier, _ in _reporting_fleets(deployment)}
+    if {Tier.VAD, Tier.ASR} <= reporting_tiers:
+        probe_metrics["synthetic-call-fails"] = "SyntheticCallSucceeds"
+    for id_, metric in probe_metrics.items():
+        condition = CONDITIONS[id_]
         yield Alert(
             id_,
             Tier.GATEWAY,
-            known.meaning,
+            condition.meaning,
             (fleet_series(deployment, fleet, metric, "Average"),),
-            below(known.threshold, 3, 3, MissingData.BREACHING),
+            below(condition.threshold, 3, 3, MissingData.BREACHING),
             MINUTE_S,
-            callers_affected=known.callers_affected,
+            callers_affected=condition.callers_affected,
         )
     yield shared(
         "certificate-expires",
@@ -101,21 +101,21 @@ def _front_door(deployment: Deployment) -> Iterator[Alert]:
 def network_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts in the network's own stack: no other stack may refer to a NAT gateway, which can be removed."""
     for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
-        failed = (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),)
-        yield replace(shared("nat-ports-exhausted", Tier.AWS, failed, 2, 3), target=str(number))
+        failures = (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),)
+        yield replace(shared("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))
 
 
 def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:
     """Yield each fleet that always has at least one host, with a metric that all of its hosts publish."""
     vad = deployment.aws.vad
-    if vad.hosts_per_zone.min and not held_back(deployment, VAD_IMAGES):
+    if vad.hosts_per_zone.min and not lacks_digests(deployment, VAD_IMAGES):
         yield names.VAD_FLEET, Tier.VAD, "VadSessions"
     for fleet in deployment.aws.asr:
-        if fleet.hosts.min and not held_back(deployment, asr_images(fleet)):
+        if fleet.hosts.min and not lacks_digests(deployment, asr_images(fleet)):
             yield fleet.name, Tier.ASR, "FreeSlots"
-    if not held_back(deployment, GATEWAY_IMAGES):
+    if not lacks_digests(deployment, GATEWAY_IMAGES):
         yield names.GATEWAY_FLEET, Tier.GATEWAY, "OpenSockets"
-    if deployment.aws.agents and not held_back(deployment, AGENT_IMAGES):
+    if deployment.aws.agents and not lacks_digests(deployment, AGENT_IMAGES):
         yield names.AGENT_FLEET, Tier.AGENT, "Conversations"
 
 

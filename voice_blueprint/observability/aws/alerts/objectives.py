@@ -6,7 +6,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.alerting import ERROR_BUDGET, WINDOWS, objectives
-from voice_blueprint.observability.aws.alerts.base import Alert, above
+from voice_blueprint.observability.aws.alerts.base import Alert, above_threshold
 from voice_blueprint.observability.aws.series import fleet_series
 
 _LATENCIES: Mapping[str, tuple[Tier, str, str]] = {
@@ -33,10 +33,10 @@ def objective_alerts(deployment: Deployment) -> Iterator[Alert]:
                 tier,
                 objective.meaning(windows),
                 series,
-                above(objective.threshold(windows), 1, 1),
+                above_threshold(objective.threshold(windows), 1, 1),
                 windows.long_s,
                 callers_affected=windows.pages,
                 target=f"{objective.id}-{windows.name}",
-                fold="SHARE" if objective.within_ms is None else "LATE",
+                aggregation="SHARE" if objective.within_ms is None else "LATE",
                 confirm_s=windows.short_s,
             )

@@ -13,7 +13,7 @@ from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import fleets_with
 from voice_blueprint.observability.alerting import CONDITIONS, STORE_LOAD_PERCENT
-from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above, below, shared
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above_threshold, below, shared
 from voice_blueprint.observability.aws.series import (
     Resource,
     Series,
@@ -37,7 +37,7 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.VAD,
         "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
         (fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        above(80, 2, 3),
+        above_threshold(80, 2, 3),
         10,
     )
     yield shared(
@@ -54,7 +54,7 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.VAD,
             "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
             (fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
-            above(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
+            above_threshold(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
             MINUTE_S,
             callers_affected=True,
             target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
@@ -65,7 +65,7 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
         (_unhealthy(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
-        above(0, 3, 3),
+        above_threshold(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
     )
@@ -96,9 +96,9 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
             _each(deployment, gpu, "GpuBusy", "Average"),
-            above(95, 5, 5),
+            above_threshold(95, 5, 5),
             MINUTE_S,
-            fold="MIN",
+            aggregation="MIN",
         )
     if fleets:
         yield shared(
@@ -111,7 +111,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"Fleet {fleet.name} recognises speech more slowly than it is spoken: transcripts fall behind.",
             (fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
-            above(1, 3, 3),
+            above_threshold(1, 3, 3),
             MINUTE_S,
             callers_affected=True,
             target=fleet.name,
@@ -122,12 +122,12 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"A host of fleet {fleet.name} has work and finishes none of it: its engine, or the vLLM beside it, hangs.",
             (fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
-            above(0, 1, 1),
+            above_threshold(0, 1, 1),
             MINUTE_S,
             callers_affected=True,
             target=fleet.name,
         )
-        for alert, loss, meaning, rule, noticed in _LOSSES:
+        for alert, loss, meaning, rule, affects_callers in _SPEECH_LOSSES:
             yield Alert(
                 alert,
                 Tier.ASR,
@@ -135,20 +135,21 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
                 (fleet_series(deployment, fleet.name, "SpeechLost", "Sum", part=loss),),
                 rule,
                 MINUTE_S,
-                callers_affected=noticed,
+                callers_affected=affects_callers,
                 target=fleet.name,
             )
 
 
 # A partial transcript is skipped for each second of waiting.
-_LOSSES = (
+_SPEECH_LOSSES = (
     ("speech-refused", Loss.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
-     above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+     above_threshold(CONDITIONS["speech-lost"].threshold, 2, 3), True),
     ("chunks-lost", Loss.LOST_CHUNKS, "misses speech that was sent to it.",
-     above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
-    ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.", above(0, 2, 3), True),
+     above_threshold(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+    ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.",
+     above_threshold(0, 2, 3), True),
     ("partials-shed", Loss.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
-     above(60, 3, 5), False),
+     above_threshold(60, 3, 5), False),
 )  # fmt: skip
 
 
@@ -162,10 +163,12 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on sessions, transcripts and the REST API."""
     fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
     yield _saturated(
-        deployment, Tier.GATEWAY, fleet, "OpenSockets", carries=gateway_sockets(service), most=service.tasks.max
+        deployment, Tier.GATEWAY, fleet, "OpenSockets", capacity=gateway_sockets(service), max_tasks=service.tasks.max
     )
-    refused, created = (fleet_series(deployment, fleet, f"Sessions{what}", "Sum") for what in ("Refused", "Created"))
-    yield replace(shared("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), fold="SHARE")
+    refused, created = (
+        fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
+    )
+    yield replace(shared("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
     yield shared("first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5)
     for target, targets, balancer in (
         ("public", Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER),
@@ -176,7 +179,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.GATEWAY,
             f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
             (_unhealthy(targets, balancer),),
-            above(0, 3, 3),
+            above_threshold(0, 3, 3),
             MINUTE_S,
             callers_affected=True,
             target=target,
@@ -188,7 +191,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.GATEWAY,
         "The session API fails more than one request in a hundred.",
         (service_series(API_GATEWAY, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
-        above(0.01, 3, 5),
+        above_threshold(0.01, 3, 5),
         MINUTE_S,
         callers_affected=True,
     )
@@ -200,7 +203,7 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
     yield _saturated(
-        deployment, Tier.AGENT, fleet, "Conversations", carries=agents.conversations, most=agents.tasks.max
+        deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, max_tasks=agents.tasks.max
     )
     refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
     yield shared("conversations-refused", Tier.AGENT, refused, 2, 3)
@@ -211,7 +214,7 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.AGENT,
         "An agent task fails the load balancer's health check: its callers' connections hang or break.",
         (_unhealthy(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
-        above(0, 3, 3),
+        above_threshold(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
     )
@@ -223,23 +226,23 @@ def state_alerts(deployment: Deployment) -> Iterator[Alert]:
         # At 100 %, volatile-ttl evicts the sessions that expire first. A fifth of the memory leaves time to act.
         yield _node_alert(
             "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
-            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), above(80, 5, 5), number,
+            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), above_threshold(80, 5, 5), number,
         )  # fmt: skip
         yield _node_alert(
             "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
-            node_series(node, "Evictions", "Sum"), above(0, 2, 3), number, callers_affected=True,
+            node_series(node, "Evictions", "Sum"), above_threshold(0, 2, 3), number, callers_affected=True,
         )  # fmt: skip
         yield _node_alert(
             "valkey-cpu-high",
             f"Valkey node {node} keeps its one engine thread over {STORE_LOAD_PERCENT} % busy: every command waits.",
-            node_series(node, "EngineCPUUtilization", "Average"), above(STORE_LOAD_PERCENT, 5, 5), number,
+            node_series(node, "EngineCPUUtilization", "Average"), above_threshold(STORE_LOAD_PERCENT, 5, 5), number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
             # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by
             # milliseconds.
             yield _node_alert(
                 "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
-                node_series(node, "ReplicationLag", "Maximum"), above(1, 5, 5), number,
+                node_series(node, "ReplicationLag", "Maximum"), above_threshold(1, 5, 5), number,
             )  # fmt: skip
 
 
@@ -251,20 +254,20 @@ def _node_alert(
     )
 
 
-def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, carries: int, most: int) -> Alert:
+def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int) -> Alert:
     """Return the alert on a service at its maximum number of tasks with saturated tasks.
 
     Args:
-        carries: Value of the metric at which a task is full; scaling aims at ``FILL`` of it.
-        most: Maximum number of tasks.
+        capacity: Value of the metric at which a task is full; scaling aims at ``FILL`` of it.
+        max_tasks: Maximum number of tasks.
     """
     return Alert(
         "service-saturated",
         tier,
-        f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {most}, or no new "
-        "task starts.",
+        f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {max_tasks}, or no "
+        "new task starts.",
         (fleet_series(deployment, fleet, metric, "Average"),),
-        above(SATURATED * carries, 10, 10),
+        above_threshold(SATURATED * capacity, 10, 10),
         MINUTE_S,
         target=fleet,
     )

@@ -40,7 +40,7 @@ RESPONSES = "http_requests_total"
 FAILED = 'status="5xx"'
 SAMPLE_RATE = 16000
 BOUNDARY = "voice-serve-probe"
-WHY_CHARS = 160
+MAX_REASON_CHARS = 160
 
 Sample = Mapping[str, float]
 
@@ -89,7 +89,7 @@ class Answer:
         return BAD_REQUEST <= self.status < SERVER_ERROR and self.status not in BUSY
 
     def __str__(self) -> str:
-        words = " ".join(self.text.split())[:WHY_CHARS]
+        words = " ".join(self.text.split())[:MAX_REASON_CHARS]
         return f"HTTP {self.status} {words}".strip() if self.status else words
 
 
@@ -105,7 +105,7 @@ def request(url: str, timeout_s: float, data: bytes | None = None, content_type:
         response = connection.getresponse()
         return Answer(response.status, response.read().decode("utf-8", "replace"))
     except TimeoutError:
-        return Answer(0, f"no answer within {timeout_s:.1f} s")
+        return Answer(0, f"no response within {timeout_s:.1f} s")
     except (OSError, http.client.HTTPException) as error:
         return Answer(0, f"{type(error).__name__}: {error}")
     finally:
@@ -146,20 +146,20 @@ class Probe:
         """Return True if the engine works, and the reason."""
         before, now = self._load(), self._sample()
         self._save(now)
-        moved = self._moved(before, now)
+        has_changed = self._has_changed(before, now)
         failed = any(has_failures(before[url], now[url]) for url in before.keys() & now.keys())
-        if moved and not failed:
+        if has_changed and not failed:
             return True, "tokens flow"
         answer = self._ask()
         if answer.is_success:
             return True, "answered one request"
         if answer.is_request_counter:
-            return True, f"the engine answers, but not the probe's request: {answer}"
-        if answer.status in (0, *BUSY) and (moved or self._moves_since(now, wait=bool(answer.status))):
-            return True, f"tokens flow, and the queue is full: {answer}"
-        return False, f"no tokens, and no answer to a request for one: {answer}" if not answer.status else str(answer)
+            return True, f"the engine responds, but rejects the probe's request: {answer}"
+        if answer.status in (0, *BUSY) and (has_changed or self._moves_since(now, wait=bool(answer.status))):
+            return True, f"the engine generates tokens, and its queue is full: {answer}"
+        return False, f"no tokens, and no response to a request for one: {answer}" if not answer.status else str(answer)
 
-    def _moved(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
+    def _has_changed(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
         return all(url in before and url in now and has_progress(before[url], now[url]) for url in self._check.metrics)
 
     def _moves_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
@@ -167,15 +167,15 @@ class Probe:
 
         After a rejected request, there is time to wait for it.
         """
-        pause_s = self._left() / 2
+        pause_s = self._remaining_s() / 2
         if wait and pause_s > 0:
             time.sleep(pause_s)
-        return self._moved(now, self._sample())
+        return self._has_changed(now, self._sample())
 
     def _sample(self) -> dict[str, Sample]:
         samples: dict[str, Sample] = {}
         for url in self._check.metrics:
-            answer = request(url, min(self._check.limit_s * METRICS_SHARE, self._left()))
+            answer = request(url, min(self._check.limit_s * METRICS_SHARE, self._remaining_s()))
             if answer.is_success:
                 samples[url] = read_counters(answer.text, self._check.counters)
         return samples
@@ -183,12 +183,12 @@ class Probe:
     def _ask(self) -> Answer:
         check = self._check
         # The remaining time is reserved for a second reading of the counters.
-        timeout_s = self._left() - check.limit_s * METRICS_SHARE
+        timeout_s = self._remaining_s() - check.limit_s * METRICS_SHARE
         if check.silence_s:
             return request(check.url, timeout_s, form(check), f"multipart/form-data; boundary={BOUNDARY}")
         return request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return self._ends_at - time.monotonic()
 
     def _load(self) -> dict[str, Sample]:
@@ -224,8 +224,8 @@ def form(check: Check) -> bytes:
 
 
 def main() -> int:
-    works, why = Probe(Check.from_json(sys.argv[1])).judge()
-    sys.stdout.write(f"{why}\n")
+    works, reason = Probe(Check.from_json(sys.argv[1])).judge()
+    sys.stdout.write(f"{reason}\n")
     return 0 if works else 1
 
 

@@ -131,11 +131,14 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         UnusableNodeError: Something is missing or different.
     """
     if "MIG " in listing:
-        raise UnusableNodeError("MIG is on: its instances have no NVLink. Make the pool without a GPU instance profile")
+        raise UnusableNodeError(
+            "MIG is on: its instances have no NVLink. Create the pool without a GPU instance profile"
+        )
     if topology.gpus != expected.gpus:
         raise UnusableNodeError(
-            f"{topology.gpus} GPUs of {expected.gpus} are there. Redeploy the VM (delete the node); if it stays so, "
-            "`nvidia-smi` on the node and a support request say which one has fallen off the bus"
+            f"{topology.gpus} of {expected.gpus} GPUs were detected. Redeploy the VM (delete the node). If it "
+            "persists, "
+            "run `nvidia-smi` on the node to identify the GPU that fell off the bus, and open a support request"
         )
     missing = [pair for pair in expected.linked_pairs() if not topology.has_nvlink(pair)]
     if missing:
@@ -143,10 +146,12 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         raise UnusableNodeError(
             f"NVLink is not active where {expected.vm_size} has it: {result}. {_advice(expected, topology)}"
         )
-    known = dict(enumerate(expected.numa_nodes))
-    moved = {gpu: node for gpu, node in topology.numa_nodes.items() if known.get(gpu, node) != node}
-    if moved:
-        result = ", ".join(f"GPU {gpu} is on {node}, not {known[gpu]}" for gpu, node in moved.items())
+    expected_nodes = dict(enumerate(expected.numa_nodes))
+    different_nodes = {gpu: node for gpu, node in topology.numa_nodes.items() if expected_nodes.get(gpu, node) != node}
+    if different_nodes:
+        result = ", ".join(
+            f"GPU {gpu} is on {node}, not {expected_nodes[gpu]}" for gpu, node in different_nodes.items()
+        )
         raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {result}. Correct the row {expected.vm_size}")
 
 
@@ -175,13 +180,15 @@ def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) ->
     Raises:
         UnusableNodeError: Peer access is missing, and the pod is configured not to start.
     """
-    apart = [pair for pair in expected.peers if access.get(pair, "absent") != "OK"]
-    if not apart:
+    pairs_without_access = [pair for pair in expected.peers if access.get(pair, "absent") != "OK"]
+    if not pairs_without_access:
         return ""
-    result = ", ".join(f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in apart)
+    result = ", ".join(
+        f"GPU {one} to GPU {other} is {access.get((one, other), 'absent')}" for one, other in pairs_without_access
+    )
     text = (
-        f"GPUs that hand KV cache over have no peer access: {result}. Of {expected.transports} UCX is left "
-        "with what goes through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
+        f"GPUs that transfer KV cache have no peer access: {result}. Of {expected.transports} UCX can only "
+        "use those through host memory. Use aggregated engines, another driver, or without_peer_access: warn"
     )
     if expected.refuse_without_peers:
         raise UnusableNodeError(text)
@@ -207,15 +214,15 @@ def _nvidia_smi(*arguments: str) -> str:
         )
     except FileNotFoundError as error:
         raise UnusableNodeError(
-            "there is no nvidia-smi: the container did not start under the NVIDIA runtime"
+            "nvidia-smi is missing: the container was not started with the NVIDIA runtime"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise UnusableNodeError(
-            f"nvidia-smi has not answered for {NVIDIA_SMI_TIMEOUT_S} s; the driver hangs"
+            f"nvidia-smi has not responded for {NVIDIA_SMI_TIMEOUT_S} s; the driver hangs"
         ) from error
     except subprocess.CalledProcessError as error:
-        said = (error.stdout + error.stderr).strip()
-        raise UnusableNodeError(f"nvidia-smi failed with code {error.returncode}: {said}") from error
+        output = (error.stdout + error.stderr).strip()
+        raise UnusableNodeError(f"nvidia-smi failed with code {error.returncode}: {output}") from error
     return done.stdout
 
 
@@ -227,9 +234,9 @@ def main() -> int:
         check(expected, parse(matrix), _nvidia_smi("-L"))
         # Prefill writes, decode reads.
         for mode in ("w", "r") if expected.peers else ():
-            shown = _nvidia_smi("topo", "-p2p", mode)
-            sys.stdout.write(shown)
-            if warning := check_peers(expected, peer_access(shown)):
+            matrix_text = _nvidia_smi("topo", "-p2p", mode)
+            sys.stdout.write(matrix_text)
+            if warning := check_peers(expected, peer_access(matrix_text)):
                 sys.stderr.write(f"warning: {warning}\n")
     except UnusableNodeError as reason:
         sys.stderr.write(f"refused: {reason}\n")

@@ -32,7 +32,7 @@ POLL_S = 5
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
 """Time for the table, which is written before the response, to arrive through the pipe."""
-WANTED = "cuda_ipc"
+TRANSFER_PATTERN = "cuda_ipc"
 
 _BETWEEN_GPUS = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
 _COLUMNS = ("Range", "Description", "Config")
@@ -65,7 +65,7 @@ class Choice:
 
     @property
     def is_fast(self) -> bool:
-        return WANTED in self.transport
+        return TRANSFER_PATTERN in self.transport
 
     def __str__(self) -> str:
         return f"{self.operation}: {self.protocol} over {self.transport}"
@@ -101,16 +101,18 @@ class Watch:
         self.refusal = ""
         self._expected = expected
         self._engine = engine
-        self._said: set[str] = set()
+        self._has_reported: set[str] = set()
         self._chosen = threading.Event()
 
     def follow(self, log: Iterable[str]) -> None:
         """Evaluate UCX's choices until the engine exits."""
         for choice in choices(log):
             self._chosen.set()
-            self._judge("" if choice.is_fast else f"KV cache does not go from GPU to GPU over {WANTED}", choice)
+            self._evaluate(
+                "" if choice.is_fast else f"KV cache is not transferred between GPUs over {TRANSFER_PATTERN}", choice
+            )
 
-    def hand_over(self) -> None:
+    def transfer_test(self) -> None:
         """Request a completion that prefill computes and decode continues, as soon as both are ready.
 
         The prompt starts with the time, so that no cache contains it.
@@ -124,28 +126,28 @@ class Watch:
             try:
                 urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
             except OSError as error:  # includes urllib's errors; the engines' own probes limit their start-up time
-                self._say(f"no answer yet: {error}")
+                self._report(f"no answer yet: {error}")
                 time.sleep(POLL_S)
             else:
                 break
         if not self._chosen.wait(GRACE_S):
-            self._judge("a request was answered, and UCX has said of no transfer between GPUs how it went", None)
+            self._evaluate("a request was completed, but UCX has logged no transfer between GPUs", None)
 
-    def _judge(self, problem: str, choice: Choice | None) -> None:
+    def _evaluate(self, problem: str, choice: Choice | None) -> None:
         if problem and self._expected.refuse:
             self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
             self._engine.terminate()
             return
-        self._say(f"warning: {problem} ({choice})" if problem else str(choice))
+        self._report(f"warning: {problem} ({choice})" if problem else str(choice))
         Path(self._expected.ready).touch()
 
-    def _say(self, text: str) -> None:
-        if text not in self._said:
+    def _report(self, text: str) -> None:
+        if text not in self._has_reported:
             sys.stderr.write(f"check-transport: {text}\n")
-            self._said.add(text)
+            self._has_reported.add(text)
 
 
-def passed_on(log: Iterable[str]) -> Iterator[str]:
+def copy_to_stderr(log: Iterable[str]) -> Iterator[str]:
     """Yield lines, and copy them to this process's own stderr."""
     for line in log:
         sys.stderr.write(line)
@@ -159,9 +161,9 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: engine.send_signal(received))
     watch = Watch(expected, engine)
-    reader = threading.Thread(target=watch.follow, args=(passed_on(engine.stderr or ()),), daemon=True)
+    reader = threading.Thread(target=watch.follow, args=(copy_to_stderr(engine.stderr or ()),), daemon=True)
     reader.start()
-    threading.Thread(target=watch.hand_over, daemon=True).start()
+    threading.Thread(target=watch.transfer_test, daemon=True).start()
     engine.wait()
     reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
     if watch.refusal:

@@ -22,12 +22,12 @@ OK = 200
 
 
 class EngineStoppedError(Exception):
-    """The engine accepts no connection: there is nothing left to wait for."""
+    """The engine accepts no connection, so there are no requests to wait for."""
 
 
 @dataclass(frozen=True)
 class Drain:
-    """The requests to wait for, and how long.
+    """Requests to wait for, and time limits.
 
     Attributes:
         metrics: URL of the engine's metrics.
@@ -49,30 +49,30 @@ class Drain:
         return cls(**json.loads(text))
 
     def wait(self) -> str:
-        """Wait for the last request. Return the reason why some may be left; empty if none is."""
+        """Wait for the last request. Return the reason why some may remain; empty if none do."""
         end = time.monotonic() + self.limit_s
         time.sleep(self.settle_s)
         idle, reason = 0, "the engine's metrics were never read"
-        while (left_s := end - time.monotonic()) > 0:
+        while (remaining_s := end - time.monotonic()) > 0:
             try:
-                unfinished = self._unfinished(left_s)
+                unfinished = self._unfinished(remaining_s)
             except EngineStoppedError:
                 return ""
             except (OSError, ValueError, http.client.HTTPException) as error:
-                idle, reason = 0, f"{self.metrics} gave no number of requests: {error or type(error).__name__}"
+                idle, reason = 0, f"{self.metrics} returned no number of requests: {error or type(error).__name__}"
             else:
                 idle, reason = (idle + 1 if unfinished == 0 else 0), f"{unfinished:g} requests are unfinished"
             if idle == IDLE_READINGS:
                 return ""
             time.sleep(min(self.period_s, max(0.0, end - time.monotonic())))
-        return f"{reason} after {self.limit_s:g} s; SIGTERM aborts what is left"
+        return f"{reason} after {self.limit_s:g} s; SIGTERM aborts the remaining ones"
 
     def _unfinished(self, timeout_s: float) -> float:
         """Return the number of unfinished requests.
 
         Raises:
             EngineStoppedError: The engine accepts no connection.
-            OSError, http.client.HTTPException: The engine does not answer.
+            OSError, http.client.HTTPException: The engine does not respond.
             ValueError: The answer contains no number for one of the gauges.
         """
         parts = urllib.parse.urlsplit(self.metrics)
