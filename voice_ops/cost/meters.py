@@ -47,14 +47,14 @@ class AzureMeter:
         where: Required field values of its rows.
         measure: Its ``unitOfMeasure``.
         unit: Unit of the price book.
-        everywhere: Whether it has one price for all regions, which the API returns under ``Global`` or without a
+        is_global: Whether it has one price for all regions, which the API returns under ``Global`` or without a
             region.
     """
 
     where: Mapping[str, str]
     measure: str
     unit: str
-    everywhere: bool = False
+    is_global: bool = False
 
 
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
