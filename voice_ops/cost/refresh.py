@@ -108,7 +108,7 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
         return None
     row = min(rows, key=lambda row: row["tierMinimumUnits"])
     source = f"Azure Retail Prices API, meter {row['meterName']} ({row['meterId']})"
-    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.everywhere else region, today, source)
+    return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.is_global else region, today, source)
 
 
 def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
@@ -122,7 +122,7 @@ def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
 
 def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
     query_filters = {**meter.where, "priceType": "Consumption"}
-    if not meter.everywhere:
+    if not meter.is_global:
         query_filters["armRegionName"] = region
     terms = " and ".join(f"{name} eq '{value}'" for name, value in query_filters.items())
     query = urllib.parse.urlencode({"api-version": "2023-01-01-preview", "$filter": terms})
