@@ -205,7 +205,7 @@ CHANGES: dict[str, Change] = {
     "an alert's threshold on AWS": Change(
         files={
             "voice_blueprint/observability/aws/alerts/fleets.py": Edit(
-                "above(2, 1, 1)", "above(1, 1, 1)", instead=True
+                "above_threshold(2, 1, 1)", "above_threshold(1, 1, 1)", instead=True
             ),
             INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },

@@ -371,7 +371,7 @@ class Aws(Model):
     def _zones_and_names(self) -> "Aws":
         zones = self.availability_zones
         if again := second(zones):
-            raise MisplacedError(("availability_zones", again), f"{zones[again]} is named twice; name each zone once")
+            raise MisplacedError(("availability_zones", again), f"{zones[again]} is listed twice; list each zone once")
         names = ["vad", *(fleet.name for fleet in self.asr)]
         if again := second(names):
             raise MisplacedError(
