@@ -233,7 +233,7 @@ MISTAKES = {
     "empty number": Mistake("threshold: 80", 'threshold: !!float ""', "!!float", ("is not a valid YAML float",)),
     "boolean that is none": Mistake("threshold: 80", "threshold: !!bool foo", "foo", ("is not a valid YAML bool",)),
     "binary number without digits": Mistake("threshold: 80", "threshold: 0b_", "0b_", ("is not a valid YAML int",)),
-    "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", ": 999", ("is not a valid YAML int",)),
+    "number of 5000 digits": Mistake("threshold: 80", f"threshold: {'9' * 5000}", ": 999", ("not a valid YAML int",)),
     "escape beyond Unicode": Mistake("name: base", 'name: "\\UFFFFFFFF"', "\\UFF", ("invalid Unicode char",)),
     "half a surrogate pair": Mistake("name: base", 'name: "\\ud800"', "ud800", ("invalid Unicode char",)),
     "half a surrogate pair as key": Mistake("name: base", 'name: base\n"\\ud800": 1', "ud800", ("invalid Unicode",)),
