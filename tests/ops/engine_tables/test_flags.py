@@ -280,5 +280,7 @@ def test_vllm_pairs_enable_with_disable(wheel: Wheel) -> None:
 
 
 def test_a_moved_function_is_reported(wheel: Wheel) -> None:
-    with pytest.raises(MovedError, match=r"no tool\.args\.gone; say in tools/engine_tables/recipes\.yaml"):
+    with pytest.raises(
+        MovedError, match=r"no tool\.args\.gone; update its location in tools/engine_tables/recipes\.yaml"
+    ):
         FlagReader(wheel(TOOL)).read("tool.args.gone")

@@ -77,7 +77,7 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
     def of_type(kind: str) -> Iterator[tuple[str, str]]:
         return iter([("small-agents", "arn:aws:ecs:us-east-1:1:service/c/agents")] if kind == SERVICE else [])
 
-    drain.drain(cast("Removal", SimpleNamespace(is_region=False, account=account, of_type=of_type)), told.append)
+    drain.drain(cast("Removal", SimpleNamespace(is_whole_region=False, account=account, of_type=of_type)), told.append)
     assert (ecs.tasks, ecs.stopped) == (set(), stopped)
     assert any("they are stopped now" in line for line in told) == bool(stopped)
     assert ecs.now >= min(calls_for_s, 3600)

@@ -25,7 +25,7 @@ def test_words_are_counted_regardless_of_case_and_punctuation(reference: str, tr
         (CallMeasurement(0.10, 1.0), ""),
         (CallMeasurement(0.16, 1.0), "16% of the words are wrong, 10% before"),
         (CallMeasurement(0.10, 2.0), ""),
-        (CallMeasurement(0.10, 2.1), "after 2.10 s, after 1.00 s before"),
+        (CallMeasurement(0.10, 2.1), "takes 2.10 s, compared with 1.00 s before"),
     ],
 )
 def test_a_release_is_compared_with_the_previous_one(now: CallMeasurement, reason: str) -> None:

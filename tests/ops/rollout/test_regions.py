@@ -34,7 +34,7 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(command, "sign_in", lambda _: None)
     monkeypatch.setattr(command, "templates", lambda _: {})
     monkeypatch.setattr(
-        command, "Account", lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, left=dict)
+        command, "Account", lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, undefined_stacks=dict)
     )
     monkeypatch.setattr(command, "rolls", lambda account: [account.region])
     monkeypatch.setattr(command, "_show", lambda _: None)
