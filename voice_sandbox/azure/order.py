@@ -133,7 +133,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
         graphs: Created stacks, in the order of their creation.
 
     Raises:
-        OrderError: A resource would be deleted before an existing one needs it.
+        OrderError: A resource would be deleted before another one that needs it.
     """
     created = list(graphs)
     everything = [resource for graph in created for resource in graph.resources]
@@ -148,7 +148,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
             continue
         holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
         if holder:
-            raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it, is still there")
+            raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it")
         del alive[resource.urn]
         if resource.urn in managed:
             (forgotten if resource.retain_on_delete else deleted).append(resource)

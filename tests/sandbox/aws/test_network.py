@@ -101,5 +101,5 @@ def test_a_response_without_a_resource_fails_the_deployment(stack: Deployed) -> 
     assert stack.try_create(vpc() | {"Flow": resource("EC2::FlowLog", ResourceId=ref("Vpc"), **flow)}) == (
         "ROLLBACK_COMPLETE"
     )
-    assert any("create_flow_logs has made nothing" in reason for reason in stack.reasons)
+    assert any("create_flow_logs created no resource" in reason for reason in stack.reasons)
     assert any("LogDestination: no does not exist" in reason for reason in stack.reasons)

@@ -136,5 +136,5 @@ def test_metric_math_is_evaluated(aws: LocalAws, expression: str, values: list[f
     (told,) = cloudwatch.get_metric_data(**asked)["MetricDataResults"]
     assert told["Values"] == values
     queries[-1]["Expression"] = "ANOMALY_DETECTION_BAND(m1)"
-    with pytest.raises(ClientError, match="does not know 'ANOMALY_DETECTION_BAND"):
+    with pytest.raises(ClientError, match="does not support 'ANOMALY_DETECTION_BAND"):
         cloudwatch.get_metric_data(**asked)

@@ -97,7 +97,7 @@ def test_teardown_deletes_both_stacks_in_reverse_order() -> None:
 
 
 def test_the_wrong_order_of_stacks_is_refused() -> None:
-    with pytest.raises(OrderError, match=r"would be deleted while .*, which needs it, is still there"):
+    with pytest.raises(OrderError, match=r"would be deleted before .*, which needs it"):
         teardown([workloads(Mode.UP), sample(Mode.UP).graph])
 
 

@@ -191,7 +191,7 @@ REFUSED_PROGRAMS = {
     ),
     "an unanswered call": (
         "pulumi.runtime.invoke('azure-native:compute:listNothing', {})",
-        r"azure-native:compute:listNothing: the local engine has no answer",
+        r"azure-native:compute:listNothing: the local engine does not support this function",
     ),
 }
 
@@ -218,7 +218,7 @@ def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, "Pulumi.yaml: there is no such file"),
+        ({}, "Pulumi.yaml: this file does not exist"),
         ({"Pulumi.yaml": "runtime: python\n"}, "a project needs a name"),
         ({"Pulumi.yaml": "name: x\nruntime: nodejs\n"}, "the local engine only supports python"),
         ({"Pulumi.yaml": "name: x\nruntime: python\n"}, "has no __main__.py"),

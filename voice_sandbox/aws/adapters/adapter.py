@@ -70,7 +70,7 @@ class Adapter:
         try:
             self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
-            raise ValueError(f"{self.resource_type}: {kind.create} created no resource:  {answer}") from error
+            raise ValueError(f"{self.resource_type}: {kind.create} created no resource: {answer}") from error
         if not kind.create:
             given = {}
             self._update({}, properties)
