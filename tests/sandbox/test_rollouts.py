@@ -238,7 +238,7 @@ def test_a_store_is_restored_from_the_configured_snapshot_with_its_sessions(flee
     with Redis(unix_socket_path=str(home / f"{group['ReplicationGroupId']}.sock")) as store:
         assert store.hgetall("session:7") == {b"state": b"open"}
     assert fleet.hosts() == hosts
-    assert "is restored from before-the-loss already" in voice(file)
+    assert "is already restored from before-the-loss" in voice(file)
 
     missing = CliRunner().invoke(app, ["restore", str(fleet.file({"aws.state.restore_from": "nothing"}).source.file)])
-    assert (missing.exit_code, "there are: before-the-loss" in missing.output) == (1, True)
+    assert (missing.exit_code, "available: before-the-loss" in missing.output) == (1, True)
