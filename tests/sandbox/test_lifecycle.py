@@ -158,7 +158,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_cleaned_up() -> None:
     assert done.returncode == 1, done.stderr
     assert "✗ cdk" in done.stderr
     assert "no space left on the disk of /mnt" in done.stderr
-    assert "set TMPDIR to a folder that has more, and run the command again" in done.stderr.replace("\n", " ")
+    assert "set TMPDIR to a folder with more space, and run the command again" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert done.stdout.splitlines()[-1].startswith("✗ "), "the folder is empty again"
 
