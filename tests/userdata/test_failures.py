@@ -101,20 +101,21 @@ UNREADABLE_METADATA = f"cannot read password of {hosts.SECRET_ARN}"
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (unsupported_page_size, "huge_pages: this kernel has no pages of 2 MiB"),
+        (unsupported_page_size, "huge_pages: this kernel does not support pages of 2 MiB"),
         (
             short_of_pages,
-            "huge_pages: asked for 24576 pages of 2 MiB, the kernel reserved 20000: bake them into its command line",
+            "huge_pages: 24576 pages of 2 MiB were requested, but the kernel reserved 20000: reserve them on the kernel "
+            "command line of the image",
         ),
         (unknown_interface, "start: no network interface has the address 02:00:00:00:00:99"),
         (no_networkd, "mtu: networkd does not configure ens5: its MTU would be reset when the link goes down"),
         (deaf_networkd, "mtu: networkd cannot reload its configuration"),
-        (refused_mtu, "mtu: ens5 refuses an MTU of 3498"),
+        (refused_mtu, "mtu: ens5 does not support an MTU of 3498"),
         (other_driver, "af_xdp: native XDP is only supported with ena, not with driver: virtio_net"),
-        (refused_ring, "af_xdp: ens5 did not take rx 256"),
+        (refused_ring, "af_xdp: ens5 did not accept rx 256"),
         (bql_on, "ena_express: byte queue limits are on: bake 'options ena enable_bql=0'"),
         (no_srd, "ena_express: ena_srd_mode is '1', not 3: see EnaSrdSpecification"),
-        (no_docker, "runtime: Docker does not answer"),
+        (no_docker, "runtime: Docker does not respond"),
         (no_pull, f"images: cannot pull {hosts.image('telemetry', 'b')}"),
         (no_host, "state_secret: cannot read /voice/production/state-host"),
         (no_secret, f"state_secret: {UNREADABLE_METADATA}"),
@@ -207,7 +208,7 @@ def test_too_many_queues_for_an_older_driver_are_reported(machine: Machine, read
     boot = hosts.vad(ready_port)
     assert boot.data_path is not None
     boot = replace(boot, data_path=replace(boot.data_path, rx_queues=8))
-    assert_abandoned(machine, boot, "af_xdp: ens5 has 4 queues for XDP, 8 are asked")
+    assert_abandoned(machine, boot, "af_xdp: ens5 has 4 queues for XDP, but 8 are required")
 
 
 def test_a_newer_driver_supports_every_queue(machine: Machine, ready_port: int) -> None:
@@ -221,7 +222,7 @@ def test_a_newer_driver_supports_every_queue(machine: Machine, ready_port: int) 
 @pytest.mark.parametrize(
     ("boot", "reason"),
     [
-        (hosts.asr_neuron, "neuron: there is no /dev/neuron* device"),
+        (hosts.asr_neuron, "neuron: no /dev/neuron* device exists"),
         (hosts.asr_gpu, "instance_store: the host has no NVMe instance store"),
     ],
 )
@@ -294,5 +295,5 @@ def test_unforeseen_failures_are_reported(machine: Machine, ready_port: int) -> 
 def test_reporting_a_reason_is_retried(machine: Machine, ready_port: int) -> None:
     refused_ring(machine)
     machine.set("fail-once", "put-log-events")
-    assert_abandoned(machine, hosts.vad(ready_port), "af_xdp: ens5 did not take rx 256")
+    assert_abandoned(machine, hosts.vad(ready_port), "af_xdp: ens5 did not accept rx 256")
     assert sum(line.startswith("aws logs put-log-events") for line in machine.transcript) == 2

@@ -130,7 +130,7 @@ class Fault:
 HARDWARE = {
     "too little memory": (Hardware(memory_mib=2400), "huge_pages: 1024 pages of 2 MiB are 2048 MiB"),
     "too few queues": (Hardware(queues=2), "af_xdp: ens5 has 1 queues for XDP"),
-    "small frames": (Hardware(mtu=1500), "mtu: ens5 refuses an MTU of 3498"),
+    "small frames": (Hardware(mtu=1500), "mtu: ens5 does not support an MTU of 3498"),
 }
 FAULTS = {
     "no AWS CLI": Fault(

@@ -75,7 +75,7 @@ def test_unknown_numa_nodes_are_accepted() -> None:
             ("It joins 0 and 2, 1 and 3", "catalogue"),
             id="other-pairs",
         ),
-        pytest.param(matrix({(0, 1): "NV12"}, gpus=3), listing(3), ("3 GPUs of 4",), id="fewer"),
+        pytest.param(matrix({(0, 1): "NV12"}, gpus=3), listing(3), ("3 of 4 GPUs",), id="fewer"),
         pytest.param(VALID_MATRIX, listing(mig=True), ("MIG is on",), id="mig"),
         pytest.param(
             matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["0", "0", "2", "3"]),
@@ -117,7 +117,7 @@ def test_gpus_that_transfer_kv_cache_need_peer_access() -> None:
     expected = Expectation.from_json(expectation(NC96, 4, CROSS_PAIR_TRANSFER))
     assert set(expected.peers) == {(0, 2), (0, 3), (1, 2), (1, 3)}
     assert check_peers(expected, peer_access(WITH_PEER_ACCESS)) == ""
-    with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX is left"):
+    with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX can only"):
         check_peers(expected, peer_access(NO_PEER_ACCESS))
     lenient = Expectation.from_json(expectation(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=False)))
     assert "GPU 1 to GPU 3 is NS" in check_peers(lenient, peer_access(NO_PEER_ACCESS))

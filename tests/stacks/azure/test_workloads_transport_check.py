@@ -171,7 +171,7 @@ def test_slow_kv_transfer_can_be_accepted_with_a_warning(tmp_path: Path, router:
         running.send_signal(signal.SIGTERM)
         said = running.communicate()[1]
     assert running.returncode == 7  # the signal reached the engine, which drained
-    assert "check-transport: warning: KV cache does not go from GPU to GPU" in said
+    assert "check-transport: warning: KV cache is not transferred between GPUs" in said
 
 
 @pytest.mark.parametrize("choice", ["refuse", "warn"])
