@@ -104,8 +104,10 @@ UNREADABLE_METADATA = f"cannot read password of {hosts.SECRET_ARN}"
         (unsupported_page_size, "huge_pages: this kernel does not support pages of 2 MiB"),
         (
             short_of_pages,
-            "huge_pages: 24576 pages of 2 MiB were requested, but the kernel reserved 20000: reserve them on the kernel "
-            "command line of the image",
+            (
+                "huge_pages: 24576 pages of 2 MiB were requested, but the kernel reserved 20000: reserve them on the "
+                "kernel command line of the image"
+            ),
         ),
         (unknown_interface, "start: no network interface has the address 02:00:00:00:00:99"),
         (no_networkd, "mtu: networkd does not configure ens5: its MTU would be reset when the link goes down"),

@@ -75,7 +75,7 @@ def test_drain_continues_without_heartbeats(machine: Machine, ready_port: int) -
     machine.set("drain-polls", "7")
     machine.set("fail", "record-lifecycle-action-heartbeat")
     machine.launch(hosts.vad(ready_port))
-    assert "# no heartbeat for terminating" in machine.transcript
+    assert "# cannot send a heartbeat for terminating" in machine.transcript
     assert "# drained in 35 s" in machine.transcript
     assert machine.answers[-1] == ("terminating", "CONTINUE")
 

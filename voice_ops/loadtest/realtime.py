@@ -86,7 +86,7 @@ async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]]
 
 
 def split_frames(recording: Recording) -> list[bytes]:
-    """Return the frames of a recording."""
+    """Split a recording into frames of ``FRAME_S``, as 16-bit PCM."""
     size = 2 * round(FRAME_S * RATE)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 

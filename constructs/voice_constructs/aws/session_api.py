@@ -81,9 +81,7 @@ class SessionApi(Construct):
             self._name_it(domain)
             if shared := context.deployment.shared_domain:
                 region = context.deployment.aws.region
-                self._name_it(
-                    AnyRegionDomain(self, "AnyRegion", shared=shared, own=domain.domain, region=region)
-                )
+                self._name_it(AnyRegionDomain(self, "AnyRegion", shared=shared, own=domain.domain, region=region))
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
         throttle = self._context.settings.throttle

@@ -142,7 +142,7 @@ def test_replacing_a_serving_or_stateful_resource_is_an_outage(case: str, file: 
     if file == "production-azure":
         expected = expected | CALLER_EDITS.get(case, set())
     assert {(each.name, change) for each in found for change in each.changes} == expected
-    assert all(re.search(r"minutes|hour|for good|until", each.text()) for each in found)
+    assert all(re.search(r"minutes|hour|permanently|until", each.text()) for each in found)
     assert outages(steps, [name for name, _ in expected]) == []
 
 
